@@ -1,0 +1,40 @@
+# Every target sets up what it needs: Python 3.11+ and make are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "byref needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
+	@echo "setting up $(VENV) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(READY) ## replay an analyst's chat over real data, answers checked
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
+	@$(BIN)/python -m pytest -q -n 2
+
+lint: $(READY) ## ruff, mypy --strict, import-linter, deptry
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/deptry .
+
+format: $(READY) ## rewrite the code in the house style
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(READY) ## ratios against baselines of the same run
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .hypothesis .cache

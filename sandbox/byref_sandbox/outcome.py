@@ -1,0 +1,74 @@
+"""What a run is given and what it gives back: plain records, shared by the host's side and the jail's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one run; every one of them is enforced by the operating system or by the parent process."""
+
+    wall_seconds: float = 30.0
+    cpu_seconds: float = 20.0
+    memory_bytes: int = 1 << 30
+    """Address space on top of what the zygote already holds."""
+    stdout_bytes: int = 100_000
+    """Captured print output; what exceeds it is dropped and counted."""
+    result_bytes: int = 64 << 20
+    """Everything a run sends back: value, output and kept variables together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why code did not run to its end, in words a model can act on."""
+
+    kind: str
+    """An exception's name, or TimeLimit, CpuLimit, MemoryLimit, OutputLimit, NotAllowed, SyntaxError, Crash."""
+    message: str
+    line: int | None = None
+    """1-based line of the code as it was given."""
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A top-level name that the code assigned, as data."""
+
+    kind: str
+    """json or dataframe"""
+    data: bytes
+    """JSON for both: a dataframe is an array of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run cost."""
+
+    wall_ms: float = 0.0
+    cpu_ms: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one run."""
+
+    value: object = None
+    """The last expression's value as plain Python data: a DataFrame is a list of records, a Series a dict or list;
+    what is no data is its repr as str."""
+    kind: str = "none"
+    """none, json, dataframe, series, repr"""
+    text: str = ""
+    """The value as a model reads it best, whole: the caller bounds it."""
+    stdout: str = ""
+    stdout_dropped: int = 0
+    """Characters of output beyond `Limits.stdout_bytes`."""
+    error: Failure | None = None
+    figures: tuple[bytes, ...] = ()
+    """PNG images."""
+    bound: Mapping[str, Bound] = field(default_factory=dict)
+    unkept: Mapping[str, str] = field(default_factory=dict)
+    """Top-level names that could not be kept for the next run, each with its reason."""
+    usage: Usage = Usage()
