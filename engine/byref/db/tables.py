@@ -1,0 +1,392 @@
+"""The tables. Wrong states are made impossible here: by keys, checks and foreign keys, not by the code above.
+
+Text that a model or a tool wrote is kept as escaped UTF-8 (see `EscapedText`): NUL and lone surrogates, which PostgreSQL
+refuses, survive. Host ids are at most `ID_BYTES` long, so that they fit an index; call ids are found by digest.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+ID_BYTES = 512
+"""Longest host id in UTF-8 bytes: PostgreSQL refuses index keys of about 2.7 KB."""
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+SURROGATE_KEY = BigInteger().with_variant(Integer, "sqlite")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware point in time, kept and returned in UTC on every database."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuse naive times; SQLite keeps no zone, so everything is written in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"an aware datetime was expected, not {value!r}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Give the zone back where the database has none."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class EscapedText(TypeDecorator[str]):
+    r"""Any Python string: backslash, NUL and lone surrogates are escaped as `\\`, `\0` and `\udXXX`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape what a database refuses."""
+        if value is None:
+            return None
+        value = value.replace("\\", "\\\\").replace("\0", "\\0")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in value)
+        return value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Undo the escapes."""
+        if value is None or "\\" not in value:
+            return value
+        parts, position = [], 0
+        while (found := value.find("\\", position)) >= 0:
+            parts.append(value[position:found])
+            mark = value[found + 1]
+            parts.append({"\\": "\\", "0": "\0"}.get(mark) or chr(int(value[found + 2 : found + 6], 16)))
+            position = found + (6 if mark == "u" else 2)
+        parts.append(value[position:])
+        return "".join(parts)
+
+
+class Base(DeclarativeBase):
+    """All of byref's tables, none of the host's."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {datetime: UtcDateTime, int: BigInteger, bytes: LargeBinary}  # noqa: RUF012
+
+
+def _one_of(column: str, *values: str) -> str:
+    return f"{column} IN ({', '.join(repr(value) for value in values)})"
+
+
+def _of_session() -> ForeignKeyConstraint:
+    """A row and its session are of one tenant, by key."""
+    return ForeignKeyConstraint(
+        ["tenant", "session_id"], ["byref_sessions.tenant", "byref_sessions.id"], ondelete="CASCADE"
+    )
+
+
+class SessionRow(Base):
+    """One conversation. `next_step` and the two context numbers change only under this row's lock."""
+
+    __tablename__ = "byref_sessions"
+    __table_args__ = (
+        UniqueConstraint("tenant", "name"),
+        UniqueConstraint("tenant", "id"),
+        CheckConstraint("next_step >= 1", name="next_step"),
+        CheckConstraint("context_base >= 0 AND pending_tokens >= 0 AND pending_after >= 0", name="context"),
+        CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    name: Mapped[str] = mapped_column(String(ID_BYTES))
+    model: Mapped[str | None] = mapped_column(EscapedText)
+    context_window: Mapped[int | None]
+    policy: Mapped[str | None] = mapped_column(EscapedText)
+    tools: Mapped[str | None] = mapped_column(EscapedText)
+    next_step: Mapped[int] = mapped_column(server_default=text("1"))
+    context_base: Mapped[int] = mapped_column(server_default=text("0"))
+    """Tokens of the last context-setting usage (input + output) or compaction."""
+    pending_after: Mapped[int] = mapped_column(server_default=text("0"))
+    """Outputs and replies after this step are not part of `context_base` yet."""
+    pending_tokens: Mapped[int] = mapped_column(server_default=text("0"))
+    """Their sum: reserved under the row's lock, so that parallel calls cannot pass the gate together."""
+    stored_bytes: Mapped[int] = mapped_column(server_default=text("0"))
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+
+
+class BlobRow(Base):
+    """The bytes of artifacts, found by digest within a tenant once they are published."""
+
+    __tablename__ = "byref_blobs"
+    __table_args__ = (
+        Index(
+            "uq_byref_blobs_published",
+            "tenant",
+            "digest",
+            unique=True,
+            sqlite_where=text("published_at IS NOT NULL"),
+            postgresql_where=text("published_at IS NOT NULL"),
+        ),
+        Index("ix_byref_blobs_staged_at", "staged_at"),
+        UniqueConstraint("key"),
+        UniqueConstraint("tenant", "id"),
+        CheckConstraint("size_bytes >= 0 AND line_count >= 0", name="sizes"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    key: Mapped[str] = mapped_column(String(64))
+    """Random; the object's name in a store outside SQL."""
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    size_bytes: Mapped[int]
+    line_count: Mapped[int]
+    staged_at: Mapped[datetime]
+    published_at: Mapped[datetime | None]
+
+
+class FrameRow(Base):
+    """One independently compressed piece of a blob, with the offset and line on which it begins."""
+
+    __tablename__ = "byref_frames"
+    __table_args__ = (
+        CheckConstraint("number >= 0 AND byte_offset >= 0 AND first_line >= 1 AND size_bytes > 0", name="place"),
+        CheckConstraint(_one_of("codec", "zstd", "none"), name="codec"),
+    )
+
+    blob_id: Mapped[int] = mapped_column(
+        SURROGATE_KEY, ForeignKey("byref_blobs.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    byte_offset: Mapped[int]
+    first_line: Mapped[int]
+    """1-based line in which the frame's first byte lies."""
+    size_bytes: Mapped[int]
+    """Uncompressed."""
+    codec: Mapped[str] = mapped_column(String(8))
+    data: Mapped[bytes]
+
+
+class ArtifactRow(Base):
+    """An immutable stored payload with its description."""
+
+    __tablename__ = "byref_artifacts"
+    __table_args__ = (
+        _of_session(),
+        ForeignKeyConstraint(["tenant", "blob_id"], ["byref_blobs.tenant", "byref_blobs.id"], ondelete="RESTRICT"),
+        UniqueConstraint("public_id"),
+        UniqueConstraint("session_id", "id"),
+        Index("ix_byref_artifacts_session_name", "session_id", "name"),
+        Index("ix_byref_artifacts_blob_id", "blob_id"),
+        Index("ix_byref_artifacts_expires_at", "expires_at"),
+        CheckConstraint(_one_of("kind", "json", "text", "image", "document"), name="kind"),
+        CheckConstraint(_one_of("origin", "output", "run", "model", "host"), name="origin"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    public_id: Mapped[str] = mapped_column(String(64))
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    step: Mapped[int | None]
+    blob_id: Mapped[int]
+    origin: Mapped[str] = mapped_column(String(8))
+    kind: Mapped[str] = mapped_column(String(8))
+    content_type: Mapped[str] = mapped_column(String(255))
+    name: Mapped[str | None] = mapped_column(EscapedText)
+    tokens: Mapped[int]
+    shape: Mapped[str] = mapped_column(EscapedText)
+    json_schema: Mapped[bytes | None]
+    """The whole JSON Schema as zstd-compressed JSON text; None where the payload is not structured."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+
+
+class VariableRow(Base):
+    """A name bound to an artifact, to a path inside one, or to a small value of its own."""
+
+    __tablename__ = "byref_variables"
+    __table_args__ = (
+        _of_session(),
+        ForeignKeyConstraint(
+            ["session_id", "artifact_id"], ["byref_artifacts.session_id", "byref_artifacts.id"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("session_id", "name"),
+        Index("ix_byref_variables_artifact_id", "artifact_id"),
+        CheckConstraint(_one_of("origin", "output", "run", "host"), name="origin"),
+        CheckConstraint("revision >= 1", name="revision"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    name: Mapped[str] = mapped_column(String(128))
+    artifact_id: Mapped[int]
+    path: Mapped[str] = mapped_column(EscapedText)
+    """JSON array of keys from the artifact's top: `[]` is the whole of it."""
+    shape: Mapped[str] = mapped_column(EscapedText)
+    origin: Mapped[str] = mapped_column(String(8))
+    step: Mapped[int]
+    revision: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    """Raised by one each time code rebinds a name that code made."""
+
+
+class LedgerRow(Base):
+    """One step of a session: append-only."""
+
+    __tablename__ = "byref_ledger"
+    __table_args__ = (
+        _of_session(),
+        UniqueConstraint("session_id", "step"),
+        Index(
+            "uq_byref_ledger_output",
+            "session_id",
+            "call_digest",
+            "content_digest",
+            unique=True,
+            sqlite_where=text("kind = 'output' AND call_digest IS NOT NULL"),
+            postgresql_where=text("kind = 'output' AND call_digest IS NOT NULL"),
+        ),
+        Index(
+            "uq_byref_ledger_reply",
+            "session_id",
+            "call_digest",
+            "content_digest",
+            unique=True,
+            sqlite_where=text("kind = 'reply' AND call_digest IS NOT NULL"),
+            postgresql_where=text("kind = 'reply' AND call_digest IS NOT NULL"),
+        ),
+        Index(
+            "uq_byref_ledger_usage",
+            "session_id",
+            "call_digest",
+            unique=True,
+            sqlite_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
+            postgresql_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
+        ),
+        Index("ix_byref_ledger_content", "session_id", "content_digest"),
+        CheckConstraint("step >= 1", name="step"),
+        CheckConstraint(_one_of("kind", "output", "reply", "usage", "compaction"), name="kind"),
+        CheckConstraint(
+            "route IS NULL OR "
+            + _one_of("route", "inline", "variables", "artifact", "truncate", "wholesale", "placeholder"),
+            name="route",
+        ),
+        CheckConstraint(
+            "(kind = 'output') = (route IS NOT NULL AND reason IS NOT NULL AND original_tokens IS NOT NULL)",
+            name="output",
+        ),
+        CheckConstraint(
+            "(kind IN ('output', 'reply')) = (tool IS NOT NULL AND content IS NOT NULL AND content_digest IS NOT NULL)",
+            name="content",
+        ),
+        CheckConstraint("tokens >= 0", name="tokens"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    step: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(16))
+    tool: Mapped[str | None] = mapped_column(EscapedText)
+    call_id: Mapped[str | None] = mapped_column(EscapedText)
+    """As the host gave it, capped for display: `call_digest` is what finds it."""
+    call_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
+    """BLAKE3 of the call id (outputs, replies) or of the request id (usage)."""
+    content_digest: Mapped[bytes | None] = mapped_column(LargeBinary(32))
+    arguments: Mapped[str | None] = mapped_column(EscapedText)
+    route: Mapped[str | None] = mapped_column(String(16))
+    reason: Mapped[str | None] = mapped_column(String(32))
+    content: Mapped[str | None] = mapped_column(EscapedText)
+    """What the model read, to the byte: an output given again is answered with it."""
+    tokens: Mapped[int]
+    """What the step added to the context; for usage and compaction, the context they set."""
+    original_tokens: Mapped[int | None]
+    original_bytes: Mapped[int | None]
+    artifact_id: Mapped[int | None] = mapped_column(ForeignKey("byref_artifacts.id", ondelete="SET NULL"))
+    is_error: Mapped[bool] = mapped_column(server_default=false())
+    model: Mapped[str | None] = mapped_column(EscapedText)
+    input_tokens: Mapped[int | None]
+    output_tokens: Mapped[int | None]
+    cache_read_tokens: Mapped[int | None]
+    cache_write_tokens: Mapped[int | None]
+    cost_nanos: Mapped[int | None]
+    """Cost in billionths of a US dollar; None where the price is unknown."""
+    detail: Mapped[str] = mapped_column(EscapedText)
+    """JSON: the verdict's numbers, or the usage as the provider gave it."""
+    created_at: Mapped[datetime]
+
+
+class RunRow(Base):
+    """One run of model-written code, jq included."""
+
+    __tablename__ = "byref_runs"
+    __table_args__ = (
+        _of_session(),
+        UniqueConstraint("session_id", "step"),
+        CheckConstraint(_one_of("language", "python", "jq"), name="language"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    step: Mapped[int | None]
+    """The step of the reply that carried the result; None when the host ran it."""
+    language: Mapped[str] = mapped_column(String(8))
+    code: Mapped[str] = mapped_column(EscapedText)
+    result: Mapped[str | None] = mapped_column(EscapedText)
+    stdout: Mapped[str] = mapped_column(EscapedText)
+    error: Mapped[str | None] = mapped_column(EscapedText)
+    wall_ms: Mapped[float]
+    cpu_ms: Mapped[float]
+    peak_bytes: Mapped[int]
+    limits: Mapped[str] = mapped_column(EscapedText)
+    created_at: Mapped[datetime]
+
+
+class TombstoneRow(Base):
+    """What is left of an artifact that expired: enough to say what it was and which call makes it again."""
+
+    __tablename__ = "byref_tombstones"
+    __table_args__ = (
+        _of_session(),
+        UniqueConstraint("public_id"),
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    public_id: Mapped[str] = mapped_column(String(64))
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    name: Mapped[str | None] = mapped_column(EscapedText)
+    tool: Mapped[str | None] = mapped_column(EscapedText)
+    arguments: Mapped[str | None] = mapped_column(EscapedText)
+    shape: Mapped[str] = mapped_column(EscapedText)
+    expired_at: Mapped[datetime]
