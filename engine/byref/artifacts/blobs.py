@@ -1,0 +1,149 @@
+"""Blobs in SQL: staged frame by frame, found by digest, published in the commit, swept when nothing needs them.
+
+A staged blob is invisible: nothing refers to it until `publish`. What is staged and never published, and what was
+published and lost its last artifact, is taken by `sweep` once `GRACE` is over; a commit refreshes that time under the
+row's lock, so that no sweep can take a blob from under it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
+
+from byref.artifacts.frames import Frame, unpack
+from byref.db.tables import ArtifactRow, BlobRow, FrameRow
+from byref.errors import ArtifactMissing
+
+GRACE = timedelta(hours=1)
+"""Age at which an unneeded blob is garbage: longer than any `process` takes."""
+SWEEP_BLOBS = 100
+"""Most blobs one sweep of a transaction takes."""
+
+READ_AHEAD = 4
+"""Frames fetched by one query."""
+
+Read = Callable[[Callable[[Connection], Any]], Any]
+"""Runs work in a read transaction and returns what it returns."""
+
+
+def stage(connection: Connection, tenant: str, digest: bytes, size: int, lines: int) -> int:
+    """Insert a blob without frames and return its id."""
+    row = insert(BlobRow).values(
+        tenant=tenant, key=secrets.token_hex(16), digest=digest, size_bytes=size, line_count=lines, staged_at=_now()
+    )
+    return int(connection.execute(row.returning(BlobRow.id)).scalar_one())
+
+
+def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterable[Frame]) -> None:
+    """Insert frames of a staged blob."""
+    rows = [
+        {
+            "blob_id": blob_id,
+            "tenant": tenant,
+            "number": frame.number,
+            "byte_offset": frame.byte_offset,
+            "first_line": frame.first_line,
+            "size_bytes": frame.size_bytes,
+            "codec": frame.codec,
+            "data": frame.data,
+        }
+        for frame in frames
+    ]
+    if rows:
+        connection.execute(insert(FrameRow), rows)
+
+
+def published(connection: Connection, tenant: str, digest: bytes) -> int | None:
+    """Return the id of the tenant's published blob with this digest and keep sweeps away from it."""
+    return connection.execute(
+        update(BlobRow)
+        .where(BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None))
+        .values(staged_at=_now())
+        .returning(BlobRow.id)
+    ).scalar_one_or_none()
+
+
+def publish(connection: Connection, tenant: str, blob_id: int) -> bool:
+    """Make a staged blob visible; False if a sweep has taken it."""
+    now = _now()
+    done = connection.execute(
+        update(BlobRow)
+        .where(BlobRow.tenant == tenant, BlobRow.id == blob_id, BlobRow.published_at.is_(None))
+        .values(published_at=now, staged_at=now)
+    )
+    return done.rowcount == 1
+
+
+def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> int:
+    """Delete blobs that nothing needs, oldest first, and return how many went."""
+    unneeded = or_(BlobRow.published_at.is_(None), ~exists().where(ArtifactRow.blob_id == BlobRow.id))
+    old = BlobRow.staged_at < _now() - grace
+    ids = connection.execute(select(BlobRow.id).where(old, unneeded).order_by(BlobRow.staged_at).limit(most)).scalars()
+    return connection.execute(delete(BlobRow).where(BlobRow.id.in_(ids.all()), old, unneeded)).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """A published blob's bytes, read frame by frame; each frame by a short read of its own."""
+
+    blob_id: int
+    size: int
+    line_count: int
+    read_rows: Read
+
+    def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
+        number = self._frame_before(line)
+        end = None
+        while frames := self._frames(number):
+            for offset, first_line, data in frames:
+                if end not in (None, offset):
+                    raise ArtifactMissing(f"blob {self.blob_id} has a gap before frame {number}")
+                yield first_line, data
+                end = offset + len(data)
+                number += 1
+        if (end or 0) != self.size:
+            raise ArtifactMissing(f"blob {self.blob_id} ends at byte {end or 0} of {self.size}")
+
+    def read(self) -> bytes:
+        """Return the whole payload."""
+        return b"".join(data for _, data in self.chunks())
+
+    def head(self, size: int) -> bytes:
+        """Return at most the first `size` bytes."""
+        parts, have = [], 0
+        for _, data in self.chunks():
+            parts.append(data)
+            have += len(data)
+            if have >= size:
+                break
+        return b"".join(parts)[:size]
+
+    def _frames(self, number: int) -> list[tuple[int, int, bytes]]:
+        """Return the next few frames as (byte offset, first line, bytes)."""
+        columns = (FrameRow.byte_offset, FrameRow.first_line, FrameRow.codec, FrameRow.data, FrameRow.size_bytes)
+        query = (
+            select(*columns)
+            .where(FrameRow.blob_id == self.blob_id, FrameRow.number >= number)
+            .order_by(FrameRow.number)
+            .limit(READ_AHEAD)
+        )
+        rows = self.read_rows(lambda connection: connection.execute(query).all())
+        try:
+            return [(offset, line, unpack(codec, bytes(data), size)) for offset, line, codec, data, size in rows]
+        except ValueError as error:
+            raise ArtifactMissing(f"blob {self.blob_id}, from frame {number}: {error}") from None
+
+    def _frame_before(self, line: int) -> int:
+        """Return the number of the last frame that begins before `line`: it holds the line's first byte, or ends there."""
+        query = select(func.max(FrameRow.number)).where(FrameRow.blob_id == self.blob_id, FrameRow.first_line < line)
+        return self.read_rows(lambda connection: connection.execute(query).scalar()) or 0 if line > 1 else 0
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

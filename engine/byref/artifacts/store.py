@@ -1,0 +1,205 @@
+"""Artifacts: stored payloads with their description, found by id, pointer or name within one session."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import zstandard
+from sqlalchemy import Connection, Row, Select, insert, select
+
+from byref.artifacts.blobs import Read, StoredPayload
+from byref.db.tables import ArtifactRow, BlobRow
+from byref_sandbox import jsontext
+
+PREVIEW_CHARS = 200
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An immutable stored payload with its description; its bytes are read when asked for."""
+
+    id: str
+    """`art_…`, minted by byref."""
+    name: str | None
+    kind: str
+    """json or text"""
+    content_type: str
+    size_bytes: int
+    line_count: int
+    tokens: int
+    shape: object
+    step: int | None
+    """The ledger step that made it; None where the host stored it."""
+    stored_at: datetime
+    payload: StoredPayload = field(repr=False)
+    digest: bytes = field(repr=False)
+    row_id: int = field(repr=False)
+    packed_schema: bytes | None = field(repr=False)
+
+    @property
+    def pointer(self) -> str:
+        """The id in the spelling `art:…`."""
+        return "art:" + self.id.removeprefix("art_")
+
+    @property
+    def value(self) -> object:
+        """The whole payload: parsed JSON, or text."""
+        data = self.payload.read()
+        return jsontext.decode(data) if self.kind == "json" else decode_text(data)
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The whole JSON Schema; None where the payload is not structured."""
+        if self.packed_schema is None:
+            return None
+        schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(self.packed_schema))
+        return schema
+
+    @property
+    def preview(self) -> str:
+        """The first 200 characters, and how many more there are."""
+        head = decode_text(self.payload.head(PREVIEW_CHARS * 4))
+        if len(head) <= PREVIEW_CHARS and self.size_bytes <= PREVIEW_CHARS * 4:
+            return head
+        characters = len(decode_text(self.payload.read()))
+        return f"{head[:PREVIEW_CHARS]}\n...(truncated, {characters - PREVIEW_CHARS} more chars)"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an artifact's row says of its payload."""
+
+    kind: str
+    content_type: str
+    tokens: int
+    shape: object
+    packed_schema: bytes | None = None
+
+
+def is_pointer(value: object) -> bool:
+    """Tell whether a value is a string in the pointer spelling, `art:…`."""
+    return isinstance(value, str) and value.startswith("art:")
+
+
+def decode_text(data: bytes) -> str:
+    """Return stored text as the model reads it: lone surrogates as they came, undecodable bytes as U+FFFD."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode(errors="replace")
+
+
+def pack_schema(schema: object) -> bytes:
+    """Return a JSON Schema as it is kept."""
+    return zstandard.ZstdCompressor(level=3).compress(json.dumps(schema, separators=(",", ":")).encode())
+
+
+def new_id() -> str:
+    """Return a fresh artifact id: 60 random bits, few tokens."""
+    return "art_" + "".join(secrets.choice(_ALPHABET) for _ in range(12))
+
+
+def insert_artifact(
+    connection: Connection,
+    *,
+    tenant: str,
+    session_id: int,
+    blob_id: int,
+    public_id: str,
+    step: int | None,
+    origin: str,
+    name: str | None,
+    about: Description,
+) -> int:
+    """Insert an artifact of a published blob and return its row id."""
+    row = insert(ArtifactRow).values(
+        public_id=public_id,
+        tenant=tenant,
+        session_id=session_id,
+        step=step,
+        blob_id=blob_id,
+        origin=origin,
+        kind=about.kind,
+        content_type=about.content_type,
+        name=name,
+        tokens=about.tokens,
+        shape=json.dumps(about.shape),
+        json_schema=about.packed_schema,
+        created_at=datetime.now(UTC),
+    )
+    return int(connection.execute(row.returning(ArtifactRow.id)).scalar_one())
+
+
+def find(connection: Connection, read: Read, session_id: int, key: str) -> Artifact | None:
+    """Return the session's artifact of that id, pointer or name; the newest where several have the name."""
+    if key.startswith(("art_", "art:")):
+        by_id = _query(session_id).where(ArtifactRow.public_id == "art_" + key[4:68])
+        if (row := connection.execute(by_id).one_or_none()) is not None:
+            return _artifact(row, read)
+    by_name = _query(session_id).where(ArtifactRow.name == key).order_by(ArtifactRow.id.desc()).limit(1)
+    row = connection.execute(by_name).one_or_none()
+    return None if row is None else _artifact(row, read)
+
+
+def by_row_ids(connection: Connection, read: Read, session_id: int, ids: Sequence[int]) -> dict[int, Artifact]:
+    """Return the session's artifacts with these row ids."""
+    rows = connection.execute(_query(session_id).where(ArtifactRow.id.in_(ids))).all()
+    return {row.id: _artifact(row, read) for row in rows}
+
+
+def all_of(connection: Connection, read: Read, session_id: int) -> list[Artifact]:
+    """Return the session's artifacts, oldest first."""
+    rows = connection.execute(_query(session_id).order_by(ArtifactRow.id)).all()
+    return [_artifact(row, read) for row in rows]
+
+
+def _query(session_id: int) -> Select[Any]:
+    return (
+        select(
+            ArtifactRow.id,
+            ArtifactRow.public_id,
+            ArtifactRow.name,
+            ArtifactRow.kind,
+            ArtifactRow.content_type,
+            ArtifactRow.tokens,
+            ArtifactRow.shape,
+            ArtifactRow.json_schema,
+            ArtifactRow.step,
+            ArtifactRow.created_at,
+            BlobRow.id.label("blob_id"),
+            BlobRow.digest,
+            BlobRow.size_bytes,
+            BlobRow.line_count,
+        )
+        .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
+        .where(ArtifactRow.session_id == session_id)
+    )
+
+
+def _artifact(row: Row[Any], read: Read) -> Artifact:
+    return Artifact(
+        id=row.public_id,
+        name=row.name,
+        kind=row.kind,
+        content_type=row.content_type,
+        size_bytes=row.size_bytes,
+        line_count=row.line_count,
+        tokens=row.tokens,
+        shape=json.loads(row.shape),
+        step=row.step,
+        stored_at=row.created_at,
+        payload=StoredPayload(row.blob_id, row.size_bytes, row.line_count, read),
+        digest=bytes(row.digest),
+        row_id=row.id,
+        packed_schema=None if row.json_schema is None else bytes(row.json_schema),
+    )

@@ -1,0 +1,84 @@
+"""The two gates: is this output too big by itself, and would it push the context past its limit?
+
+Pure arithmetic. The order of the rules is: disabled, error, absolute limits, floor, ceiling, percentage, headroom.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from byref.policy import Policy
+
+BYTES_PER_TOKEN = 4
+"""By which a window in tokens becomes a threshold in bytes."""
+
+_ROUNDING = 1e-6
+"""Percentages are no exact floats: 0.7 of 100,000 is 70,000."""
+
+Reason = Literal[
+    "disabled",
+    "error",
+    "max_result_tokens",
+    "max_output_bytes",
+    "below_floor",
+    "above_ceiling",
+    "context_percentage",
+    "headroom",
+    "fits",
+    "not_smaller",
+    "max_artifact_bytes",
+    "storage_failure",
+]
+"""Why an output took its route: which rule decided. `not_smaller`: what would have stood for it was no smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A gate's answer with the rule that decided and the numbers it compared."""
+
+    fits: bool
+    reason: Reason
+    value: int = 0
+    limit: int = 0
+    unit: Literal["bytes", "tokens"] = "bytes"
+
+
+def byte_threshold(policy: Policy, window: int) -> int:
+    """Return the largest number of bytes that passes the per-output gate."""
+    share = math.floor(window * policy.context_percentage * BYTES_PER_TOKEN + _ROUNDING)
+    return max(policy.min_threshold_bytes, min(share, policy.max_threshold_bytes))
+
+
+def headroom_limit(policy: Policy, window: int) -> int | None:
+    """Return the largest context in tokens that outputs may fill, None where the gate is off."""
+    return None if policy.headroom_percentage >= 1.0 else math.floor(window * policy.headroom_percentage + _ROUNDING)
+
+
+def per_output(policy: Policy, *, size: int, tokens: int, window: int, is_error: bool = False) -> Verdict:
+    """Judge an output by itself. `size` in UTF-8 bytes."""
+    if not policy.enabled:
+        return Verdict(True, "disabled", size)
+    if is_error:
+        limit = policy.truncate_tokens
+        return Verdict(tokens <= limit, "error", tokens, limit, "tokens")
+    if policy.max_result_tokens is not None and tokens > policy.max_result_tokens:
+        return Verdict(False, "max_result_tokens", tokens, policy.max_result_tokens, "tokens")
+    if policy.max_output_bytes is not None and size >= policy.max_output_bytes:
+        return Verdict(False, "max_output_bytes", size, policy.max_output_bytes)
+    if size < policy.min_threshold_bytes:
+        return Verdict(True, "below_floor", size, policy.min_threshold_bytes)
+    if size > policy.max_threshold_bytes:
+        return Verdict(False, "above_ceiling", size, policy.max_threshold_bytes)
+    threshold = byte_threshold(policy, window)
+    return Verdict(size <= threshold, "fits" if size <= threshold else "context_percentage", size, threshold)
+
+
+def headroom(policy: Policy, *, tokens: int, context: int, window: int) -> Verdict:
+    """Judge whether `tokens` more fit on top of `context`."""
+    limit = headroom_limit(policy, window)
+    total = context + tokens
+    if limit is None:
+        return Verdict(True, "fits", total, window, "tokens")
+    return Verdict(total <= limit, "fits" if total <= limit else "headroom", total, limit, "tokens")

@@ -1,0 +1,306 @@
+"""What tools return, made ready to be measured: any Python object becomes one block of text or JSON.
+
+Nothing here raises for what a tool returned. A value that is no JSON is turned into JSON by stated rules; what has no
+rule is replaced by a bracketed note in its place.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, Literal
+
+import msgspec
+
+from byref_sandbox import jsontext
+
+MAX_DEPTH = 200
+"""Deeper parts of a Python value are replaced by a note: every JSON reader stops somewhere, msgspec near 1,000."""
+MAX_ITEMS = 1_000_000
+"""Taken from an iterable of unknown length inside a value."""
+
+Kind = Literal["json", "text"]
+
+
+@dataclass(eq=False)
+class Block:
+    """One piece of content: `text` is what the model reads inline, `data` what is stored."""
+
+    text: str
+    data: bytes
+    value: object = field(default=None, repr=False)
+    """The Python value it was made of; only with `from_value`."""
+    from_value: bool = False
+    lossy: bool = False
+    """`data` is no text; undecodable bytes are shown as U+FFFD."""
+
+    @cached_property
+    def size(self) -> int:
+        """UTF-8 bytes of `text`."""
+        if self.from_value:
+            return len(self.data) - self.data.count(b"\n")
+        return len(self.text.encode()) if self.lossy else len(self.data)
+
+    @cached_property
+    def parsed(self) -> tuple[Kind, object]:
+        """The block's kind and value: JSON objects and arrays are structured, all else is text and its value None."""
+        if self.from_value:
+            return ("json", self.value) if type(self.value) in (dict, list) else ("text", None)
+        if self.parse_error is not None:
+            return "text", None
+        return "json", self._decoded
+
+    @cached_property
+    def parse_error(self) -> str | None:
+        """Why text is not structured, None where it is."""
+        if self.from_value:
+            return None
+        head = self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1]
+        if self.lossy:
+            return "not UTF-8"
+        if head not in (b"{", b"["):
+            return "not a JSON object or array"
+        try:
+            self._decoded = jsontext.decode(self.data)
+        except jsontext.NotJSON as error:
+            return f"invalid JSON: {error}"
+        return None
+
+    def reparse(self) -> object:
+        """Return the value as its stored JSON says: for a Python value that was not plain JSON."""
+        self.value = jsontext.decode(self.data)
+        self.__dict__.pop("parsed", None)
+        return self.value
+
+    _decoded: object = field(default=None, repr=False)
+
+
+def to_block(output: object) -> Block:
+    """Return any object that a tool returned as a block; never raises."""
+    if isinstance(output, str):
+        return _text_block(str(output))
+    if isinstance(output, bytes | bytearray | memoryview):
+        return _bytes_block(bytes(output))
+    try:
+        return _value_block(output)
+    except Exception as error:  # noqa: BLE001  a tool's object may run any code of its own
+        return _text_block(f"[output of type {type(output).__name__} could not be read: {type(error).__name__}]")
+
+
+def _text_block(text: str) -> Block:
+    try:
+        return Block(text, text.encode())
+    except UnicodeEncodeError:
+        return Block(text, text.encode("utf-8", "surrogatepass"))
+
+
+def _bytes_block(data: bytes) -> Block:
+    """UTF-8, or UTF-16 and -32 where a mark says so; else each undecodable byte is shown as U+FFFD and kept as it is."""
+    try:
+        return Block(data.decode(), data)
+    except UnicodeDecodeError:
+        pass
+    for mark, codec in (
+        (codecs.BOM_UTF32_LE, "utf-32"),
+        (codecs.BOM_UTF32_BE, "utf-32"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if data.startswith(mark):
+            try:
+                return _text_block(data.decode(codec))
+            except UnicodeDecodeError:
+                break
+    return Block(data.decode(errors="replace"), data, lossy=True)
+
+
+def _value_block(value: object) -> Block:
+    try:
+        value = _top(value)
+        data = _lines(value)
+    except Exception:  # noqa: BLE001  an object of the tool's own may raise anything
+        value = _plain(value, 0, set())
+        data = _escaped(value)
+    if type(value) is str:
+        return _text_block(value)
+    text = data.replace(b"\n", b"").decode()
+    return Block(text, data, value, from_value=True)
+
+
+def _top(value: object) -> object:
+    """Lists, dicts and scalars as they are; every other type as the JSON it encodes to."""
+    if value is None or type(value) in (dict, list, str, int, float, bool):
+        return value
+    return jsontext.decode(_encoder.encode(value))
+
+
+def _lines(value: object) -> bytes:
+    r"""Encode with one record per line, so that lines, grep and `line_count` mean something.
+
+    Elements of an array and members of an object begin lines of their own, down to the first array and at most three
+    objects deep. A raw newline occurs nowhere else in JSON text, so taking them out gives the compact form.
+    """
+    return b"".join(_broken(value, 3))
+
+
+def _broken(value: object, depth: int) -> Iterable[bytes]:
+    if type(value) is list and value:
+        yield b"[\n"
+        yield _encoder.encode_lines(value)[:-1].replace(b"\n", b",\n")
+        yield b"\n]"
+    elif type(value) is dict and value and depth:
+        before = b"{\n"
+        for key, member in value.items():
+            yield before
+            yield _encoder.encode({key: None})[1:-5]  # the key as JSON, without `null}`
+            yield from _broken(member, depth - 1)
+            before = b",\n"
+        yield b"\n}"
+    else:
+        yield _encoder.encode(value)
+
+
+def _hook(value: Any) -> object:
+    """Encode what msgspec does not know; it comes here once for each such object."""
+    if value is None or isinstance(value, bool):  # as keys of a dict
+        return "null" if value is None else str(value).lower()
+    kind = type(value)
+    module = (kind.__module__ or "").partition(".")[0]
+    if module == "pandas":
+        return _of_pandas(value)
+    if module == "numpy":
+        listed = value.tolist()
+        return str(listed) if type(listed) in (complex, kind) else listed
+    for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, pyarrow, polars
+        if callable(method := getattr(kind, name, None)):
+            return method(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, BaseException):
+        return f"{kind.__name__}: {value}"
+    if isinstance(value, Iterable) and not isinstance(value, type):
+        return list(islice(value, MAX_ITEMS))
+    return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
+
+
+def _of_pandas(value: Any) -> object:
+    pandas = sys.modules["pandas"]
+    if isinstance(value, pandas.DataFrame):
+        return _records(value)
+    if isinstance(value, pandas.Series):
+        if isinstance(value.index, pandas.RangeIndex):
+            return _column(value)
+        return _records(value.rename("value" if value.name is None else value.name).to_frame())
+    if isinstance(value, pandas.Index | pandas.api.extensions.ExtensionArray):
+        return _column(pandas.Series(value))
+    if pandas.api.types.is_scalar(value) and pandas.isna(value):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _records(frame: Any) -> list[dict[str, object]]:
+    """One dict per row; an index that says something is a column, repeated column names get a number."""
+    pandas = sys.modules["pandas"]
+    if not isinstance(frame.index, pandas.RangeIndex):
+        frame = frame.copy(deep=False)
+        frame.index = frame.index.set_names(
+            [_free(name, f"index_{i}" if i else "index", frame.columns) for i, name in enumerate(frame.index.names)]
+        )
+        frame = frame.reset_index()
+    names: list[str] = []
+    for column in frame.columns:
+        name = ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
+        while name in names:
+            name = f"{name}_2"
+        names.append(name)
+    columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+
+
+def _free(name: object, default: str, taken: Iterable[object]) -> object:
+    chosen = default if name is None else name
+    return f"{chosen}_2" if chosen in set(taken) else chosen
+
+
+def _column(series: Any) -> list[object]:
+    """Python values of a column, missing ones None."""
+    values: list[object] = series.tolist()
+    return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
+
+
+def _plain(value: Any, depth: int, above: set[int]) -> object:
+    """Build plain JSON out of anything, with notes in place of cycles, bottomless depths and unreadable objects."""
+    if value is None or type(value) is bool or type(value) is str:
+        return value
+    if type(value) is int:
+        return value if value.bit_length() < 10_000 else f"[integer of {value.bit_length()} bits]"
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode(errors="replace")
+    if depth >= MAX_DEPTH:
+        return f"[nested deeper than {MAX_DEPTH} levels]"
+    if id(value) in above:
+        return f"[circular reference to {type(value).__name__}]"
+    above.add(id(value))
+    try:
+        if isinstance(value, Mapping):
+            return {_key(key): _plain(member, depth + 1, above) for key, member in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [_plain(item, depth + 1, above) for item in value]
+        return _plain(_native(value), depth + 1, above)
+    except Exception as error:  # noqa: BLE001  whatever an object of a tool's own raises
+        return f"[{type(value).__name__} could not be read: {type(error).__name__}]"
+    finally:
+        above.discard(id(value))
+
+
+def _native(value: object) -> object:
+    """One step towards JSON for a type that is none of its own."""
+    if isinstance(value, Decimal):
+        return float(value)
+    try:
+        return jsontext.decode(_encoder.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        converted = _hook(value)
+        return str(converted) if type(converted) is type(value) else converted
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _escaped(value: object) -> bytes:
+    try:
+        return _lines(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        import json
+
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _short_repr(value: object) -> str:
+    try:
+        return repr(value)[:200]
+    except Exception:  # noqa: BLE001  a hostile __repr__
+        return f"<{type(value).__name__}>"
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")
