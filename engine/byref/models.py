@@ -1,0 +1,275 @@
+"""What is known of a model: its context window and its price, from genai-prices and from the host's own overrides.
+
+Nothing here touches the network. genai-prices takes 0.2 s or more to import, so it is imported on the first lookup that
+the overrides do not answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from byref.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo as KnownModel
+    from genai_prices.types import Provider, TieredPrices
+
+__all__ = ["ModelInfo", "Models", "Price", "context_window", "cost", "price"]
+
+_MILLION = Decimal(1_000_000)
+_MAX_NAME = 256
+_MAX_PREFIXES = 8
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a host knows better of a model; None leaves a field as it is known. Prices: US dollars per million tokens.
+
+    Raises:
+        ConfigurationError: the window is not a positive integer, or a price is negative.
+    """
+
+    context_window: int | None = None
+    input_price: Decimal | float | str | None = None
+    output_price: Decimal | float | str | None = None
+    cache_read_price: Decimal | float | str | None = None
+    cache_write_price: Decimal | float | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.context_window is not None and (type(self.context_window) is not int or self.context_window < 1):
+            raise ConfigurationError(f"context_window={self.context_window!r}: expected a positive integer of tokens")
+        for name in ("input_price", "output_price", "cache_read_price", "cache_write_price"):
+            _dollars(name, getattr(self, name))
+
+    @property
+    def price(self) -> Price:
+        """The prices alone, as exact decimals."""
+        return Price(
+            _dollars("input_price", self.input_price),
+            _dollars("output_price", self.output_price),
+            _dollars("cache_read_price", self.cache_read_price),
+            _dollars("cache_write_price", self.cache_write_price),
+        )
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per million tokens; of a price in tiers, the lowest tier. None: not known, or charged as input."""
+
+    input: Decimal | None = None
+    output: Decimal | None = None
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
+class Models:
+    """Windows and prices by model name, `overrides` first.
+
+    A name may carry prefixes and suffixes of a gateway: `anthropic/claude-sonnet-5`, `openai:gpt-4o`, a Bedrock ARN or
+    inference profile, a date. Names are compared without regard to case. What is not known is None, never a guess.
+    """
+
+    def __init__(self, overrides: Mapping[str, ModelInfo] | None = None) -> None:
+        """`overrides` maps names, with or without their prefix, to what the host knows better."""
+        self._overrides = {name.strip().lower(): info for name, info in (overrides or {}).items()}
+
+    def context_window(self, model: str) -> int | None:
+        """The tokens that fit into the context of `model`, or None."""
+        override = self._override(model)
+        if override is not None and override.context_window is not None:
+            return override.context_window
+        return _known(model).context_window
+
+    def price(self, model: str) -> Price | None:
+        """What tokens of `model` cost now, or None."""
+        known, override = _known(model), self._override(model)
+        if override is None:
+            return known.price
+        own, base = override.price, known.price or Price()
+        merged = Price(
+            _first(own.input, base.input),
+            _first(own.output, base.output),
+            _first(own.cache_read, base.cache_read),
+            _first(own.cache_write, base.cache_write),
+        )
+        return None if merged == Price() else merged
+
+    def cost(
+        self,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int = 0,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+    ) -> Decimal | None:
+        """US dollars for one request, or None when a price it needs is not known.
+
+        `input_tokens` includes the cached ones. Tiers are those of the request's size; an override's price has none.
+
+        Raises:
+            ValueError: a number of tokens is negative.
+        """
+        counts = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens)
+        if min(counts) < 0:
+            raise ValueError(f"token counts {counts!r}: expected no negative number")
+        override = self._override(model)
+        if override is None or override.price == Price():
+            return _known_cost(_known(model), *counts)
+        price = self.price(model)
+        if price is None or (input_tokens and price.input is None) or (output_tokens and price.output is None):
+            return None
+        base = price.input or Decimal(0)
+        plain = max(0, input_tokens - cache_read_tokens - cache_write_tokens)
+        total = (
+            plain * base
+            + cache_read_tokens * (base if price.cache_read is None else price.cache_read)
+            + cache_write_tokens * (base if price.cache_write is None else price.cache_write)
+            + output_tokens * (price.output or Decimal(0))
+        )
+        return total / _MILLION
+
+    def _override(self, model: str) -> ModelInfo | None:
+        if not self._overrides or not _is_name(model):
+            return None
+        return next((self._overrides[name] for _, name in _spellings(model) if name in self._overrides), None)
+
+
+_DEFAULT = Models()
+context_window = _DEFAULT.context_window
+price = _DEFAULT.price
+cost = _DEFAULT.cost
+
+
+def _dollars(name: str, value: Decimal | float | str | None) -> Decimal | None:
+    if value is None:
+        return None
+    try:
+        dollars = Decimal(str(value))
+    except ArithmeticError:
+        dollars = Decimal("NaN")
+    if isinstance(value, bool) or not dollars.is_finite() or dollars < 0:
+        raise ConfigurationError(f"{name}={value!r}: expected US dollars per million tokens, 0 or more")
+    return dollars
+
+
+def _first(own: Decimal | None, base: Decimal | None) -> Decimal | None:
+    return base if own is None else own
+
+
+def _is_name(model: object) -> bool:
+    return isinstance(model, str) and 0 < len(model) <= _MAX_NAME and model.isprintable()
+
+
+def _spellings(model: str) -> Iterator[tuple[str | None, str]]:
+    """(provider, name) pairs to look `model` up by, the most literal first; the provider None is to be found."""
+    name = model.strip().lower()
+    yield None, name
+    if name.startswith("ft:"):  # OpenAI's fine-tunes: ft:base:organisation::id
+        yield "openai", name
+        yield None, name.split(":")[1]
+        return
+    if name.startswith("arn:"):
+        yield "aws", name.rpartition("/")[2]
+        return
+    for _ in range(_MAX_PREFIXES):
+        yield "aws", name  # us.anthropic.claude-…, amazon.nova-…
+        cut = re.search("[/:]", name)
+        if cut is None:
+            return
+        prefix, name = name[: cut.start()], name[cut.end() :]
+        yield prefix, name
+        if cut.group() == "/":  # behind a colon may stand a size or a variant: llama3:8b
+            yield None, name
+
+
+class _Known(NamedTuple):
+    context_window: int | None = None
+    price: Price | None = None
+    model: KnownModel | None = None
+    provider: Provider | None = None
+
+
+_UNKNOWN = _Known()
+
+
+def _known(model: str) -> _Known:
+    return _look_up(model) if _is_name(model) else _UNKNOWN
+
+
+@lru_cache(maxsize=1024)
+def _look_up(model: str) -> _Known:
+    matches = [match for spelling in _spellings(model) if (match := _match(*spelling))]
+    if not matches:
+        matches = [match for _, name in _spellings(model) if (match := _listed(name))]
+    if not matches:
+        return _UNKNOWN
+    provider, info = matches[0]
+    # genai-prices lacks some windows that it has for the same model under OpenRouter's name.
+    if info.context_window is None and (listed := _match("openrouter", f"{provider.id}/{info.id}")):
+        matches.insert(1, listed)
+    window = next((info.context_window for _, info in matches if info.context_window), None)
+    return _Known(window, _current_price(info), info, provider)
+
+
+def _match(provider_id: str | None, name: str) -> tuple[Provider, KnownModel] | None:
+    # DataSnapshot.find_provider_model would do, but it remembers every name that it is ever asked for.
+    from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
+
+    providers = get_snapshot().providers
+    if provider_id is not None:
+        provider = find_provider_by_id(providers, provider_id)
+    else:
+        provider = next((p for p in providers if p.model_match is not None and p.model_match.is_match(name)), None)
+    info = provider.find_model(name, all_providers=providers) if provider is not None else None
+    return (provider, info) if provider is not None and info is not None else None
+
+
+def _listed(name: str) -> tuple[Provider, KnownModel] | None:
+    """The model that some provider lists under exactly this name; OpenRouter's comes before a smaller host's."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    providers = sorted(get_snapshot().providers, key=lambda provider: provider.id != "openrouter")
+    return next(((provider, info) for provider in providers for info in provider.models if info.id == name), None)
+
+
+def _current_price(info: KnownModel) -> Price | None:
+    if not info.prices:
+        return None
+    prices = info.get_prices(datetime.now(UTC))
+    price = Price(
+        _lowest(prices.input_mtok),
+        _lowest(prices.output_mtok),
+        _lowest(prices.cache_read_mtok),
+        _lowest(prices.cache_write_mtok),
+    )
+    return None if price == Price() else price
+
+
+def _lowest(price: Decimal | TieredPrices | None) -> Decimal | None:
+    return price if price is None or isinstance(price, Decimal) else price.base
+
+
+def _known_cost(
+    known: _Known, input_tokens: int, output_tokens: int, cache_read_tokens: int, cache_write_tokens: int
+) -> Decimal | None:
+    price = known.price
+    if known.model is None or known.provider is None or price is None:
+        return None
+    if (input_tokens and price.input is None) or (output_tokens and price.output is None):
+        return None
+    from genai_prices import Usage
+
+    usage = Usage(
+        input_tokens=max(input_tokens, cache_read_tokens + cache_write_tokens),
+        output_tokens=output_tokens,
+        cache_read_tokens=cache_read_tokens,
+        cache_write_tokens=cache_write_tokens,
+    )
+    return known.model.calc_price(usage, known.provider).total_price
