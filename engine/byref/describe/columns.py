@@ -1,0 +1,244 @@
+"""Column-wise inference: what kinds of value stand at each place of a parsed JSON value.
+
+Values of one place are read together as a column, so that the work per value is done by C loops. A list's items are
+taken in chunks, which stay in the processor's cache and bound the memory of the transposed columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from math import isfinite
+from operator import itemgetter
+from typing import Any, Final, cast
+
+NULL: Final = 1
+BOOLEAN: Final = 2
+INTEGER: Final = 4
+NUMBER: Final = 8
+STRING: Final = 16
+ARRAY: Final = 32
+OBJECT: Final = 64
+CONTAINER: Final = ARRAY | OBJECT
+
+MAX_DEPTH: Final = 250
+"""Levels of nesting that are described; decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
+CHUNK: Final = 512
+"""Items of a list read at once."""
+MAP_KEYS: Final = 32
+"""More rare keys than this, all with containers of one kind, make an object a map: its keys are data."""
+WIDE_KEYS: Final = 1_000
+"""More rare keys than this make an object a map whatever its values are."""
+
+
+class NotPlain(ValueError):
+    """The value holds something JSON does not have, such as a tuple, a date, a key that is no string, or NaN."""
+
+
+class TooDeep(ValueError):
+    """The value nests deeper than can be described."""
+
+
+class _Missing:
+    """Stands in a column where an object lacks the key."""
+
+
+_MISSING: Final = _Missing()
+_KINDS: Final[dict[type, int]] = {
+    type(None): NULL,
+    bool: BOOLEAN,
+    int: INTEGER,
+    float: NUMBER,
+    str: STRING,
+    list: ARRAY,
+    dict: OBJECT,
+    _Missing: 0,
+}
+
+
+class Node:
+    """What was seen at one place: kinds, and below them the items of its arrays and the members of its objects."""
+
+    __slots__ = ("arrays_first", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
+
+    def __init__(self) -> None:
+        self.kinds = 0
+        self.arrays_first = False
+        """Whether an array was seen before any object."""
+        self.objects = 0
+        """How many objects were seen."""
+        self.items: Node | None = None
+        self.members: dict[str, Node] = {}
+        self.required: set[str] | None = None
+        """Keys that every object has."""
+        self.rest: Node | None = None
+        """The values of the keys that were folded, as one place."""
+        self.rest_keys: dict[str, None] = {}
+
+    def merge(self, other: Node) -> None:
+        """Take in what `other` saw, which is left as it was."""
+        if not self.kinds & CONTAINER:
+            self.arrays_first = other.arrays_first
+        self.kinds |= other.kinds
+        self.objects += other.objects
+        if other.items is not None:
+            self.items = self.items or Node()
+            self.items.merge(other.items)
+        for key, node in other.members.items():
+            mine = self.rest if key in self.rest_keys else self.members.get(key)
+            if mine is None:
+                mine = self.members[key] = Node()
+            mine.merge(node)
+        if other.required is not None:
+            self.required = set(other.required) if self.required is None else self.required & other.required
+        if other.rest is not None:
+            self.fold(other.rest_keys)
+            cast(Node, self.rest).merge(other.rest)
+
+    def fold(self, keys: Iterable[str]) -> None:
+        """Let the values of `keys` be one place, `rest`."""
+        self.rest = self.rest or Node()
+        for key in keys:
+            self.rest_keys[key] = None
+            node = self.members.pop(key, None)
+            if node is not None:
+                self.rest.merge(node)
+
+
+class Inference:
+    """One reading of a value; `folded` tells afterwards whether keys were folded, so that the nodes are inexact."""
+
+    __slots__ = ("allow_nonfinite", "fold", "folded")
+
+    def __init__(self, *, fold: bool, allow_nonfinite: bool) -> None:
+        self.fold = fold
+        self.allow_nonfinite = allow_nonfinite
+        self.folded = False
+
+    def read(self, value: object) -> Node:
+        """Read a whole value. Raises NotPlain and TooDeep."""
+        node = Node()
+        try:
+            self._add(node, [value], 0)
+        except RecursionError:
+            raise TooDeep("the value nests deeper than the interpreter's recursion limit leaves room for") from None
+        return node
+
+    def _add(self, node: Node, column: Sequence[Any], depth: int) -> None:
+        types = set(map(type, column))
+        kinds = 0
+        for type_ in types:
+            kind = _KINDS.get(type_)
+            if kind is None:
+                raise NotPlain(f"expected JSON's own types, found {type_.__module__}.{type_.__qualname__}")
+            kinds |= kind
+        if kinds & NUMBER and not self.allow_nonfinite:
+            _check_finite(column if len(types) == 1 else [value for value in column if type(value) is float])
+        if kinds & CONTAINER:
+            if depth >= MAX_DEPTH:
+                raise TooDeep(f"the value nests deeper than {MAX_DEPTH} levels")
+            if not node.kinds & CONTAINER:
+                node.arrays_first = (
+                    not kinds & OBJECT or next(t for t in map(type, column) if t in (dict, list)) is list
+                )
+            if kinds & OBJECT:
+                objects = column if len(types) == 1 else [value for value in column if type(value) is dict]
+                self._add_objects(node, objects, depth + 1)
+            if kinds & ARRAY:
+                arrays = column if len(types) == 1 else [value for value in column if type(value) is list]
+                node.items = node.items or Node()
+                items = arrays[0] if len(arrays) == 1 else list(chain.from_iterable(arrays))
+                self._add_chunks(node.items, items, depth + 1)
+        node.kinds |= kinds
+
+    def _add_chunks(self, node: Node, values: list[Any], depth: int) -> None:
+        if len(values) <= CHUNK:
+            if values:
+                self._add(node, values, depth)
+            return
+        for start in range(0, len(values), CHUNK):
+            self._add(node, values[start : start + CHUNK], depth)
+
+    def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:
+        keysets = dict.fromkeys(map(tuple, objects))
+        first, *others = keysets
+        required = set(first).intersection(*others)
+        keys = dict.fromkeys(chain.from_iterable(keysets)) if others else first
+        folding = self._foldable(node, keys, objects) if self.fold else set()
+        if folding:
+            self.folded = True
+            node.fold(dict.fromkeys(key for key in keys if key in folding))
+            self._add_chunks(cast(Node, node.rest), _values(objects, folding), depth)
+        members = node.members
+        columns: Iterable[tuple[str, Sequence[Any]]]
+        if not others and not folding:
+            columns = zip(first, zip(*map(dict.values, objects), strict=True), strict=True)
+        else:
+            columns = _columns(objects, [key for key in keys if key not in folding], required, keysets)
+        for key, column in columns:
+            child = members.get(key)
+            if child is None:
+                if type(key) is not str:
+                    raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__} {key!r:.40}")
+                child = members[key] = Node()
+            self._add(child, column, depth)
+        node.objects += len(objects)
+        node.required = required if node.required is None else node.required & required
+
+    def _foldable(self, node: Node, keys: Iterable[str], objects: Sequence[dict[str, Any]]) -> set[str]:
+        """Which of the keys are data rather than names of fields."""
+        new = [key for key in keys if key not in node.members]
+        if node.rest is not None:
+            return set(new)
+        if len(new) <= MAP_KEYS and len(new) + len(node.members) <= WIDE_KEYS:
+            return set()
+        count = len(objects)
+        if count == 1 or node.objects >= count:
+            rare = new
+        else:
+            counts = Counter(chain.from_iterable(objects))
+            rare = [key for key in new if 2 * counts[key] <= count]
+        if rare and len(rare) + len(node.members) > WIDE_KEYS:
+            return set(rare)
+        values: dict[str, Any] = {}
+        for one in objects:
+            values.update(one)
+        folding: set[str] = set()
+        for type_ in (dict, list):
+            of_type = [key for key in rare if type(values[key]) is type_]
+            if len(of_type) > MAP_KEYS:
+                folding.update(of_type)
+        return folding
+
+
+def _check_finite(column: Sequence[float]) -> None:
+    # A sum over finite numbers is finite unless it overflows; only then is each one looked at.
+    if not isfinite(sum(column)) and not all(map(isfinite, column)):
+        raise NotPlain("expected finite numbers, found " + repr(next(x for x in column if not isfinite(x))))
+
+
+def _values(objects: Iterable[dict[str, Any]], keys: set[str]) -> list[Any]:
+    for key in keys:
+        if type(key) is not str:
+            raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__} {key!r:.40}")
+    return [value for one in objects for key, value in one.items() if key in keys]
+
+
+def _columns(
+    objects: Sequence[dict[str, Any]], keys: list[str], required: set[str], keysets: Iterable[tuple[str, ...]]
+) -> Iterable[tuple[str, Sequence[Any]]]:
+    """Columns of objects whose keys differ, in order of first appearance; gaps may be marked as missing."""
+    if len(keys) * len(objects) <= 4 * sum(map(len, objects)):
+        for key in keys:
+            if key in required:
+                yield key, list(map(itemgetter(key), objects))
+            else:
+                yield key, list(map(dict.get, objects, repeat(key), repeat(_MISSING)))
+        return
+    columns: dict[str, list[Any]] = {key: [] for key in keys}
+    for one in objects:
+        for key, value in one.items():
+            if key in columns:
+                columns[key].append(value)
+    yield from columns.items()

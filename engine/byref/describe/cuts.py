@@ -1,0 +1,264 @@
+"""Cutting a parsed JSON value down to a room in characters, with a gap wherever something was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from typing import Any, Final, Literal
+
+from byref.describe.room import shares, size_within
+
+_DEPTH: Final = 40
+"""Levels below which only what fits whole is shown; a model reads no deeper."""
+_FEW: Final = 4
+"""An array of so few elements shows each of them, however large."""
+_SMALL: Final = 100
+"""Characters up to which a scalar is kept before anything is spent on containers and long strings."""
+_LEAST: Final = 40
+"""Characters below which the inside of a container or long string is not worth showing."""
+_DECENT: Final = 160
+"""Characters that each shown container gets where not all members of an object can be shown."""
+_THIN: Final = 60
+"""Characters for each container below which some of an object's members are left out for the sake of others."""
+_GAP: Final = 40
+"""Characters set aside for a mark."""
+_KEY: Final = 80
+"""Characters of a key from which on it is cut."""
+_DIGITS: Final = 4_000
+"""Digits up to which Python writes an integer as decimal text in any process."""
+_SAMPLES: Final = 7
+"""Elements looked at to estimate what was left out."""
+_SAMPLE_ROOM: Final = 8_192
+_PATH: Final = 80
+
+
+@dataclass(slots=True, eq=False)
+class Gap:
+    """Something left out at `path`: `items` of an array, `keys` of an object or `characters` of a string or key."""
+
+    kind: Literal["items", "keys", "characters"]
+    path: str
+    kept: int
+    omitted: int
+    size: int
+    """About how many characters of JSON were left out here."""
+
+    def text(self, tokens: int) -> str:
+        """What stands in the place of an array's omitted items or as the value of an object's omitted keys."""
+        if self.kind == "items":
+            return f"... ({tokens:,} tokens omitted) ..."
+        return f"{self.omitted:,} {'more ' if self.kept else ''}{'key' if self.omitted == 1 else 'keys'}"
+
+
+@dataclass(slots=True, eq=False)
+class CutString:
+    """The first part of a string."""
+
+    head: str
+    gap: Gap
+
+    def text(self) -> str:
+        """The first part and how much more there is."""
+        return f"{self.head}… ({self.gap.omitted:,} {'more ' if self.gap.kept else ''}characters)"
+
+
+def cut(value: object, room: int) -> tuple[Any, list[Gap]]:
+    """The value in about `room` characters, as JSON with `Gap` and `CutString` objects in it, and all its gaps in order."""
+    cutter = _Cutter()
+    return cutter.cut(value, room, "", 0), cutter.gaps
+
+
+class _Cutter:
+    def __init__(self) -> None:
+        self.gaps: list[Gap] = []
+
+    def cut(self, value: Any, room: int, path: str, depth: int) -> Any:
+        if size_within(value, room) <= room:
+            return _plain(value)
+        if type(value) is dict:
+            return self._object(value, room if depth < _DEPTH else 0, path, depth + 1)
+        if type(value) is list:
+            return self._array(value, room if depth < _DEPTH else 0, path, depth + 1)
+        if type(value) is str:
+            return self._string(value, room, path)
+        if type(value) is int:
+            return self._string(_digits(value), room, path)
+        return _plain(value)
+
+    def _gap(self, kind: Literal["items", "keys", "characters"], path: str, kept: int, omitted: int, size: int) -> Gap:
+        gap = Gap(kind, path or "$", kept, omitted, size)
+        self.gaps.append(gap)
+        return gap
+
+    def _string(self, value: str, room: int, path: str) -> CutString:
+        kept = max(room - _GAP, 0)
+        omitted = len(value) - kept
+        return CutString(_text(value[:kept]), self._gap("characters", path, kept, omitted, omitted))
+
+    def _array(self, values: list[Any], room: int, path: str, depth: int) -> list[Any]:
+        count, below = len(values), f"{path or '$'}[]"
+        if count <= _FEW and room >= count * _LEAST:
+            granted = shares(count, room - 2 - count, lambda i, limit: size_within(values[i], limit))
+            few: list[Any] = []
+            for value, share in zip(values, granted, strict=True):
+                few.append(self.cut(value, share, below, depth))
+            return few
+        left = room - 2 - _GAP
+        head, tail = _whole_ends(values, left)
+        if head:
+            shown: list[Any] = []
+            for value in values[:head]:
+                shown.append(_plain(value))
+            if head + tail < count:
+                shown.append(self._items_gap(values, head, tail, path))
+            for value in values[count - tail :]:
+                shown.append(_plain(value))
+            return shown
+        if left < _LEAST:
+            return [self._items_gap(values, 0, 0, path)]
+        if left < 2 * _LEAST or count == 1:
+            shown = [self.cut(values[0], left, below, depth)]
+            return shown if count == 1 else [*shown, self._items_gap(values, 1, 0, path)]
+        ends = (values[0], values[-1])
+        granted = shares(2, left, lambda i, limit: size_within(ends[i], limit))
+        first = self.cut(values[0], granted[0], below, depth)
+        gap = self._items_gap(values, 1, 1, path)
+        return [first, gap, self.cut(values[-1], granted[1], below, depth)]
+
+    def _items_gap(self, values: list[Any], head: int, tail: int, path: str) -> Gap:
+        omitted = len(values) - head - tail
+        step = max(omitted // _SAMPLES, 1)
+        sample = [values[i] for i in range(head, head + omitted, step)][:_SAMPLES]
+        return self._gap("items", path, head + tail, omitted, _estimate(sample, omitted))
+
+    def _object(self, value: dict[str, Any], room: int, path: str, depth: int) -> dict[str, Any]:
+        members = list(islice(value.items(), max(room, 0) // 6 + 1))
+        chosen = _choose(members, room - 2, complete=len(members) == len(value))
+        left = room - 2 - (_GAP if len(chosen) < len(value) else 0)
+        small = {i for i in chosen if _is_small(members[i][1])}
+        for i in chosen:
+            left -= min(len(members[i][0]), _KEY) + 4 + (size_within(members[i][1], _SMALL) if i in small else 0)
+        large = [i for i in chosen if i not in small]
+        granted = shares(len(large), left, lambda n, limit: size_within(members[large[n]][1], limit))
+        room_of = dict(zip(large, granted, strict=True))
+        shown: dict[str, Any] = {}
+        for i in chosen:
+            key, member = members[i]
+            name, below = self._key(key, path), _join(path, key)
+            if name not in shown:
+                shown[name] = self.cut(member, room_of.get(i, _SMALL), below, depth)
+        if len(shown) < len(value):
+            left_out = [member for i, member in enumerate(members) if i not in room_of and i not in small][:_SAMPLES]
+            omitted = len(value) - len(shown)
+            shown[_mark(value)] = self._gap("keys", path, len(shown), omitted, _estimate(left_out, omitted))
+        return shown
+
+    def _key(self, key: str, path: str) -> str:
+        if len(key) <= _KEY:
+            return _text(key)
+        gap = self._gap("characters", _join(path, key), _KEY // 2, len(key) - _KEY // 2, len(key) - _KEY // 2)
+        return CutString(_text(key[: _KEY // 2]), gap).text()
+
+
+def _whole_ends(values: list[Any], room: int) -> tuple[int, int]:
+    """How many whole elements to show from the start (two thirds of the room) and from the end: both or none."""
+    last = size_within(values[-1], room) + 1
+    first = size_within(values[0], room) + 1
+    count = len(values)
+    if count < 2 or first + last > room:
+        return 0, 0
+    left, head, tail = room - first - last, 1, 1
+    for spare, from_start in ((room // 3, True), (0, False), (0, True)):
+        while head + tail < count and left > spare:
+            size = size_within(values[head] if from_start else values[-1 - tail], left) + 1
+            if size > left - spare:
+                break
+            left -= size
+            if from_start:
+                head += 1
+            else:
+                tail += 1
+    return head, tail
+
+
+def _choose(members: Sequence[tuple[str, Any]], room: int, *, complete: bool) -> list[int]:
+    """Which members of an object are shown: small scalars first, then containers and long strings, in source order."""
+    costs = [min(len(key), _KEY) + 4 for key, _ in members]
+    small = [i for i, (_, value) in enumerate(members) if _is_small(value)]
+    large = sorted(set(range(len(members))).difference(small))
+    for i in small:
+        costs[i] += size_within(members[i][1], _SMALL)
+    small_cost, large_cost = sum(costs[i] for i in small), sum(costs[i] for i in large)
+    if complete and small_cost + large_cost + len(large) * _THIN <= room:
+        return list(range(len(members)))
+    room -= _GAP
+    small_room = room - min(large_cost + len(large) * _DECENT, room // 2)
+    chosen = list(_affordable(small, costs, 0, small_room))
+    left = room - sum(costs[i] for i in chosen)
+    chosen += _affordable(large, costs, min(max(left // 3, _LEAST), _DECENT), left)
+    return sorted(chosen)
+
+
+def _affordable(candidates: Iterable[int], costs: Sequence[int], each: int, room: int) -> Iterable[int]:
+    for i in candidates:
+        room -= costs[i] + each
+        if room < 0:
+            return
+        yield i
+
+
+def _is_small(value: object) -> bool:
+    return type(value) not in (dict, list) and size_within(value, _SMALL) <= _SMALL
+
+
+def _estimate(sample: Sequence[Any], count: int) -> int:
+    if not sample:
+        return 8 * count
+    return max(sum(size_within(value, _SAMPLE_ROOM) + 1 for value in sample) * count // len(sample), 1)
+
+
+def _plain(value: Any) -> Any:
+    """A copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes."""
+    kind = type(value)
+    if kind is dict:
+        members = {}
+        for key, member in value.items():
+            members[_text(key)] = _plain(member)
+        return members
+    if kind is list:
+        elements = []
+        for element in value:
+            elements.append(_plain(element))
+        return elements
+    if kind is str:
+        return _text(value)
+    if kind is float and not isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if kind is int and value.bit_length() > 3 * _DIGITS:
+        return _digits(value)
+    return value
+
+
+def _text(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _digits(value: int) -> str:
+    return str(value) if value.bit_length() <= 3 * _DIGITS else hex(value)
+
+
+def _join(path: str, key: str) -> str:
+    name = _text(key[:_PATH])
+    joined = f"{path}.{name}" if path else name
+    return joined if len(joined) <= _PATH else f"…{joined[1 - _PATH :]}"
+
+
+def _mark(value: dict[str, Any]) -> str:
+    mark = "..."
+    while mark in value:
+        mark += "."
+    return mark

@@ -1,0 +1,280 @@
+"""From what was seen to a JSON Schema: whole, or generalised until it fits a room."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.room import shares
+
+_TYPES: Final = (
+    (BOOLEAN, "boolean"),
+    (INTEGER, "integer"),
+    (NULL, "null"),
+    (NUMBER, "number"),
+    (STRING, "string"),
+)
+_ALIKE: Final = 4
+"""From this many members of one kind on, folding them into one shape is tried."""
+_STUB: Final = 18
+"""Characters of the smallest schema worth showing, `{"type":"string"}`."""
+_NOTE: Final = 40
+"""Characters set aside for saying in `description` what was left out."""
+_NAMED: Final = 60
+"""Characters of key names given as examples where a map was folded."""
+_WHOLE: Final = 1 << 60
+
+_Json = dict[str, Any]
+
+
+def compact(schema: object) -> str:
+    """The compact JSON text that budgets are measured on."""
+    return msgspec.json.encode(schema).decode()
+
+
+def render(node: Node) -> _Json:
+    """The schema of all that the node saw, as genson writes it; folded keys stand as `additionalProperties`."""
+    types = _types(node)
+    shapes: list[_Json] = []
+    for kind in _containers(node):
+        shape = _render_array(node) if kind is ARRAY else _render_object(node)
+        if len(shape) == 1:
+            types.append(shape["type"])
+        else:
+            shapes.append(shape)
+    return _combine(types, shapes)
+
+
+def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json) -> _Json:
+    """The most detailed schema of at most `budget` tokens; `head` opens it where nothing had to be left out."""
+    fitting = _Fitting()
+    size = fitting.size(node)
+    # A token rarely stands for more than eight characters of JSON, so that a far larger schema is not rendered at all.
+    if size <= 8 * budget + 64:
+        whole = {**head, **render(node)}
+        if measure(compact(whole)) <= budget:
+            return whole
+    best: _Json | None = None
+    low, high = 0, min(size, 8 * budget + 64)
+    for room in (3 * budget, 4 * budget, 2 * budget, None, None, None, None, None):
+        if low >= high:
+            break
+        middle = (low + high + 1) // 2 if room is None or not low < room < high else room
+        schema = fitting.cut(node, middle)
+        if measure(compact(schema)) <= budget:
+            best, low = schema, middle
+        else:
+            high = middle - 1
+    if best is not None:
+        return best
+    for schema in (fitting.cut(node, 0), {}):
+        if measure(compact(schema)) <= budget:
+            return schema
+    raise ValueError(f"a budget of {budget} tokens holds no schema at all; give at least 50")
+
+
+class _Fitting:
+    """One fitting; sizes of nodes and folded alternatives are worked out once."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[Node, int] = {}
+        self._folded: dict[Node, Node] = {}
+
+    def size(self, node: Node) -> int:
+        """About how many characters the node's schema takes as compact JSON."""
+        known = self._sizes.get(node)
+        if known is not None:
+            return known
+        size = _STUB + 9 * (node.kinds & ~CONTAINER).bit_count()
+        if node.items is not None:
+            size += 26 + self.size(node.items)
+        if node.kinds & OBJECT:
+            size += 33
+            for key, member in node.members.items():
+                size += len(key) + 4 + self.size(member)
+            for key in node.required or ():
+                size += len(key) + 3
+            if node.rest is not None:
+                size += 25 + _NOTE + _NAMED + self.size(node.rest)
+        self._sizes[node] = size
+        return size
+
+    def cut(self, node: Node, room: int) -> _Json:
+        """A schema of the node in about `room` characters."""
+        if self.size(node) <= room:
+            return render(node)
+        types = _types(node)
+        shapes: list[_Json] = []
+        containers = _containers(node)
+        room -= 9 * len(types)
+        granted = shares(len(containers), room, lambda i, _: self._size_of(node, containers[i]))
+        for kind, share in zip(containers, granted, strict=True):
+            shape = self._cut_array(node, share) if kind is ARRAY else self._cut_object(node, share)
+            if len(shape) == 1:
+                types.append(shape["type"])
+            else:
+                shapes.append(shape)
+        return _combine(types, shapes)
+
+    def _size_of(self, node: Node, kind: int) -> int:
+        if kind is ARRAY:
+            return 26 + (self.size(node.items) if node.items is not None else 0)
+        return self.size(node) - (26 + self.size(node.items) if node.items is not None else 0)
+
+    def _cut_array(self, node: Node, room: int) -> _Json:
+        if node.items is None or not node.items.kinds:
+            return {"type": "array"}
+        left = room - 26
+        if left >= _STUB:
+            return {"type": "array", "items": self.cut(node.items, left)}
+        return {"type": "array", "description": "items not shown"} if left >= 10 else {"type": "array"}
+
+    def _cut_object(self, node: Node, room: int) -> _Json:
+        if self._size_of(node, OBJECT) <= room:
+            return _render_object(node)
+        node = self._fold_alike(node)
+        if self._size_of(node, OBJECT) <= room:
+            return _render_object(node)
+        keys = list(node.members)
+        left = room - 33
+        if left < _NOTE // 2:
+            return {"type": "object"}
+        required = self._required(node, left)
+        left -= sum(len(key) + 3 for key in required)
+        rest, rest_keys = node.rest, node.rest_keys
+        shown = keys
+        if sum(len(key) + 4 + _STUB for key in keys) > left:
+            left -= _NOTE
+            shown = list(_affordable(keys, left - (left // 3 if rest is not None else 0)))
+            required = []
+            rest, rest_keys = self._without(node, keys[len(shown) :])
+        elif rest is not None:
+            left -= _NOTE
+        asking = [node.members[key] for key in shown]
+        if rest is not None:
+            asking.append(rest)
+        left -= sum(len(key) + 4 for key in shown)
+        granted = shares(len(asking), left, lambda i, _: self.size(asking[i]))
+        schema: _Json = {"type": "object"}
+        if shown:
+            schema["properties"] = {
+                key: self.cut(node.members[key], share) for key, share in zip(shown, granted, strict=False)
+            }
+        if required:
+            schema["required"] = required
+        if rest is not None:
+            if granted[-1] >= _STUB:
+                schema["additionalProperties"] = self.cut(rest, granted[-1] - 25)
+            schema["description"] = _describe(rest_keys, named=granted[-1] > 2 * _NAMED, more=bool(shown))
+        return schema
+
+    def _required(self, node: Node, room: int) -> list[str]:
+        # A list of required keys repeats names, and is worth it only while it takes a small part of the room.
+        names = sorted((node.required or set()) & node.members.keys())
+        return names if 4 * sum(len(key) + 3 for key in names) <= room else []
+
+    def _without(self, node: Node, keys: Iterable[str]) -> tuple[Node, dict[str, None]]:
+        merged = Node()
+        if node.rest is not None:
+            merged.merge(node.rest)
+        names = dict(node.rest_keys)
+        for key in keys:
+            merged.merge(node.members[key])
+            names[key] = None
+        return merged, names
+
+    def _fold_alike(self, node: Node) -> Node:
+        """The node with members folded that share a shape, if that saves at least half of their size."""
+        known = self._folded.get(node)
+        if known is not None:
+            return known
+        groups: dict[int, list[str]] = defaultdict(list)
+        for key, member in node.members.items():
+            if member.kinds in (ARRAY, OBJECT):
+                groups[member.kinds].append(key)
+        folded = node
+        for keys in groups.values():
+            if len(keys) < _ALIKE:
+                continue
+            merged = Node()
+            for key in keys:
+                merged.merge(node.members[key])
+            if 2 * self.size(merged) > sum(self.size(node.members[key]) for key in keys):
+                continue
+            if folded is node:
+                folded = Node()
+                folded.merge(node)
+            folded.fold(keys)
+        self._folded[node] = folded
+        return folded
+
+
+def _types(node: Node) -> list[str]:
+    kinds = node.kinds
+    if kinds & NUMBER:
+        kinds &= ~INTEGER
+    return [name for kind, name in _TYPES if kinds & kind]
+
+
+def _containers(node: Node) -> list[int]:
+    found = [kind for kind in (OBJECT, ARRAY) if node.kinds & kind]
+    return found[::-1] if node.arrays_first else found
+
+
+def _combine(types: list[str], shapes: list[_Json]) -> _Json:
+    if types:
+        shapes.insert(0, {"type": types[0] if len(types) == 1 else sorted(types)})
+    if len(shapes) == 1:
+        return shapes[0]
+    return {"anyOf": shapes} if shapes else {}
+
+
+def _render_array(node: Node) -> _Json:
+    if node.items is None or not node.items.kinds:
+        return {"type": "array"}
+    return {"type": "array", "items": render(node.items)}
+
+
+def _render_object(node: Node) -> _Json:
+    schema: _Json = {"type": "object"}
+    if node.members:
+        properties = {}
+        for key, member in node.members.items():
+            properties[key] = render(member)
+        schema["properties"] = properties
+    if node.required:
+        required = node.required if node.rest is None else node.required & node.members.keys()
+        if required:
+            schema["required"] = sorted(required)
+    if node.rest is not None:
+        schema["additionalProperties"] = render(node.rest)
+        schema["description"] = _describe(node.rest_keys, named=True, more=bool(node.members))
+    return schema
+
+
+def _describe(keys: dict[str, None], *, named: bool, more: bool) -> str:
+    text = f"{len(keys):,} {'more ' if more else ''}{'key' if len(keys) == 1 else 'keys'}"
+    if not named:
+        return text
+    names, room = [], _NAMED
+    for key in islice(keys, 8):
+        room -= len(key) + 2
+        if room < 0:
+            break
+        names.append(key)
+    if not names:
+        return text
+    return f"{text}: {', '.join(names)}" + (", …" if len(names) < len(keys) else "")
+
+
+def _affordable(keys: Iterable[str], room: int) -> Iterable[str]:
+    for key in keys:
+        room -= len(key) + 4 + _STUB
+        if room < 0:
+            return
+        yield key

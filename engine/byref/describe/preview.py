@@ -1,0 +1,145 @@
+"""A preview of a parsed JSON value: whole records from both ends, omissions stated as data, never over its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from byref.describe.cuts import CutString, Gap, cut
+
+_GUESS: Final = 3.2
+"""Characters of JSON to a token at first; corrected by measuring."""
+_ROUNDS: Final = 7
+"""How often a preview is cut anew for a better use of its budget; each costs two measurements of at most a budget's text."""
+_ENOUGH: Final = 0.93
+"""The part of the budget from which on a preview is not grown any more."""
+_ENTRIES: Final = 8
+"""How many places `omitted` names; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a model sees of a value."""
+
+    value: object
+    """What is shown, JSON-able by any strict encoder."""
+    text: str
+    """The compact JSON text of `value`."""
+    tokens: int
+    """What `text` measures."""
+    omitted: dict[str, object] | None
+    """What was left out and where, `None` if nothing was.
+
+    `tokens` in all; `items` of arrays, `keys` of objects and `characters` of strings and keys by path, each with what is
+    kept and omitted, summed over the elements of an array (`users[].tags`); `more`: how many further places there are.
+    """
+
+
+def preview(value: object, *, budget: int, measure: Callable[[str], int], total: int) -> Preview:
+    """Show as much of the value as `budget` tokens hold, as `measure` counts them; `total` is what the whole takes.
+
+    In an array the element `... (11,900 tokens omitted) ...` stands for the records left out, in an object the member
+    `"...": "412 more keys"`, in a string `first part… (12,345 more characters)`. Tokens omitted are `total` less those of
+    the preview without such marks, divided among the cuts by the size of what each left out. NaN and infinities are
+    shown as strings, lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
+    """
+    best: Preview | None = None
+    room, low, high = int(_GUESS * budget), 0, 16 * budget + 64
+    for _ in range(_ROUNDS):
+        found = _at(value, room, measure, total)
+        if found.tokens <= budget:
+            if best is None or found.tokens > best.tokens:
+                best = found
+            low = max(low, room)
+            if found.omitted is None or found.tokens >= _ENOUGH * budget:
+                break
+        else:
+            high = min(high, room - 1)
+        if low >= high:
+            break
+        wanted = int(room * 0.97 * budget / max(found.tokens, 1))
+        room = wanted if low < wanted <= high else (low + high + 1) // 2
+    if best is not None:
+        return best
+    return _minimal(value, budget, measure, total)
+
+
+def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> Preview:
+    tree, gaps = cut(value, room)
+    if not gaps:
+        text = _encode(tree)
+        return Preview(tree, text, measure(text), None)
+    left_out = max(total - measure(_encode(_shown(tree, None))), 0)
+    value = _shown(tree, dict(zip(gaps, _divide(left_out, [gap.size for gap in gaps]), strict=True)))
+    text = _encode(value)
+    return Preview(value, text, measure(text), _omitted(gaps, left_out))
+
+
+def _minimal(value: object, budget: int, measure: Callable[[str], int], total: int) -> Preview:
+    least = _at(value, 0, measure, total)
+    if least.tokens <= budget:
+        return least
+    text = _encode("...")
+    tokens = measure(text)
+    if tokens > budget:
+        raise ValueError(f"a budget of {budget} tokens holds no preview at all; give at least 20")
+    return Preview("...", text, tokens, {"tokens": total})
+
+
+def _shown(tree: Any, tokens: dict[Gap, int] | None) -> Any:
+    """The tree as JSON, with its marks, or without them where `tokens` is None."""
+    kind = type(tree)
+    if kind is dict:
+        members = {}
+        for key, member in tree.items():
+            if type(member) is not Gap:
+                members[key] = _shown(member, tokens)
+            elif tokens is not None:
+                members[key] = member.text(tokens[member])
+        return members
+    if kind is list:
+        elements = []
+        for element in tree:
+            if type(element) is not Gap:
+                elements.append(_shown(element, tokens))
+            elif tokens is not None:
+                elements.append(element.text(tokens[element]))
+        return elements
+    if kind is CutString:
+        return tree.head if tokens is None else tree.text()
+    return tree
+
+
+def _divide(number: int, weights: Sequence[int]) -> list[int]:
+    """Whole parts of the number in proportion to the weights, which sum to it."""
+    whole, parts, spent, seen = sum(weights), [], 0, 0
+    for weight in weights:
+        seen += weight
+        upto = number * seen // whole
+        parts.append(upto - spent)
+        spent = upto
+    return parts
+
+
+def _omitted(gaps: Sequence[Gap], tokens: int) -> dict[str, object]:
+    places: dict[tuple[str, str], list[int]] = {}
+    for gap in gaps:
+        counts = places.setdefault((gap.kind, gap.path), [0, 0])
+        counts[0] += gap.kept
+        counts[1] += gap.omitted
+    omitted: dict[str, Any] = {"tokens": tokens}
+    # Records left out matter most, then members, then the ends of strings.
+    order = {"items": 0, "keys": 1, "characters": 2}
+    ranked = sorted(places.items(), key=lambda place: order[place[0][0]])
+    for (kind, path), (kept, left_out) in ranked[:_ENTRIES]:
+        omitted.setdefault(kind, {})[path] = {"kept": kept, "omitted": left_out}
+    if len(ranked) > _ENTRIES:
+        omitted["more"] = len(ranked) - _ENTRIES
+    return omitted
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()

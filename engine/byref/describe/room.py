@@ -1,0 +1,55 @@
+"""Sizes of values as JSON text, and fair shares of a room. Both in characters; tokens are measured on the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def size_within(value: object, limit: int) -> int:
+    """About how many characters the value takes as compact JSON; at most `limit` + 1, and no more work than that."""
+    size = 0
+    pending: list[Any] = [value]
+    while pending and size <= limit:
+        one = pending.pop()
+        kind = type(one)
+        if kind is str:
+            size += len(one) + 3
+        elif kind is dict:
+            size += 2
+            for key, member in one.items():
+                size += len(key) + 3
+                pending.append(member)
+                if size > limit:
+                    break
+        elif kind is list:
+            size += 2
+            # Every element takes two characters, so that no more than `limit` of them matter.
+            pending.extend(one if len(one) <= limit else one[:limit])
+        elif kind is int:
+            size += one.bit_length() * 3 // 10 + 3
+        elif kind is float:
+            size += len(repr(one)) + 1
+        else:
+            size += 5
+    return min(size, limit + 1)
+
+
+def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int]:
+    """Divide `room` among `count` askers: whoever asks for no more than an equal share gets it, the others share the rest.
+
+    `demand(i, limit)` says what asker i wants; above `limit` any larger number will do.
+    """
+    granted = [0] * count
+    pending: Sequence[int] = range(count)
+    while pending:
+        share = max(room, 0) // len(pending)
+        wants = {i: demand(i, share) for i in pending}
+        satisfied = [i for i in pending if wants[i] <= share]
+        for i in satisfied or pending:
+            granted[i] = wants[i] if satisfied else share
+            room -= granted[i]
+        if not satisfied:
+            break
+        pending = [i for i in pending if wants[i] > share]
+    return granted
