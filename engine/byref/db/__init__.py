@@ -1,0 +1,38 @@
+"""Our tables in a database: which revision it is at, and how it gets to the one that byref needs.
+
+Alembic is imported only where something is migrated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import URL, Engine
+
+from .revisions import check, current, head, include_name
+
+if TYPE_CHECKING:
+    from .migrate import Revision
+
+__all__ = ["check", "current", "downgrade", "head", "history", "include_name", "upgrade"]
+
+
+def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema: str | None = None) -> None:
+    """Bring a database to a revision: see `byref.db.migrate.upgrade`."""
+    from . import migrate
+
+    migrate.upgrade(url_or_engine, revision, schema=schema)
+
+
+def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str | None = None) -> None:
+    """Take a database back to a revision: see `byref.db.migrate.downgrade`."""
+    from . import migrate
+
+    migrate.downgrade(url_or_engine, revision, schema=schema)
+
+
+def history() -> list[Revision]:
+    """Every revision there is, oldest first."""
+    from . import migrate
+
+    return migrate.history()

@@ -13,6 +13,7 @@ from sqlalchemy import (
     CheckConstraint,
     DateTime,
     Dialect,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -38,6 +39,9 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
+
+NEVER_REUSED = {"sqlite_autoincrement": True}
+"""Ids of deleted rows do not come back, so that whoever still holds one reaches nothing. PostgreSQL does so anyway."""
 
 SURROGATE_KEY = BigInteger().with_variant(Integer, "sqlite")
 
@@ -98,7 +102,7 @@ class Base(DeclarativeBase):
     """All of byref's tables, none of the host's."""
 
     metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {datetime: UtcDateTime, int: BigInteger, bytes: LargeBinary}  # noqa: RUF012
+    type_annotation_map = {datetime: UtcDateTime, int: BigInteger, float: Double, bytes: LargeBinary}  # noqa: RUF012
 
 
 def _one_of(column: str, *values: str) -> str:
@@ -122,6 +126,7 @@ class SessionRow(Base):
         CheckConstraint("next_step >= 1", name="next_step"),
         CheckConstraint("context_base >= 0 AND pending_tokens >= 0 AND pending_after >= 0", name="context"),
         CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
+        NEVER_REUSED,
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
@@ -160,6 +165,7 @@ class BlobRow(Base):
         UniqueConstraint("key"),
         UniqueConstraint("tenant", "id"),
         CheckConstraint("size_bytes >= 0 AND line_count >= 0", name="sizes"),
+        NEVER_REUSED,
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
@@ -178,13 +184,12 @@ class FrameRow(Base):
 
     __tablename__ = "byref_frames"
     __table_args__ = (
+        ForeignKeyConstraint(["tenant", "blob_id"], ["byref_blobs.tenant", "byref_blobs.id"], ondelete="CASCADE"),
         CheckConstraint("number >= 0 AND byte_offset >= 0 AND first_line >= 1 AND size_bytes > 0", name="place"),
         CheckConstraint(_one_of("codec", "zstd", "none"), name="codec"),
     )
 
-    blob_id: Mapped[int] = mapped_column(
-        SURROGATE_KEY, ForeignKey("byref_blobs.id", ondelete="CASCADE"), primary_key=True
-    )
+    blob_id: Mapped[int] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(Integer, primary_key=True)
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     byte_offset: Mapped[int]
@@ -210,6 +215,7 @@ class ArtifactRow(Base):
         Index("ix_byref_artifacts_expires_at", "expires_at"),
         CheckConstraint(_one_of("kind", "json", "text", "image", "document"), name="kind"),
         CheckConstraint(_one_of("origin", "output", "run", "model", "host"), name="origin"),
+        NEVER_REUSED,
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
@@ -293,6 +299,7 @@ class LedgerRow(Base):
             postgresql_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
         ),
         Index("ix_byref_ledger_content", "session_id", "content_digest"),
+        Index("ix_byref_ledger_artifact_id", "artifact_id"),
         CheckConstraint("step >= 1", name="step"),
         CheckConstraint(_one_of("kind", "output", "reply", "usage", "compaction"), name="kind"),
         CheckConstraint(
@@ -301,11 +308,14 @@ class LedgerRow(Base):
             name="route",
         ),
         CheckConstraint(
-            "(kind = 'output') = (route IS NOT NULL AND reason IS NOT NULL AND original_tokens IS NOT NULL)",
+            "CASE WHEN kind = 'output' THEN route IS NOT NULL AND reason IS NOT NULL AND original_tokens IS NOT NULL"
+            " ELSE route IS NULL AND reason IS NULL END",
             name="output",
         ),
         CheckConstraint(
-            "(kind IN ('output', 'reply')) = (tool IS NOT NULL AND content IS NOT NULL AND content_digest IS NOT NULL)",
+            "CASE WHEN kind IN ('output', 'reply')"
+            " THEN tool IS NOT NULL AND content IS NOT NULL AND content_digest IS NOT NULL"
+            " ELSE tool IS NULL AND content IS NULL AND content_digest IS NULL END",
             name="content",
         ),
         CheckConstraint("tokens >= 0", name="tokens"),
@@ -379,6 +389,7 @@ class TombstoneRow(Base):
     __table_args__ = (
         _of_session(),
         UniqueConstraint("public_id"),
+        Index("ix_byref_tombstones_session_id", "session_id"),
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)

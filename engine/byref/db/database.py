@@ -1,0 +1,265 @@
+"""Units of work on a database: begun, retried, committed, and their failures translated."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from weakref import WeakSet, finalize
+
+from sqlalchemy import URL, Connection, Engine, inspect
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.pool import StaticPool
+
+from ..errors import ConfigurationError, StorageFailure
+from .connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
+from .failures import driver_error, is_transient, safe, storage_failure
+from .revisions import HEAD, checked_schema, current, require
+
+T = TypeVar("T")
+
+ATTEMPTS = 8
+"""How often a unit of work is begun before its failure is raised."""
+
+FIRST_PAUSE = 0.02
+"""Seconds before the second attempt, doubled before each further one; up to as much is added at random."""
+
+RETRY_SECONDS = 30.0
+"""After this long no further attempt is begun: a wait for a lock may take as long by itself."""
+
+_log = logging.getLogger(__name__)
+
+
+class Database:
+    """A database that many threads and processes write to at once.
+
+    Takes a URL, or a host's own Engine, of which only the pool is used: its settings and events stay as they are.
+    `schema` (PostgreSQL) is where the tables live.
+    """
+
+    def __init__(self, url_or_engine: str | URL | Engine, *, schema: str | None = None) -> None:
+        self._is_ours = isinstance(url_or_engine, (str, URL))
+        if isinstance(url_or_engine, (str, URL)):
+            self._engine = make_engine(url_or_engine)
+            finalize(self, self._engine.dispose)
+        else:
+            self._engine = accepted(url_or_engine)
+        self.dialect = self._engine.dialect.name
+        self.schema = checked_schema(self._engine, schema)
+        self._options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
+        self._reader, self._writer = self._engine, self._engine
+        if self.dialect == "postgresql":
+            # A read sees one moment, as it does on SQLite; a write sees what the lock it waited for was guarding.
+            self._reader = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True, **self._options
+            )
+            self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **self._options)
+        self._shares_connection = isinstance(self._engine.pool, StaticPool)
+        self._reset_locks()
+        _databases.add(self)
+
+    @property
+    def url(self) -> str:
+        """The database's URL as it may be printed: without its password."""
+        return safe(self._engine.url)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine as it was given or made."""
+        return self._engine
+
+    def prepare(self, create: bool | None = None) -> None:
+        """See that the tables are there, at the revision that this byref needs.
+
+        `create=None` makes them in a SQLite database that is new or empty, and only checks any other; True migrates
+        whatever there is; False only checks.
+
+        Raises:
+            SchemaMismatch: the database is at another revision; the text names the cure.
+            StorageFailure: the database cannot be reached, read or written.
+        """
+        found = self._working(lambda: current(self._engine, schema=self.schema))
+        if found == HEAD:
+            self._see_that_it_can_be_written()
+            return
+        if create or (create is None and found is None and self.dialect == "sqlite" and self._is_empty()):
+            from .migrate import upgrade
+
+            self._working(lambda: upgrade(self._engine, schema=self.schema))
+            return
+        require(found, self._engine.url)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Run work in one write transaction and commit it; on a transient failure run it again from the start.
+
+        So work may run several times: it keeps nothing from a run that did not return, and uses only the connection
+        it is given.
+
+        Raises:
+            StorageFailure: the database failed. Where the connection was lost during COMMIT, nobody knows whether the
+                work was kept, so it is not run again: the text says so, and the caller looks before it repeats.
+            IntegrityError: a constraint refused the work.
+        """
+        return self._run(work, self._writer, write=True)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Run work in one read-only transaction, which sees one moment of the database; retried as `write` is."""
+        return self._run(work, self._reader, write=False)
+
+    @contextmanager
+    def joined(self, host: Session | scoped_session[Any] | Connection) -> Iterator[Connection]:
+        """Work inside a host's transaction, in a SAVEPOINT: an error undoes the work and leaves the host's own alone.
+
+        Nothing is retried and nothing is committed: both are the host's to do. With an AsyncSession, call it in
+        `run_sync`. Until the block ends, nothing else may be done through this Database on the same thread.
+
+        Raises:
+            StorageFailure: the database failed; the host's transaction goes on unless the connection is lost.
+        """
+        connection = _connection_of(host)
+        before = connection.get_execution_options().get("schema_translate_map")
+        with self._alone(), self._failures():
+            if self.dialect == "sqlite":
+                _see_that_a_transaction_is_open(connection)
+            connection.execution_options(schema_translate_map={None: self.schema})
+            try:
+                with connection.begin_nested():
+                    yield connection
+            finally:
+                connection.execution_options(schema_translate_map=before)
+
+    def close(self) -> None:
+        """Close the connections, if they are ours; done anyway once the Database is collected."""
+        if self._is_ours:
+            self._engine.dispose()
+
+    def _run(self, work: Callable[[Connection], T], engine: Engine, *, write: bool) -> T:
+        deadline = time.monotonic() + RETRY_SECONDS
+        attempt = 1
+        with self._alone(), self._failures():
+            while True:
+                try:
+                    with self._turn(write), transaction(engine, write=write) as connection:
+                        result = work(connection)
+                        if write:
+                            self._commit(connection)
+                        return result
+                except DBAPIError as error:
+                    if attempt == ATTEMPTS or time.monotonic() > deadline or not is_transient(error):
+                        raise
+                    _log.debug("attempt %d on %s failed, trying again: %s", attempt, self.url, error.orig)
+                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(1, 2))
+                attempt += 1
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.commit()
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            note = "the connection was lost during COMMIT: whether the work was kept is unknown, look before repeating"
+            raise storage_failure(error, self._engine.url, note) from driver_error(error)
+
+    def _working(self, work: Callable[[], T]) -> T:
+        """Anything that opens its own connection, when its turn comes."""
+        with self._alone(), self._turn(True):
+            return work()
+
+    @contextmanager
+    def _turn(self, write: bool) -> Iterator[None]:
+        """SQLite has one writer: threads of this process queue here, not by polling the file."""
+        if not (self._shares_connection or (write and self.dialect == "sqlite")):
+            yield
+            return
+        if not self._lock.acquire(timeout=BUSY_SECONDS):
+            raise StorageFailure(f"the database {self.url}: another thread kept it busy for {BUSY_SECONDS} seconds")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One unit of work at a time on a thread: a second one would wait for the first for ever, or not see it."""
+        if getattr(self._thread, "working", False):
+            raise RuntimeError(
+                "a unit of work on this database is open on this thread: use the connection it was given"
+            )
+        self._thread.working = True
+        try:
+            yield
+        finally:
+            self._thread.working = False
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except (DBAPIError, PoolTimeout) as error:
+            raise storage_failure(error, self._engine.url) from driver_error(error)
+
+    def _is_empty(self) -> bool:
+        """True for a SQLite database without a table: another process may be about to make ours."""
+        path = sqlite_path(self._engine.url)
+        if path is not None and not path.exists():
+            return True
+        return self.read(lambda connection: not inspect(connection).get_table_names())
+
+    def _see_that_it_can_be_written(self) -> None:
+        path = sqlite_path(self._engine.url)
+        if path is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            raise ConfigurationError(
+                f"the database {str(path)!r} is read-only: make the file and its folder writable for this user"
+            )
+
+    def _reset_locks(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = threading.local()
+
+    def _after_fork(self) -> None:
+        """Leave the parent's connections alone: a child that used or closed them would break the parent's."""
+        self._reset_locks()
+        if not self._shares_connection:
+            _abandoned.append(self._engine.pool)
+            self._engine.dispose(close=False)
+
+
+_databases: WeakSet[Database] = WeakSet()
+_abandoned: list[object] = []
+"""Pools of a parent process: kept, because collecting them would close what they hold."""
+
+
+def _after_fork() -> None:
+    for database in list(_databases):
+        database._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _connection_of(host: object) -> Connection:
+    if isinstance(host, scoped_session):
+        host = host()
+    if isinstance(host, Session):
+        return host.connection()
+    if isinstance(host, Connection):
+        return host
+    raise ConfigurationError(
+        f"a sqlalchemy Session or Connection was expected, not {type(host).__name__}; with an AsyncSession, call it "
+        "inside `await session.run_sync(…)`"
+    )
+
+
+def _see_that_a_transaction_is_open(connection: Connection) -> None:
+    """Python's driver begins at the first INSERT only: our SAVEPOINT would be the transaction, and releasing it COMMIT."""
+    if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,66 @@
+"""What a database's failure means: worth another try, or an error whose text says what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from ..errors import StorageFailure
+
+_TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
+"""Serialization failure, deadlock, lock not available, and a server that is stopping or starting."""
+
+_SQLITE_CURES = {
+    sqlite3.SQLITE_BUSY: "another process held the write lock too long; try again",
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable",
+    sqlite3.SQLITE_CANTOPEN: "see that the folder exists and that this user may write there",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database: name another",
+    sqlite3.SQLITE_CORRUPT: "restore the file from a backup",
+    sqlite3.SQLITE_FULL: "make room on the disk",
+}
+
+
+def is_transient(error: DBAPIError) -> bool:
+    """True where the same work may well succeed in a new transaction: locked, deadlocked, or a dropped connection."""
+    if error.connection_invalidated:
+        return True
+    code = _sqlite_code(error.orig)
+    if code is not None:
+        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _sqlstate(error.orig) in _TRANSIENT_SQLSTATES
+
+
+def storage_failure(error: SQLAlchemyError, url: URL, note: str | None = None) -> StorageFailure:
+    """The error that a host gets: the database without its password, the driver's own words, and the cure.
+
+    Statements and their parameters are left out, for they carry payloads. Raise it `from driver_error(error)`.
+    """
+    cause = driver_error(error)
+    words = " ".join(str(cause).split()) or type(cause).__name__
+    if url.password:
+        words = words.replace(str(url.password), "***")
+    cure = note or _SQLITE_CURES.get(_sqlite_code(cause) or 0)
+    return StorageFailure(f"the database {safe(url)}: {words}" + (f" ({cure})" if cure else ""))
+
+
+def driver_error(error: SQLAlchemyError) -> BaseException:
+    """What the driver raised, or the error itself where no driver was concerned."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def safe(url: URL) -> str:
+    """The URL as it may be printed: no password, no query (which may carry one)."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _sqlite_code(error: BaseException | None) -> int | None:
+    """SQLite's primary result code."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else None
+
+
+def _sqlstate(error: BaseException | None) -> str | None:
+    """The server's code: psycopg calls it `sqlstate`, psycopg2 `pgcode`."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)

