@@ -8,6 +8,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Final, Literal
 
+from byref.describe.jsontext import encodable
 from byref.describe.room import shares, size_within
 
 _DEPTH: Final = 40
@@ -95,7 +96,7 @@ class _Cutter:
     def _string(self, value: str, room: int, path: str) -> CutString:
         kept = max(room - _GAP, 0)
         omitted = len(value) - kept
-        return CutString(_text(value[:kept]), self._gap("characters", path, kept, omitted, omitted))
+        return CutString(encodable(value[:kept]), self._gap("characters", path, kept, omitted, omitted))
 
     def _array(self, values: list[Any], room: int, path: str, depth: int) -> list[Any]:
         count, below = len(values), f"{path or '$'}[]"
@@ -157,9 +158,9 @@ class _Cutter:
 
     def _key(self, key: str, path: str) -> str:
         if len(key) <= _KEY:
-            return _text(key)
+            return encodable(key)
         gap = self._gap("characters", _join(path, key), _KEY // 2, len(key) - _KEY // 2, len(key) - _KEY // 2)
-        return CutString(_text(key[: _KEY // 2]), gap).text()
+        return CutString(encodable(key[: _KEY // 2]), gap).text()
 
 
 def _whole_ends(values: list[Any], room: int) -> tuple[int, int]:
@@ -225,7 +226,7 @@ def _plain(value: Any) -> Any:
     if kind is dict:
         members = {}
         for key, member in value.items():
-            members[_text(key)] = _plain(member)
+            members[encodable(key)] = _plain(member)
         return members
     if kind is list:
         elements = []
@@ -233,7 +234,7 @@ def _plain(value: Any) -> Any:
             elements.append(_plain(element))
         return elements
     if kind is str:
-        return _text(value)
+        return encodable(value)
     if kind is float and not isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if kind is int and value.bit_length() > 3 * _DIGITS:
@@ -241,18 +242,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _text(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode(errors="backslashreplace").decode()
-
-
 def _digits(value: int) -> str:
     return str(value) if value.bit_length() <= 3 * _DIGITS else hex(value)
 
 
 def _join(path: str, key: str) -> str:
-    name = _text(key[:_PATH])
+    name = encodable(key[:_PATH])
     joined = f"{path}.{name}" if path else name
     return joined if len(joined) <= _PATH else f"…{joined[1 - _PATH :]}"
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
-import msgspec
-
 from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.jsontext import compact, encodable
 from byref.describe.room import shares
 
 _TYPES: Final = (
@@ -27,14 +26,16 @@ _NOTE: Final = 40
 """Characters set aside for saying in `description` what was left out."""
 _NAMED: Final = 60
 """Characters of key names given as examples where a map was folded."""
-_WHOLE: Final = 1 << 60
+_GUESS: Final = 4
+"""Characters of a schema to a token at first; corrected by measuring."""
+_MOST: Final = 12
+"""Characters to a token that no schema reaches: a larger one is not rendered to see whether it fits."""
+_ROUNDS: Final = 8
+"""How often a schema is cut anew for a better use of its budget."""
+_ENOUGH: Final = 0.93
+"""The part of the budget from which on a schema is not grown any more."""
 
 _Json = dict[str, Any]
-
-
-def compact(schema: object) -> str:
-    """The compact JSON text that budgets are measured on."""
-    return msgspec.json.encode(schema).decode()
 
 
 def render(node: Node) -> _Json:
@@ -51,31 +52,61 @@ def render(node: Node) -> _Json:
 
 
 def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json) -> _Json:
-    """The most detailed schema of at most `budget` tokens; `head` opens it where nothing had to be left out."""
+    """The most detailed schema of at most `budget` tokens; `head` opens it where nothing had to be left out.
+
+    Keys with lone surrogates, which no strict JSON text can hold, are folded. Raises ValueError if not even `{}` fits.
+    """
+    try:
+        return _fit(node, budget, measure, head)
+    except UnicodeEncodeError:
+        return _fit(_encodable(node), budget, measure, {})
+
+
+def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json) -> _Json:
     fitting = _Fitting()
     size = fitting.size(node)
-    # A token rarely stands for more than eight characters of JSON, so that a far larger schema is not rendered at all.
-    if size <= 8 * budget + 64:
+    most = _MOST * budget
+    if size <= most:
         whole = {**head, **render(node)}
         if measure(compact(whole)) <= budget:
             return whole
     best: _Json | None = None
-    low, high = 0, min(size, 8 * budget + 64)
-    for room in (3 * budget, 4 * budget, 2 * budget, None, None, None, None, None):
+    low, high, room = 0, min(size, most), _GUESS * budget
+    for _ in range(_ROUNDS):
         if low >= high:
             break
-        middle = (low + high + 1) // 2 if room is None or not low < room < high else room
-        schema = fitting.cut(node, middle)
-        if measure(compact(schema)) <= budget:
-            best, low = schema, middle
+        if not low < room <= high:
+            room = (low + high + 1) // 2
+        schema = fitting.cut(node, room)
+        tokens = measure(compact(schema))
+        if tokens <= budget:
+            best, low = schema, room
+            if tokens >= _ENOUGH * budget:
+                break
         else:
-            high = middle - 1
+            high = room - 1
+        room = room * budget // max(tokens, 1)
     if best is not None:
         return best
     for schema in (fitting.cut(node, 0), {}):
         if measure(compact(schema)) <= budget:
             return schema
     raise ValueError(f"a budget of {budget} tokens holds no schema at all; give at least 50")
+
+
+def _encodable(node: Node) -> Node:
+    """A copy of the node in which keys with lone surrogates are folded."""
+    copy = Node()
+    copy.merge(node)
+    pending = [copy]
+    while pending:
+        one = pending.pop()
+        keys = [key for key in one.members if encodable(key) != key]
+        if keys:
+            one.fold(keys)
+        pending += one.members.values()
+        pending += [below for below in (one.items, one.rest) if below is not None]
+    return copy
 
 
 class _Fitting:
@@ -266,7 +297,7 @@ def _describe(keys: dict[str, None], *, named: bool, more: bool) -> str:
         room -= len(key) + 2
         if room < 0:
             break
-        names.append(key)
+        names.append(encodable(key))
     if not names:
         return text
     return f"{text}: {', '.join(names)}" + (", …" if len(names) < len(keys) else "")

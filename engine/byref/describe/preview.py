@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from byref.describe.cuts import CutString, Gap, cut
+from byref.describe.jsontext import compact
 
 _GUESS: Final = 3.2
 """Characters of JSON to a token at first; corrected by measuring."""
@@ -70,11 +69,11 @@ def preview(value: object, *, budget: int, measure: Callable[[str], int], total:
 def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> Preview:
     tree, gaps = cut(value, room)
     if not gaps:
-        text = _encode(tree)
+        text = compact(tree)
         return Preview(tree, text, measure(text), None)
-    left_out = max(total - measure(_encode(_shown(tree, None))), 0)
+    left_out = max(total - measure(compact(_shown(tree, None))), 0)
     value = _shown(tree, dict(zip(gaps, _divide(left_out, [gap.size for gap in gaps]), strict=True)))
-    text = _encode(value)
+    text = compact(value)
     return Preview(value, text, measure(text), _omitted(gaps, left_out))
 
 
@@ -82,7 +81,7 @@ def _minimal(value: object, budget: int, measure: Callable[[str], int], total: i
     least = _at(value, 0, measure, total)
     if least.tokens <= budget:
         return least
-    text = _encode("...")
+    text = compact("...")
     tokens = measure(text)
     if tokens > budget:
         raise ValueError(f"a budget of {budget} tokens holds no preview at all; give at least 20")
@@ -139,7 +138,3 @@ def _omitted(gaps: Sequence[Gap], tokens: int) -> dict[str, object]:
     if len(ranked) > _ENTRIES:
         omitted["more"] = len(ranked) - _ENTRIES
     return omitted
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from byref.describe.jsontext import encodable
+
 _SCALARS: Final[dict[type, str]] = {
     str: "string",
     int: "integer",
@@ -11,12 +13,12 @@ _SCALARS: Final[dict[type, str]] = {
     bool: "boolean",
     type(None): "null",
 }
-_ROOM: Final = 190.0
-"""Tokens a shape may take as JSON, by the cautious estimate below."""
+_ROOM: Final = 205.0
+"""Tokens a shape may take as JSON, by the cautious estimate below; measured, hostile keys took 196 and words 150."""
 _MEMBER: Final = 5.0
 """Tokens of a member's punctuation and its kind's first word."""
-_COUNTED: Final = 11.0
-"""Tokens of the counts and further words in such a kind as `array(500) of object(6 keys)`."""
+_COUNTED: Final[dict[type, float]] = {dict: 5.0, list: 11.0}
+"""Tokens of the counts and further words in `object(6 keys)` and `array(500) of object(6 keys)`."""
 _KEY: Final = 30.0
 """Tokens of a key from which on it is cut."""
 
@@ -47,9 +49,9 @@ def shape(value: object) -> dict[str, str] | str:
     room = _ROOM
     for key, member in value.items():
         name, tokens = _cut_key(key)
-        tokens += _MEMBER + (_COUNTED if type(member) in (dict, list) else 0)
+        tokens += _MEMBER + _COUNTED.get(type(member), 0)
         last = len(shown) + 1 == len(value)
-        if name in shown or name == "…" or room < tokens + (0 if last else _MEMBER + _COUNTED):
+        if name in shown or name == "…" or room < tokens + (0 if last else _MEMBER + _COUNTED[dict]):
             left = len(value) - len(shown)
             shown["…"] = f"{left} more key{'' if left == 1 else 's'}"
             break
@@ -82,12 +84,12 @@ def _cut_key(key: str) -> tuple[str, float]:
     """The key in at most about `_KEY` tokens, with their number."""
     tokens = 0.0
     for i, character in enumerate(key):
-        # At worst a token is one byte; letters, of which words are made, come two and more to a token. JSON writes
-        # control characters and lone surrogates as six characters.
+        # Lowercase letters, of which words are made, come two and more to a token. JSON writes control characters and
+        # lone surrogates, and if asked for ASCII all others too, as `\\u` and four digits for each UTF-16 unit.
         if character.isascii():
-            tokens += 0.7 if character.islower() or character == "_" else 1 if character.isprintable() else 6
+            tokens += 0.7 if character.islower() or character == "_" else 1 if character.isprintable() else 5
         else:
-            tokens += 6 if "\ud800" <= character <= "\udfff" else len(character.encode())
+            tokens += 10 if character >= "\U00010000" else 7 if "\ud800" <= character <= "\udfff" else 5
         if tokens > _KEY:
-            return key[:i] + "…", tokens + 2
-    return key, tokens
+            return encodable(key[:i]) + "…", tokens + 2
+    return encodable(key), tokens
