@@ -1,0 +1,208 @@
+"""The builtins of the language."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from byref_sandbox import names, transformer
+from byref_sandbox.guards import Facade, Guards, is_own_frame
+from byref_sandbox.modules import Modules
+from byref_sandbox.refusal import NotAllowed, no_files
+
+_AS_THEY_ARE = [
+    "None",
+    "False",
+    "True",
+    "Ellipsis",
+    "NotImplemented",
+    "abs",
+    "all",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "bytearray",
+    "bytes",
+    "callable",
+    "chr",
+    "classmethod",
+    "complex",
+    "dict",
+    "divmod",
+    "enumerate",
+    "filter",
+    "float",
+    "format",
+    "frozenset",
+    "hash",
+    "hex",
+    "id",
+    "int",
+    "isinstance",
+    "issubclass",
+    "iter",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "next",
+    "object",
+    "oct",
+    "ord",
+    "pow",
+    "property",
+    "range",
+    "repr",
+    "reversed",
+    "round",
+    "set",
+    "slice",
+    "sorted",
+    "staticmethod",
+    "str",
+    "sum",
+    "super",
+    "tuple",
+    "zip",
+]
+_PREBOUND = [
+    "math",
+    "statistics",
+    "json",
+    "re",
+    "datetime",
+    "itertools",
+    "functools",
+    "random",
+    "decimal",
+    "fractions",
+    "collections",
+    "string",
+    "textwrap",
+    "heapq",
+    "bisect",
+    "copy",
+    "time",
+    "typing",
+    "dataclasses",
+    "enum",
+    "calendar",
+    "zoneinfo",
+    "hashlib",
+    "base64",
+    "uuid",
+    "operator",
+    "warnings",
+    "csv",
+    "io",
+]
+
+
+def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
+    """Builtins of the code: the harmless ones, guarded forms of others, the usual modules, and the guards under names no code can spell."""
+    known: dict[str, Any] = {name: getattr(builtins, name) for name in _AS_THEY_ARE}
+    known.update(
+        {
+            n: e
+            for n, e in vars(builtins).items()
+            if isinstance(e, type) and issubclass(e, BaseException) and "Group" not in n
+        }
+    )
+    known.update({name: modules.facades[name] for name in _PREBOUND})
+    known.update(pd=modules.facades["pandas"], np=modules.facades["numpy"])
+    collections = modules.facades["collections"]
+    known.update(Counter=collections.Counter, defaultdict=collections.defaultdict)
+    known.update(
+        print=_print, getattr=guards.getattr, hasattr=guards.hasattr, setattr=guards.setattr, delattr=guards.delattr, type=guards.type,
+        dir=_dir, globals=_globals, locals=_locals, vars=_vars(guards), exit=_exit, quit=_exit,
+        open=_refused("open", no_files("open()")),
+        input=_refused("input", NotAllowed("input() is not available: nobody is there to answer", "put the value into the code")),
+        eval=_refused("eval", NotAllowed("eval() is not available", "write the expression directly, or use ast.literal_eval() for literals")),
+        exec=_refused("exec", NotAllowed("exec() is not available", "write the code directly")),
+        compile=_refused("compile", NotAllowed("compile() is not available", "write the code directly")),
+        breakpoint=_refused("breakpoint", NotAllowed("breakpoint() is not available", "use print()")),
+        help=_refused("help", NotAllowed("help() is not available", "dir(value) names what a value has")),
+        memoryview=_refused("memoryview", NotAllowed("memoryview() is not available", "use bytes or bytearray")),
+    )  # fmt: skip
+    known.update(
+        {
+            "__build_class__": guards.build_class,
+            # For C code only (strptime, numpy): the language has no way to spell it.
+            "__import__": builtins.__import__,
+            "__debug__": True,
+            transformer.GETATTR: guards.checked,
+            transformer.PRIVATE: guards.private,
+            transformer.DUNDER: guards.dunder,
+            transformer.WRITABLE: guards.writable,
+            transformer.IMPORT: modules.load,
+            transformer.TYPE: type,
+            transformer.USER_CLASSES: guards.user_classes,
+        }
+    )
+    return known
+
+
+def _print(
+    *values: object, sep: str | None = " ", end: str | None = "\n", file: Any = None, flush: bool = False
+) -> None:
+    """The builtin; its file may be an io.StringIO, sys.stdout or sys.stderr."""
+    if file is None or type(file) is Facade:
+        print(*values, sep=sep, end=end)
+    elif type(file) is io.StringIO:
+        print(*values, sep=sep, end=end, file=file)
+    else:
+        raise NotAllowed("print(file=...) is not available", "print() without file is captured", about_files=True)
+
+
+def _refused(name: str, refusal: NotAllowed) -> Callable[..., Any]:
+    def call(*arguments: object, **options: object) -> Any:
+        raise NotAllowed(refusal.message, refusal.hint, about_files=refusal.about_files)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _exit(status: object = None) -> None:
+    raise SystemExit(status)
+
+
+def _dir(*arguments: Any) -> list[str]:
+    if not arguments:
+        return sorted(_locals())
+    (value,) = arguments
+    return [name for name in dir(value) if not name.startswith("_")]
+
+
+def _names_of(namespace: dict[str, Any]) -> types.MappingProxyType[str, Any]:
+    return types.MappingProxyType({n: v for n, v in namespace.items() if n.isidentifier() and not names.is_dunder(n)})
+
+
+def _calling_frame() -> types.FrameType:
+    frame = sys._getframe(2)
+    if not is_own_frame(frame.f_globals):
+        raise NotAllowed("globals(), locals() and vars() must be called directly")
+    return frame
+
+
+def _globals() -> types.MappingProxyType[str, Any]:
+    return _names_of(_calling_frame().f_globals)
+
+
+def _locals() -> types.MappingProxyType[str, Any]:
+    return _names_of(_calling_frame().f_locals)
+
+
+def _vars(guards: Guards) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        if not arguments:
+            return _names_of(_calling_frame().f_locals)
+        return guards.dunder(arguments[0], "__dict__")
+
+    call.__name__ = call.__qualname__ = "vars"
+    return call

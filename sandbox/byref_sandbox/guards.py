@@ -1,0 +1,545 @@
+"""What the compiled code calls in place of the risky operations: attributes by name, stores into attributes, class bodies."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import types
+from _string import formatter_field_name_split, formatter_parser  # type: ignore[import-not-found]
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from byref_sandbox import names
+from byref_sandbox.refusal import NotAllowed, no_files
+
+LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
+_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_thisclass = super.__dict__["__thisclass__"].__get__
+_build_class = builtins.__build_class__
+
+Wrapper = Callable[[Callable[..., Any], str], Callable[..., Any]]
+
+
+class Facade:
+    """Stands for a module and holds only the names that are allowed."""
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Mapping[str, object],
+        hidden: Iterable[str] = (),
+        hints: Mapping[str, str] | None = None,
+    ) -> None:
+        self.__dict__.update(attributes)
+        _FACADES[id(self)] = (self, name, frozenset(hidden) - set(attributes), hints or {})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise NotAllowed(f"{facade_name(self)}.{name} cannot be set", "modules are read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise NotAllowed(f"{facade_name(self)}.{name} cannot be deleted", "modules are read-only")
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.__dict__)
+
+    def __repr__(self) -> str:
+        return f"<module {facade_name(self)!r}>"
+
+    def __getattr__(self, name: str) -> object:
+        _, module, hidden, hints = _FACADES[id(self)]
+        if name in hints:
+            raise NotAllowed(f"{module}.{name} is not available", hints[name])
+        if name in hidden:
+            if name.startswith(("read_", "load", "save", "from", "to_")):
+                raise no_files(f"{module}.{name}")
+            raise NotAllowed(f"{module}.{name} is not available")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+
+
+# Kept apart from the facades themselves: their attributes are what the code sees.
+_FACADES: dict[int, tuple[Facade, str, frozenset[str], Mapping[str, str]]] = {}
+
+
+def facade_name(facade: Facade) -> str:
+    """The module's name."""
+    return _FACADES[id(facade)][1]
+
+
+class _StandInMeta(type):
+    """A class that is equal to, and an instance check for, a class that must not be had."""
+
+    _real: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls._real)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return subclass is cls or issubclass(subclass, cls._real)
+
+    def __repr__(cls) -> str:
+        return repr(cls._real)
+
+
+def stand_in(real: type, hint: str) -> type:
+    """A class in place of `real`: isinstance and issubclass answer as for `real`, calling it is refused."""
+
+    def __new__(cls: type, *arguments: object, **options: object) -> object:
+        raise NotAllowed(f"{real.__name__}() cannot be called", hint)
+
+    return _StandInMeta(
+        real.__name__, (), {"__new__": __new__, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    )
+
+
+class Attributes(dict[str, Any]):
+    """What `vars(instance)` gives: a dict whose changes go through the same checks as `instance.name = value`."""
+
+    def __init__(self, guards: Guards, instance: object) -> None:
+        super().__init__(instance.__dict__)
+        self._set: Callable[[str, Any], None] = lambda name, value: guards.setattr(instance, name, value)
+        self._delete: Callable[[str], None] = lambda name: guards.delattr(instance, name)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._set(name, value)
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._delete(name)
+
+    def update(self, *arguments: Any, **options: Any) -> None:
+        for name, value in dict(*arguments, **options).items():
+            self[name] = value
+
+    def __ior__(self, other: Any) -> Attributes:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self:
+            value = self[name]
+            del self[name]
+            return value
+        return super().pop(name, *default)
+
+    def clear(self) -> None:
+        for name in list(self):
+            del self[name]
+
+    def popitem(self) -> tuple[str, Any]:
+        name = next(reversed(self))
+        return name, self.pop(name)
+
+
+class Guards:
+    """The checks, and the classes that the running code has made: the only ones whose attributes it may set or name with an underscore."""
+
+    def __init__(self) -> None:
+        self.user_classes: set[type] = set()
+        self.enum_classes: set[type] = set()
+        """Ours, made to be subclassed."""
+        self.bases: set[object] = set()
+        """What a class may inherit from."""
+        self.wrappers: dict[str, Wrapper] = {}
+        """By attribute name, for methods of library objects that are had in another form."""
+        self.stand_ins: dict[type, type] = {}
+        self.writable_types: tuple[type, ...] = ()
+        self.writable_attributes: dict[type, frozenset[str]] = {}
+        self.abc_meta: type | None = None
+        self._roots: dict[type, bool] = {}
+        self.type = self._make_type()
+
+    def reset(self) -> None:
+        """Forget the classes of the last run."""
+        self.user_classes.clear()
+        self.user_classes.update(self.enum_classes)
+
+    # Whose is it ---------------------------------------------------------------------------------------------------------------
+
+    def is_user_class(self, candidate: object) -> bool:
+        """Whether a class was made by the code, or is being made (its bases are known, itself not yet)."""
+        if not issubclass(type(candidate), type):
+            return False
+        assert isinstance(candidate, type)
+        if candidate in self.user_classes:
+            return True
+        if self.user_classes.isdisjoint(_mro(candidate)):
+            return False
+        self.user_classes.add(candidate)
+        return True
+
+    def is_of_user(self, value: object) -> bool:
+        """Whether a value is a class of the code, or an instance of one."""
+        return self.is_user_class(type(value)) or self.is_user_class(value)
+
+    def _is_library(self, kind: type) -> bool:
+        known = self._roots.get(kind)
+        if known is None:
+            known = any(str(c.__dict__.get("__module__", "")).partition(".")[0] in LIBRARIES for c in _mro(kind))
+            self._roots[kind] = known
+        return known
+
+    # Reading attributes --------------------------------------------------------------------------------------------------------
+
+    def checked(self, value: Any, name: str) -> Any:
+        """`value.name` for the names of CHECKED_ATTRIBUTES."""
+        kind = type(value)
+        if name in ("format", "format_map"):
+            return self._format(value, kind, name)
+        if kind is Facade or self.is_user_class(kind):
+            return getattr(value, name)
+        if kind is super:
+            raise NotAllowed(f"super().{name} is not available", f"use self.{name}")
+        unbound = issubclass(kind, type)
+        if name == "obj":
+            if issubclass(kind, BaseException):
+                raise NotAllowed("the attribute 'obj' of an error is not available")
+        elif name in names.CLASS_ATTRIBUTES:
+            if unbound:
+                raise NotAllowed(f"{_name_of(value)}.{name} is not available", "use isinstance() or inheritance")
+        elif self._is_library(value if unbound else kind) and not issubclass(kind, tuple):
+            return self._library(value, name, unbound)
+        return self._no_module(getattr(value, name), name)
+
+    def _library(self, value: Any, name: str, unbound: bool) -> Any:
+        wrap = self.wrappers.get(name)
+        if wrap is None:
+            if name in names.FILE_METHODS:
+                raise no_files(f".{name}()")
+            if name in names.PLOT_METHODS:
+                raise NotAllowed(f".{name} is not available", "return the numbers; they are shown as a table")
+            raise NotAllowed(f".{name} is not available")
+        if unbound:
+            raise NotAllowed(
+                f"{_name_of(value)}.{name} cannot be used as a plain function",
+                f"call it on the object: value.{name}(...)",
+            )
+        method = getattr(value, name)
+        return wrap(method, name) if callable(method) else method
+
+    def _no_module(self, value: Any, name: str) -> Any:
+        if type(value) is types.ModuleType:
+            raise NotAllowed(f".{name} is a module and not available")
+        return value
+
+    def _format(self, value: Any, kind: type, name: str) -> Any:
+        if issubclass(kind, str):
+            if self.is_user_class(kind) and kind.__dict__.get(name) is not None:
+                return getattr(value, name)
+            template = str.__str__(value)
+            return _safe_template(template, name)
+        if issubclass(kind, type) and issubclass(value, str):
+            return lambda template, *arguments, **options: _safe_template(str.__str__(template), name)(
+                *arguments, **options
+            )
+        if kind is super:
+            raise NotAllowed(f"super().{name} is not available", "use an f-string")
+        return self._no_module(getattr(value, name), name)
+
+    def private(self, value: Any, name: str) -> Any:
+        """`value`, if its attributes that begin with an underscore are the code's own."""
+        kind = type(value)
+        if self.is_of_user(value) or (kind is super and self.is_user_class(_thisclass(value))):
+            return value
+        if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
+            return value
+        raise NotAllowed(
+            f"attribute {name!r} of {_name_of(value)} is not available",
+            "names that begin with _ are internal; use the public ones",
+        )
+
+    def dunder(self, value: Any, name: str) -> Any:
+        """`value.__name__` and the other dunder attributes that may be read."""
+        kind = type(value)
+        if name == "__class__":
+            return self.type(value)
+        if name in ("__name__", "__qualname__"):
+            return facade_name(value) if kind is Facade else str(getattr(value, name))
+        if name in ("__doc__", "__module__", "__version__"):
+            text = getattr(value, name)
+            return text if text is None or type(text) is str else str(text)
+        if name == "__dict__":
+            return self._namespace(value, kind)
+        if name == "__annotations__":
+            return dict(value.__annotations__) if self.is_of_user(value) or kind is types.FunctionType else {}
+        if name in ("__cause__", "__context__", "__notes__"):
+            return getattr(value, name)
+        if name in ("__setattr__", "__delattr__"):
+            return self._setter(value, kind, name)
+        if name in ("__new__", "__init__"):
+            return self._constructor(value, kind, name)
+        own = self.is_of_user(value) or kind is super
+        if name in _OWN_DUNDERS and not own:
+            raise NotAllowed(f"attribute {name!r} of {_name_of(value)} is not available")
+        found = getattr(value, name)
+        return self._unbound(value, found) if own and issubclass(kind, type) else found
+
+    def _namespace(self, value: Any, kind: type) -> dict[str, Any]:
+        if self.is_user_class(kind):
+            return Attributes(self, value)
+        if self.is_user_class(value):
+            return {k: v for k, v in vars(value).items() if not names.is_dunder(k)}
+        if kind is types.SimpleNamespace:
+            return dict(vars(value))
+        raise NotAllowed(f"attribute '__dict__' of {_name_of(value)} is not available", "name the attributes you need")
+
+    def _setter(self, value: Any, kind: type, name: str) -> Callable[..., None]:
+        change: Callable[..., None] = self.setattr if name == "__setattr__" else self.delattr
+        if kind is super:
+            # The next __setattr__ after the class of `super`: another class of the code, or the plain one.
+            target = getattr(value, name)
+            if type(target) is types.MethodType:
+                return target
+            instance = super.__dict__["__self__"].__get__(value)
+            return lambda attribute, *new: _plain_change(self, name, instance, attribute, *new)
+        if value is object:
+            return lambda target, attribute, *new: _plain_change(self, name, target, attribute, *new)
+        if self.is_user_class(kind):
+            return lambda attribute, *new: change(value, attribute, *new)
+        raise NotAllowed(f"attribute {name!r} of {_name_of(value)} is not available", "use setattr() or delattr()")
+
+    def _constructor(self, value: Any, kind: type, name: str) -> Any:
+        if name == "__new__" and (kind is super or issubclass(kind, type)):
+            make = getattr(value, name)
+
+            def new(cls: type, *arguments: Any, **options: Any) -> Any:
+                if not self.is_user_class(cls):
+                    raise NotAllowed("__new__ makes instances of classes defined in the code only", "call the class")
+                return make(cls, *arguments, **options)
+
+            return new
+        if kind is super or self.is_user_class(kind):
+            return getattr(value, name)
+        if issubclass(kind, type):
+            return self._unbound(value, getattr(value, name))
+        raise NotAllowed(f"attribute {name!r} of {_name_of(value)} is not available", "make a new object")
+
+    def _unbound(self, cls: type, function: Any) -> Any:
+        """A function of a class, for instances of that class made by the code only: generated methods set attributes without a check."""
+        if not callable(function) or type(function) is types.MethodType:
+            return function
+
+        def call(instance: Any, *arguments: Any, **options: Any) -> Any:
+            if not self.is_user_class(type(instance)) or cls not in _mro(type(instance)):
+                raise TypeError(f"an instance of {cls.__name__} was expected, not {_name_of(instance)}")
+            return function(instance, *arguments, **options)
+
+        return call
+
+    # Changing attributes -------------------------------------------------------------------------------------------------------
+
+    def writable(self, value: Any, name: str) -> Any:
+        """`value`, if its attribute `name` may be set or deleted."""
+        kind = type(value)
+        if self.is_of_user(value):
+            if name not in names.WRITTEN_DUNDERS or issubclass(kind, type):
+                return value
+        elif kind is types.FunctionType:
+            if is_own_frame(value.__globals__):
+                return value
+        elif not name.startswith("_"):
+            allowed = self.writable_attributes.get(kind)
+            if allowed is not None and name in allowed:
+                return value
+            if issubclass(kind, self.writable_types) and not callable(_static(kind, name)):
+                return value
+        raise NotAllowed(
+            f"attribute {name!r} of {_name_of(value)} cannot be set",
+            "set attributes on objects of your own classes only",
+        )
+
+    def getattr(self, value: Any, name: str, *default: Any) -> Any:
+        """The builtin, by the same rules as an attribute in the code."""
+        if type(name) is not str:
+            raise TypeError("attribute name must be string")
+        if len(default) > 1:
+            raise TypeError(f"getattr expected at most 3 arguments, got {2 + len(default)}")
+        try:
+            if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.READ_DUNDERS):
+                raise NotAllowed(f"attribute {name!r} is not available", names.why_refused(name))
+            if names.is_dunder(name):
+                return self.dunder(value, name)
+            if name.startswith("_"):
+                value = self.private(value, name)
+            elif name in names.CHECKED_ATTRIBUTES:
+                return self.checked(value, name)
+            return self._no_module(getattr(value, name), name)
+        except AttributeError:
+            if default:
+                return default[0]
+            raise
+
+    def hasattr(self, value: Any, name: str) -> bool:
+        """The builtin; what is refused is not there."""
+        try:
+            self.getattr(value, name)
+        except (AttributeError, NotAllowed):
+            return False
+        return True
+
+    def setattr(self, value: Any, name: str, new: Any) -> None:
+        """The builtin, by the same rules as an assignment in the code."""
+        setattr(self._change(value, name), name, new)
+
+    def delattr(self, value: Any, name: str) -> None:
+        """The builtin, by the same rules as `del` in the code."""
+        delattr(self._change(value, name), name)
+
+    def _change(self, value: Any, name: str) -> Any:
+        if type(name) is not str:
+            raise TypeError("attribute name must be string")
+        if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.WRITTEN_DUNDERS):
+            raise NotAllowed(f"attribute {name!r} cannot be set", names.why_refused(name))
+        return self.writable(value, name)
+
+    # Classes -------------------------------------------------------------------------------------------------------------------
+
+    def build_class(
+        self, body: Callable[..., Any], name: str, *bases: Any, metaclass: Any = None, **options: Any
+    ) -> Any:
+        """`class` statements: bases from the allow-list, no metaclass but ABCMeta."""
+        for base in bases:
+            if not self._is_base(base):
+                raise NotAllowed(
+                    f"a class cannot inherit from {_name_of(base)}",
+                    "inherit from object, your own classes, exceptions or builtin containers",
+                )
+        if metaclass is not None:
+            if metaclass is not self.abc_meta:
+                raise NotAllowed("metaclasses are not available", "use __init_subclass__ or a class decorator")
+            from abc import ABCMeta
+
+            options["metaclass"] = ABCMeta
+        return self.adopt(_build_class(body, name, *bases, **options))
+
+    def adopt(self, cls: Any) -> Any:
+        """Count a class as made by the code."""
+        if issubclass(type(cls), type):
+            self.user_classes.add(cls)
+            look_up = cls.__dict__.get("__getattr__")
+            if type(look_up) is types.FunctionType and not hasattr(look_up, "__wrapped__"):
+                cls.__getattr__ = _public_look_up(look_up)
+        return cls
+
+    def _is_base(self, base: Any) -> bool:
+        if issubclass(type(base), type):
+            return self.is_user_class(base) or base in self.bases or issubclass(base, BaseException)
+        if type(base) is types.FunctionType:
+            return base in self.bases
+        # Generic[T], list[int], …: a generic alias of one of the bases.
+        origin = getattr(base, "__origin__", None) if type(base).__module__ in ("typing", "types") else None
+        return origin is not None and issubclass(type(origin), type) and origin in self.bases | self.user_classes
+
+    def _make_type(self) -> type:
+        guards = self
+
+        class Meta(_StandInMeta):
+            def __call__(cls, *arguments: Any) -> Any:
+                if len(arguments) != 1:
+                    raise NotAllowed("type() with three arguments is not available", "use a class statement")
+                value = arguments[0]
+                kind = type(value)
+                if issubclass(kind, type):
+                    return cls
+                known = guards.stand_ins.get(kind)
+                if known is not None:
+                    return known
+                if (kind.__module__ or "").startswith("pandas.io"):
+                    return guards.stand_ins.setdefault(kind, stand_in(kind, "there are no files here"))
+                return kind
+
+            def __getitem__(cls, item: object) -> object:
+                return types.GenericAlias(dict, (item,))
+
+        return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
+
+
+_OWN_DUNDERS = frozenset(
+    [
+        "__getattr__",
+        "__get__",
+        "__set__",
+        "__delete__",
+        "__set_name__",
+        "__init_subclass__",
+        "__post_init__",
+        "__missing__",
+        "__dir__",
+        "__match_args__",
+    ]
+)
+
+
+def is_own_frame(namespace: Mapping[str, Any]) -> bool:
+    """Whether a function's or frame's globals are those of code of this language."""
+    inside = namespace.get("__builtins__")
+    return type(inside) is dict and ".getattr" in inside
+
+
+def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any) -> None:
+    guards._change(target, name)
+    if not guards.is_user_class(type(target)):
+        raise NotAllowed(f"object.{change} works on instances of your own classes only", "use setattr()")
+    getattr(object, change)(target, name, *new)
+
+
+def _public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    # Libraries look for protocols such as __array_interface__ (raw memory) on instances too.
+    def __getattr__(self: Any, name: str) -> Any:
+        if names.is_dunder(name):
+            raise AttributeError(name)
+        return look_up(self, name)
+
+    __getattr__.__wrapped__ = look_up  # type: ignore[attr-defined]
+    return __getattr__
+
+
+def _static(kind: type, name: str) -> object:
+    for cls in _mro(kind):
+        if name in cls.__dict__:
+            return cls.__dict__[name]
+    return None
+
+
+def _name_of(value: object) -> str:
+    if type(value) is Facade:
+        return f"module {facade_name(value)}"
+    return repr(value.__name__ if isinstance(value, type) else type(value).__name__)
+
+
+def _safe_template(template: str, method: str) -> Callable[..., str]:
+    """`template.format`, once every attribute that the template names is found to be an ordinary one."""
+    _check_fields(template, 0)
+    bound: Callable[..., str] = getattr(template, method)
+    return bound
+
+
+def _check_fields(template: str, depth: int) -> None:
+    if depth > 2:
+        return
+    try:
+        for _, field, spec, _ in formatter_parser(template):
+            if field:
+                for is_attribute, name in formatter_field_name_split(field)[1]:
+                    if is_attribute and not _ordinary(name):
+                        raise NotAllowed(f"attribute {name!r} is not available in a format string", "use an f-string")
+                if "{" in field:
+                    _check_fields(field, depth + 1)
+            if spec:
+                _check_fields(spec, depth + 1)
+    except ValueError:
+        return  # str.format says what is wrong with it
+
+
+def _ordinary(name: str) -> bool:
+    return not name.startswith("_") and name not in names.REFUSED_ATTRIBUTES and name not in names.CHECKED_ATTRIBUTES
+
+
+def only_buffers(destination: object) -> bool:
+    """Whether something to read from or write to is memory only."""
+    return type(destination) in (io.StringIO, io.BytesIO)

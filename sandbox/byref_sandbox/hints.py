@@ -1,0 +1,215 @@
+"""Errors in words that a model can mend its code by."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from byref_sandbox.outcome import Failure
+from byref_sandbox.refusal import NotAllowed
+
+MAX_MESSAGE_CHARS = 2_000
+MAX_LISTED = 30
+
+
+def syntax_error(error: SyntaxError, source: str) -> Failure:
+    """A parser's error, with the line it stumbled over."""
+    lines = source.splitlines()
+    line = error.lineno
+    text = lines[line - 1].strip()[:200] if line and 0 < line <= len(lines) else ""
+    return Failure("SyntaxError", str(error.msg)[:MAX_MESSAGE_CHARS], line, f"in: {text}" if text else None)
+
+
+def explain(
+    error: BaseException,
+    source: str,
+    filename: str,
+    known: Sequence[str],
+    modules: Sequence[str],
+    builtin: Mapping[str, Any],
+) -> Failure:
+    """Kind, bounded message, line and hint."""
+    frame, line, lasti = _place(error, filename)
+    try:
+        hint = _hint(error, frame, lasti, source, known, modules, builtin)
+    except Exception:  # noqa: BLE001  # objects of the code may raise anything when looked at
+        hint = None
+    return Failure(type(error).__name__[:200], message_of(error), line, hint and hint[:MAX_MESSAGE_CHARS])
+
+
+def message_of(error: BaseException) -> str:
+    """`str(error)`, bounded, whatever the error's own methods do."""
+    try:
+        if isinstance(error, NotAllowed):
+            text = error.message
+        elif isinstance(error, KeyError) and len(error.args) == 1:
+            text = f"{error.args[0]!r}" if not isinstance(error.args[0], str) else error.args[0]
+        else:
+            text = str(error)
+    except Exception:  # noqa: BLE001
+        text = "(the error's message could not be made)"
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
+
+
+def _place(error: BaseException, filename: str) -> tuple[types.FrameType | None, int | None, int]:
+    """The deepest frame of the code itself."""
+    frame, line, lasti = None, None, -1
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == filename:
+            frame, line, lasti = trace.tb_frame, trace.tb_lineno, trace.tb_lasti
+        trace = trace.tb_next
+    return frame, line, lasti
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names in a line, bounded."""
+    texts = []
+    for name in names:
+        if len(texts) == MAX_LISTED:
+            return ", ".join([*texts, "…"])
+        texts.append(repr(name)[:80] if not isinstance(name, str) else name[:80])
+    return ", ".join(texts)
+
+
+def _close(name: str, candidates: Iterable[object]) -> str:
+    texts = [c for c in candidates if type(c) is str]
+    folded = {c.casefold(): c for c in reversed(texts)}
+    close = [folded[c] for c in difflib.get_close_matches(name.casefold(), list(folded)[:2000], n=3, cutoff=0.6)]
+    return f"did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
+
+
+def _hint(
+    error: BaseException,
+    frame: types.FrameType | None,
+    lasti: int,
+    source: str,
+    known: Sequence[str],
+    modules: Sequence[str],
+    builtin: Mapping[str, Any],
+) -> str | None:
+    if isinstance(error, NotAllowed):
+        if error.about_files:
+            return f"{error.hint}: {listed(known)}" if known else error.hint
+        return error.hint or None
+    if isinstance(error, NameError):
+        own = (
+            [n for n in (*frame.f_globals, *frame.f_locals) if n.isidentifier() and not n.startswith("__")]
+            if frame
+            else []
+        )
+        there = list(dict.fromkeys([*known, *own]))
+        return f"{_close(error.name or '', [*there, *(n for n in builtin if n.isidentifier())])}the names there are: {listed(there)}"
+    if isinstance(error, ImportError):
+        return f"the modules there are: {', '.join(modules)}"
+    if isinstance(error, KeyError):
+        return _key_hint(error, frame, lasti, source)
+    if isinstance(error, AttributeError):
+        return _attribute_hint(error)
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return f"files are not available; the data is in: {listed(known)}"
+    if isinstance(error, RecursionError):
+        return "use a loop, or make the recursion end earlier"
+    if isinstance(error, TypeError):
+        return _type_hint(message_of(error))
+    return None
+
+
+def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source: str) -> str | None:
+    from pandas import DataFrame, Series
+
+    missing = error.args[0] if error.args else None
+    trace = error.__traceback__
+    while trace is not None:
+        # Inside pandas `self` is what was asked: the outermost of them is the user's own object.
+        owner = trace.tb_frame.f_locals.get("self") if trace.tb_frame is not frame else None
+        owner = getattr(owner, "obj", owner) if _of_pandas(owner) else None
+        if type(owner) in (DataFrame, Series):
+            labels = list((owner.columns if isinstance(owner, DataFrame) else owner.index)[: MAX_LISTED + 1])
+            what = "columns" if isinstance(owner, DataFrame) else "index labels"
+            return f"{_close(missing, labels) if type(missing) is str else ''}the {what} are: {listed(labels)}"
+        trace = trace.tb_next
+    owner = _subscripted(frame, lasti, source)
+    if isinstance(owner, dict) and type(owner).keys is dict.keys:
+        keys = list(owner)
+        return f"{_close(missing, keys[:2000]) if type(missing) is str else ''}the keys are: {listed(keys)}"
+    return None
+
+
+def _of_pandas(value: object) -> bool:
+    return str(type(value).__module__).partition(".")[0] == "pandas"
+
+
+def _subscripted(frame: types.FrameType | None, lasti: int, source: str) -> object:
+    """The object of the failing `object[key]`, where it can be had from names, constants and plain containers alone."""
+    if frame is None or lasti < 0:
+        return None
+    positions = list(frame.f_code.co_positions())[lasti // 2]
+    start, end, left, right = positions
+    if start is None or end is None:
+        return None
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Subscript) and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == (
+            start,
+            end,
+            left,
+            right,
+        ):
+            return _plain_value(node.value, frame)
+    return None
+
+
+def _plain_value(node: ast.expr, frame: types.FrameType) -> Any:
+    if isinstance(node, ast.Name):
+        return frame.f_locals[node.id] if node.id in frame.f_locals else frame.f_globals[node.id]
+    if isinstance(node, ast.Subscript):
+        owner, key = _plain_value(node.value, frame), _plain_value(node.slice, frame)
+        if type(owner) in (dict, list, tuple) and type(key) in (str, int):
+            return owner[key]
+    if isinstance(node, ast.Constant):
+        return node.value
+    raise LookupError
+
+
+def _attribute_hint(error: AttributeError) -> str | None:
+    value, name = getattr(error, "obj", None), error.name
+    if value is None or name is None:
+        return None
+    kind = type(value)
+    if issubclass(kind, dict) and kind.keys is dict.keys:
+        keys = list(value)[: MAX_LISTED + 1]
+        return (
+            f"it is a dict: use [{name!r}]; the keys are: {listed(keys)}"
+            if name in value
+            else f"it is a dict; the keys are: {listed(keys)}"
+        )
+    if issubclass(kind, list):
+        return f"it is a list of {len(value)}: use an index, or a loop over its items"
+    if _of_pandas(value):
+        columns = list(getattr(value, "columns", ()))[: MAX_LISTED + 1]
+        return (
+            f"{_close(name, [*columns, *dir(kind)])}" + (f"the columns are: {listed(columns)}" if columns else "")
+            or None
+        )
+    return _close(name, [n for n in dir(kind) if not n.startswith("_")]) or None
+
+
+def _type_hint(message: str) -> str | None:
+    for part, hint in _TYPE_HINTS.items():
+        if part in message:
+            return hint
+    return None
+
+
+_TYPE_HINTS = {
+    "string indices must be integers": "the value is a str, not a dict: look at it first, or parse it with json.loads()",
+    "list indices must be integers": "the value is a list: loop over it, or take an item by number first",
+    "'NoneType' object is not subscriptable": "the value is None: test for it, or use (value or {}).get(...)",
+    "not supported between instances of": "the values are of different types or None: convert them, or filter them first",
+    "unsupported operand type(s)": "convert the values first, for example with float() or pd.to_numeric()",
+    "is not JSON serializable": "convert the value first, or pass default=str to json.dumps()",
+    "unhashable type": "use a tuple, or json.dumps(value, sort_keys=True), as the key",
+}

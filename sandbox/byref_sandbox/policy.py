@@ -1,0 +1,118 @@
+"""The language: model-written code is compiled to a program, run over variables, and its errors are explained."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import types
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from byref_sandbox import frames, hints, transformer
+from byref_sandbox.builtin_names import safe_builtins
+from byref_sandbox.guards import Attributes, Facade, Guards, stand_in
+from byref_sandbox.modules import Modules
+from byref_sandbox.outcome import Failure
+from byref_sandbox.source import strip_dollars
+from byref_sandbox.transformer import Transformer
+
+FILENAME = "<code>"
+
+
+class Refused(Exception):
+    """Code was refused before it ran; `failure` says what and why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Compiled code."""
+
+    code: types.CodeType
+    source: str
+    has_value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a program left behind."""
+
+    value: object
+    """The last expression's, as in a REPL."""
+    has_value: bool
+    names: Mapping[str, object]
+    """Top-level names it bound or rebound, without modules."""
+
+
+class Language:
+    """RestrictedPython for analysts, with its guards and modules; made once, thread-free, used for one run at a time."""
+
+    def __init__(self) -> None:
+        self._guards = Guards()
+        frames.install(self._guards)
+        self._modules = Modules(self._guards)
+        self._guards.stand_ins.update(
+            {
+                Attributes: dict,
+                Facade: stand_in(types.ModuleType, "use an import statement"),
+                types.FunctionType: stand_in(types.FunctionType, "use def or lambda"),
+                types.CodeType: stand_in(types.CodeType, "write the code directly"),
+            }
+        )
+        self._builtins = safe_builtins(self._guards, self._modules)
+        self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
+
+    def compile(self, source: str) -> Program:
+        """Check and compile code. Raises `Refused` with a SyntaxError or NotAllowed failure."""
+        source = strip_dollars(source)
+        walls = Transformer()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)
+                warnings.simplefilter("ignore", DeprecationWarning)
+                tree = walls.visit(ast.parse(source, FILENAME))
+                if walls.problems:
+                    raise Refused(_refusal(walls.problems))
+                code = compile(ast.fix_missing_locations(tree), FILENAME, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            raise Refused(hints.syntax_error(error, source)) from None
+        except (RecursionError, MemoryError):
+            raise Refused(
+                Failure("SyntaxError", "the code is nested too deeply", None, "split it into several statements")
+            ) from None
+        except ValueError as error:  # NUL characters, lone surrogates
+            raise Refused(Failure("SyntaxError", str(error)[:200])) from None
+        return Program(code, source, walls.has_value)
+
+    def run(self, program: Program, variables: Mapping[str, object], stdout: TextIO) -> Ran:
+        """Run a program over variables. Its errors come through as they are; everything it prints goes to `stdout`."""
+        self._guards.reset()
+        space: dict[str, Any] = {"__builtins__": dict(self._builtins), "__name__": "__main__", **variables}
+        with contextlib.redirect_stdout(stdout):
+            exec(program.code, space)
+        value = space.pop(transformer.VALUE, None)
+        bound = {
+            name: made
+            for name, made in space.items()
+            if not name.startswith("__")
+            and not (name in variables and variables[name] is made)
+            and type(made) is not Facade
+            and id(made) not in self._imported
+        }
+        return Ran(value, value is not None, bound)
+
+    def explain(self, error: BaseException, program: Program, names: Iterable[str]) -> Failure:
+        """What went wrong, where, and how the code could be mended. Never raises, whatever the error is."""
+        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.available(), self._builtins)
+
+
+def _refusal(problems: list[transformer.Problem]) -> Failure:
+    first = min(problems, key=lambda problem: problem.line or 0)
+    others = sorted({f"line {p.line}: {p.message}" for p in problems if p.message != first.message})
+    message = first.message + (f" (also {'; '.join(others[:5])})" if others else "")
+    return Failure("NotAllowed", message[:2000], first.line, first.hint)

@@ -1,0 +1,20 @@
+"""What code gets when it asks for something that this language does not have."""
+
+from __future__ import annotations
+
+
+class NotAllowed(Exception):
+    """Refused by the sandbox; the message names what was asked for, the hint what to use instead."""
+
+    def __init__(self, message: str, hint: str = "", *, about_files: bool = False) -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+        self.about_files = about_files
+
+
+def no_files(what: str) -> NotAllowed:
+    """The refusal of anything that would touch a file, a database or the network."""
+    return NotAllowed(
+        f"{what} is not available: there are no files here", "the data is already bound as variables", about_files=True
+    )

@@ -1,0 +1,347 @@
+"""From Python's syntax tree to one whose every risky step goes through a guard."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from RestrictedPython import RestrictingNodeTransformer
+
+from byref_sandbox import names
+
+# Guards live among the builtins under names no code can spell.
+GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
+TYPE, USER_CLASSES, VALUE = ".type", ".user_classes", ".value"
+
+_Scope = Literal["module", "class", "function"]
+_N = TypeVar("_N", bound=ast.AST)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One construct that is refused."""
+
+    line: int | None
+    message: str
+    hint: str | None = None
+
+
+class Transformer(RestrictingNodeTransformer):  # type: ignore[misc]
+    """RestrictedPython's default-deny transformer, widened to the language analysts write.
+
+    Iteration, subscripts, calls and in-place operators stay as they are: no guard could refuse what those reach here, and they are what loops
+    are made of. Guarded are attributes by name, stores into attributes, imports, class patterns and class bodies.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[Problem] = []
+        self.has_value = False
+        self._scope: _Scope = "module"
+        self._string_annotations = False
+
+    # Reporting -----------------------------------------------------------------------------------------------------------------
+
+    def error(self, node: ast.AST, info: str, hint: str | None = None) -> None:
+        """Note a refusal."""
+        self.problems.append(Problem(getattr(node, "lineno", None), info, hint or None))
+
+    def not_allowed(self, node: ast.AST) -> None:
+        """Refuse a construct as such."""
+        construct, hint = _CONSTRUCTS.get(type(node).__name__, (f"{type(node).__name__} is not available", None))
+        self.error(node, construct, hint)
+
+    # Names ---------------------------------------------------------------------------------------------------------------------
+
+    def check_name(self, node: ast.AST, name: str | None, allow_magic_methods: bool = False) -> None:
+        """Refuse to bind a dunder name where it would mean something."""
+        if name is None or not names.is_dunder(name):
+            return
+        allowed = (
+            names.CLASS_DUNDERS
+            if self._scope == "class"
+            else names.MODULE_DUNDERS
+            if self._scope == "module"
+            else frozenset()
+        )
+        if name not in allowed:
+            self.error(node, f"{name!r} cannot be defined", names.why_refused(name))
+        elif name == "__match_args__":
+            self.error(node, "__match_args__ must be assigned a literal tuple of strings")
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if isinstance(node.ctx, ast.Load):
+            if node.id == "__name__":
+                return ast.copy_location(ast.Constant("__main__"), node)
+            if names.is_dunder(node.id) and node.id != "__debug__":
+                known = names.CLASS_DUNDERS if self._scope == "class" else names.MODULE_DUNDERS
+                if node.id not in known:
+                    self.error(node, f"{node.id!r} is not available", names.why_refused(node.id))
+        else:
+            self.check_name(node, node.id)
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        if node.arg is not None and names.is_dunder(node.arg):
+            self.error(node, f"{node.arg!r} is not available as a keyword argument")
+        return self.node_contents_visit(node)
+
+    def _visit_names(self, node: ast.Global | ast.Nonlocal) -> ast.AST:
+        for name in node.names:
+            if names.is_dunder(name):
+                self.error(node, f"{name!r} cannot be defined", names.why_refused(name))
+        return node
+
+    visit_Global = visit_Nonlocal = _visit_names
+
+    # Attributes and items ------------------------------------------------------------------------------------------------------
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        name, load = node.attr, isinstance(node.ctx, ast.Load)
+        if names.is_dunder(name):
+            if name not in (names.READ_DUNDERS if load else names.WRITTEN_DUNDERS):
+                self.error(node, f"attribute {name!r} is not available", names.why_refused(name))
+            elif load:
+                return self._call(node, DUNDER, self.visit(node.value), ast.Constant(name))
+        elif name in names.REFUSED_ATTRIBUTES:
+            self.error(node, f"attribute {name!r} is not available", names.why_refused(name))
+        node.value = self.visit(node.value)
+        if not load:
+            node.value = self._checked(node.value, WRITABLE, name)
+        elif name.startswith("_"):
+            node.value = self._checked(node.value, PRIVATE, name)
+        elif name in names.CHECKED_ATTRIBUTES:
+            return self._call(node, GETATTR, node.value, ast.Constant(name))
+        return node
+
+    def _checked(self, value: ast.expr, guard: str, name: str) -> ast.expr:
+        """`value` itself if it is an instance of a class the code defined, else what the guard says of it."""
+        call = self._call(value, guard, value, ast.Constant(name))
+        if not isinstance(value, ast.Name):
+            return call
+        # Spelled out in place, this test costs a third of a call; `self._x` is what methods are made of.
+        of_user = ast.Compare(self._call(value, TYPE, _load(value.id)), [ast.In()], [_load(USER_CLASSES)])
+        return _at(value, ast.IfExp(of_user, _load(value.id), call))
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def guard_iter(self, node: ast.For | ast.comprehension) -> ast.AST:
+        """Iteration needs no guard: nothing that can be iterated over yields what cannot be had otherwise."""
+        return self.node_contents_visit(node)
+
+    # Statements ----------------------------------------------------------------------------------------------------------------
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if self._scope == "class" and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__match_args__"]:
+            if not _literal_names(node.value):
+                self.error(node, "__match_args__ must be a literal tuple of ordinary attribute names")
+            return node
+        return self.node_contents_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if isinstance(node.target, ast.Name) and node.target.id in names.REFUSED_ATTRIBUTES:
+            self.error(node, f"{node.target.id!r} cannot be a field")
+        node.annotation = self._annotation(node.annotation)
+        node.target = self.visit(node.target)
+        node.value = node.value and self.visit(node.value)
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        self.check_name(node, node.name)
+        return self.node_contents_visit(node)
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        self._string_annotations = any(
+            isinstance(s, ast.ImportFrom) and s.module == "__future__" and any(a.name == "annotations" for a in s.names)
+            for s in node.body
+        )
+        node.body = self._block(node.body)
+        if node.body and isinstance(node.body[-1], ast.Expr):
+            last = node.body[-1]
+            node.body[-1] = _at(last, ast.Assign([ast.Name(VALUE, ast.Store())], last.value))
+            self.has_value = True
+        return node
+
+    # Functions and classes -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _inside(self, scope: _Scope) -> Iterator[None]:
+        outer, self._scope = self._scope, scope
+        try:
+            yield
+        finally:
+            self._scope = outer
+
+    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        block: list[ast.stmt] = []
+        for statement in body:
+            visited = self.visit(statement)
+            block.extend(visited if isinstance(visited, list) else [visited] if visited is not None else [])
+        return block or [ast.Pass()]
+
+    def _annotation(self, node: ast.expr) -> ast.expr:
+        if self._string_annotations:
+            return _at(node, ast.Constant(ast.unparse(node)))
+        visited: ast.expr = self.visit(node)
+        return visited
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.check_name(node, node.name)
+        if getattr(node, "type_params", None):
+            self.error(node, "type parameters are not available", "use typing.TypeVar, or leave the annotation out")
+        node.decorator_list = [self.visit(d) for d in node.decorator_list]
+        node.args = self.visit(node.args)
+        node.returns = node.returns and self._annotation(node.returns)
+        with self._inside("function"):
+            node.body = self._block(node.body)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        node.args = self.visit(node.args)
+        with self._inside("function"):
+            node.body = self.visit(node.body)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        if names.is_dunder(node.arg):
+            self.error(node, f"{node.arg!r} cannot be a parameter")
+        node.annotation = node.annotation and self._annotation(node.annotation)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        self.check_name(node, node.name)
+        if getattr(node, "type_params", None):
+            self.error(
+                node, "type parameters are not available", "use typing.Generic and typing.TypeVar, or leave them out"
+            )
+        for part in ("decorator_list", "bases", "keywords"):
+            setattr(node, part, [self.visit(child) for child in getattr(node, part)])
+        with self._inside("class"):
+            node.body = self._block(node.body)
+        return node
+
+    # Imports -------------------------------------------------------------------------------------------------------------------
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        self._refuse_lazy(node)
+        return [
+            self._bind_import(node, a.asname or a.name.split(".")[0], a.name, None, a.asname is not None)
+            for a in node.names
+        ]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | list[ast.stmt]:
+        self._refuse_lazy(node)
+        if node.module == "__future__":
+            return ast.copy_location(ast.Pass(), node)
+        if node.level:
+            self.error(
+                node, "relative imports are not available", "there is no package: define what you need in the code"
+            )
+        elif any(a.name == "*" for a in node.names):
+            self.error(node, '"from ... import *" is not available', f"import the names you use from {node.module!r}")
+        return [self._bind_import(node, a.asname or a.name, node.module or "", a.name, True) for a in node.names]
+
+    def _refuse_lazy(self, node: ast.Import | ast.ImportFrom) -> None:
+        if getattr(node, "is_lazy", 0):
+            self.error(node, "lazy imports are not available", "use a plain import statement")
+
+    def _bind_import(self, node: ast.stmt, name: str, module: str, attribute: str | None, leaf: bool) -> ast.stmt:
+        self.check_name(node, name)
+        call = self._call(node, IMPORT, ast.Constant(module), ast.Constant(attribute), ast.Constant(leaf))
+        return _at(node, ast.Assign([ast.Name(name, ast.Store())], call))
+
+    # match ---------------------------------------------------------------------------------------------------------------------
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    visit_match_case = visit_MatchSingleton = visit_MatchSequence = visit_MatchOr = visit_Match
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
+        # The grammar admits numbers, strings and dotted names only; a dotted name must stay one, so it cannot become a guard's call.
+        self._plain_path(node.value)
+        return node
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> ast.AST:
+        self.check_name(node, node.name)
+        return node
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> ast.AST:
+        self.check_name(node, node.name)
+        return self.node_contents_visit(node)
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
+        self.check_name(node, node.rest)
+        for key in node.keys:
+            self._plain_path(key)
+        node.patterns = [self.visit(p) for p in node.patterns]
+        return node
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
+        self._plain_path(node.cls)
+        for name in node.kwd_attrs:
+            if not _ordinary(name):
+                self.error(
+                    node, f"attribute {name!r} cannot be used in a pattern", "capture the object and test it in an if"
+                )
+        node.patterns = [self.visit(p) for p in node.patterns]
+        node.kwd_patterns = [self.visit(p) for p in node.kwd_patterns]
+        return node
+
+    def _plain_path(self, node: ast.expr) -> None:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and not _ordinary(part.attr):
+                self.error(
+                    node,
+                    f"attribute {part.attr!r} cannot be used in a pattern",
+                    "assign it to a variable before the match",
+                )
+            elif isinstance(part, ast.Name):
+                self.visit_Name(part)
+
+    # Building ------------------------------------------------------------------------------------------------------------------
+
+    def _call(self, at: ast.AST, guard: str, *arguments: ast.expr) -> ast.expr:
+        return _at(at, ast.Call(_load(guard), list(arguments), []))
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _at(place: ast.AST, node: _N) -> _N:
+    """`node` where `place` is; what it holds that has no place yet gets one when all is done."""
+    return ast.copy_location(node, place)
+
+
+def _ordinary(name: str) -> bool:
+    return not name.startswith("_") and name not in names.REFUSED_ATTRIBUTES and name not in names.CHECKED_ATTRIBUTES
+
+
+def _literal_names(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Tuple, ast.List)) and all(
+        isinstance(e, ast.Constant) and type(e.value) is str and _ordinary(e.value) for e in node.elts
+    )
+
+
+_CONSTRUCTS = {
+    "AsyncFunctionDef": ("async functions are not available", "use a plain function"),
+    "Await": ("await is not available", "call the function plainly"),
+    "AsyncFor": ("async for is not available", "use a plain for loop"),
+    "AsyncWith": ("async with is not available", "use a plain with"),
+    "TryStar": ("except* is not available", "use except"),
+    "TypeAlias": ("type statements are not available", "assign the type to a name"),
+}
