@@ -79,6 +79,11 @@ class Block:
         self.__dict__.pop("parsed", None)
         return self.value
 
+    def give_up(self, reason: str) -> None:
+        """Treat the block as text after all, for this reason."""
+        self.__dict__["parse_error"] = reason
+        self.__dict__["parsed"] = ("text", None)
+
     _decoded: object = field(default=None, repr=False)
 
 

@@ -139,6 +139,7 @@ def upgrade() -> None:
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("shape", sa.Text(), nullable=False),
         sa.Column("origin", sa.String(8), nullable=False),
+        sa.Column("kind", sa.String(16), server_default=sa.text("'value'"), nullable=False),
         sa.Column("step", sa.BigInteger(), nullable=False),
         sa.Column("revision", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_variables")),
@@ -151,6 +152,7 @@ def upgrade() -> None:
         ),
         sa.UniqueConstraint("session_id", "name", name=op.f("uq_byref_variables_session_id_name")),
         sa.CheckConstraint("origin IN ('output', 'run', 'host')", name=op.f("ck_byref_variables_origin")),
+        sa.CheckConstraint("kind IN ('value', 'dataframe')", name=op.f("ck_byref_variables_kind")),
         sa.CheckConstraint("revision >= 1", name=op.f("ck_byref_variables_revision")),
     )
     op.create_index("ix_byref_variables_artifact_id", "byref_variables", ["artifact_id"])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import zstandard
-from sqlalchemy import Connection, Row, Select, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from byref.artifacts.blobs import Read, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
@@ -163,7 +163,7 @@ def all_of(connection: Connection, read: Read, session_id: int) -> list[Artifact
     return [_artifact(row, read) for row in rows]
 
 
-def _query(session_id: int) -> Select[Any]:
+def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     return (
         select(
             ArtifactRow.id,

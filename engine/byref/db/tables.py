@@ -248,6 +248,7 @@ class VariableRow(Base):
         UniqueConstraint("session_id", "name"),
         Index("ix_byref_variables_artifact_id", "artifact_id"),
         CheckConstraint(_one_of("origin", "output", "run", "host"), name="origin"),
+        CheckConstraint(_one_of("kind", "value", "dataframe"), name="kind"),
         CheckConstraint("revision >= 1", name="revision"),
     )
 
@@ -260,6 +261,8 @@ class VariableRow(Base):
     """JSON array of keys from the artifact's top: `[]` is the whole of it."""
     shape: Mapped[str] = mapped_column(EscapedText)
     origin: Mapped[str] = mapped_column(String(8))
+    kind: Mapped[str] = mapped_column(String(16), server_default=text("'value'"))
+    """Whether code sees the stored records as they are or as a DataFrame."""
     step: Mapped[int]
     revision: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     """Raised by one each time code rebinds a name that code made."""

@@ -126,14 +126,15 @@ def _divide(number: int, weights: Sequence[int]) -> list[int]:
 def _omitted(gaps: Sequence[Gap], tokens: int) -> dict[str, object]:
     places: dict[tuple[str, str], list[int]] = {}
     for gap in gaps:
-        counts = places.setdefault((gap.kind, gap.path), [0, 0])
+        counts = places.setdefault((gap.kind, gap.path), [0, 0, 0])
         counts[0] += gap.kept
         counts[1] += gap.omitted
+        counts[2] += gap.size
     omitted: dict[str, Any] = {"tokens": tokens}
-    # Records left out matter most, then members, then the ends of strings.
+    # Records left out matter most, then members, then the ends of strings; and among these the largest.
     order = {"items": 0, "keys": 1, "characters": 2}
-    ranked = sorted(places.items(), key=lambda place: order[place[0][0]])
-    for (kind, path), (kept, left_out) in ranked[:_ENTRIES]:
+    ranked = sorted(places.items(), key=lambda place: (order[place[0][0]], -place[1][2]))
+    for (kind, path), (kept, left_out, _) in ranked[:_ENTRIES]:
         omitted.setdefault(kind, {})[path] = {"kept": kept, "omitted": left_out}
     if len(ranked) > _ENTRIES:
         omitted["more"] = len(ranked) - _ENTRIES

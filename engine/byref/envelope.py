@@ -1,0 +1,228 @@
+"""What the model reads in place of an output: bounded, always parsing where it is JSON, stating what is missing.
+
+A draft is made before the commit, when names, step and artifact id are not known yet; `render` fills them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from byref.describe.preview import Preview, preview
+from byref.describe.schema import Schema
+from byref.describe.truncate import readable
+from byref.policy import INTERPRETER, READERS
+from byref.variables import Part
+
+Count = Callable[[str], int]
+
+HINTS = {
+    "artifact_read": "Read lines: start_line to end_line",
+    "artifact_grep": "Find the lines that match a regular expression: pattern",
+    "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
+}
+"""How each reader gets at an artifact; jq only at JSON."""
+
+_SCHEMA_SHARE = 0.4
+"""Of the room that the fixed parts leave; the preview has the rest."""
+_LISTING_SHARE = 0.25
+"""Of the budget, for the names of variables; further ones are counted."""
+_SHORT_BELOW = 450
+"""Budget under which the instruction is one sentence."""
+_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What the model reads, its tokens, and the envelope it is the text of, if it is one."""
+
+    content: str
+    tokens: int
+    envelope: dict[str, Any] | None = None
+
+
+class Draft(Protocol):
+    """Stands for an output until its commit knows names, step and artifact id."""
+
+    route: str
+    parts: Sequence[Part]
+    """Variables to bind; the first is the whole."""
+
+    def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
+        """Fill in the names of `parts`, the step and the artifact's id."""
+
+
+@dataclass
+class VariablesDraft:
+    """Structured data bound to variables of the code interpreter."""
+
+    value: object = field(repr=False)
+    schema: Schema
+    parts: Sequence[Part]
+    total: int
+    """Tokens of the whole value."""
+    tools: Sequence[str]
+    budget: int
+    preview_tokens: int
+    count: Count
+    route: str = "variables"
+    _fitted: dict[str, Any] = field(default_factory=dict)
+    _preview: Preview | None = None
+
+    def __post_init__(self) -> None:
+        """Fit schema and preview beside names as long as they may become."""
+        self._fit([f"{part.wanted}_99" for part in self.parts], 999_999)
+
+    def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
+        """Fill in the names; refit where they took more room than was set aside."""
+        rendered = self._rendered(names, step)
+        if rendered.tokens > self.budget:
+            self._fit(names, step)
+            rendered = self._rendered(names, step)
+        return rendered
+
+    def _fit(self, names: Sequence[str], step: int) -> None:
+        room = self.budget - self.count(_dump(self._envelope(names, step)))
+        share = _SCHEMA_SHARE
+        for _ in range(_ROUNDS):
+            self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
+            left = room - self.count(_dump(self._fitted))
+            self._preview = preview(
+                self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
+            )
+            over = self._rendered(names, step).tokens - self.budget
+            if over <= 0:
+                return
+            room -= over + 4
+            if room < 60:
+                share = 0.1
+
+    def _rendered(self, names: Sequence[str], step: int) -> Rendered:
+        envelope = self._envelope(names, step)
+        text = _dump(envelope)
+        return Rendered(text, self.count(text), envelope)
+
+    def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
+        shown = self._preview
+        short = self.budget < _SHORT_BELOW
+        listing = self._listing(names)
+        example = names[1] if len(names) > 1 and names[1] in listing else next(iter(listing))
+        return {
+            "variables": listing,
+            "schema": self._fitted,
+            "preview": shown.value if shown else None,
+            "omitted": shown.omitted if shown else None,
+            "instruction": _instruction(
+                example, step, self.tools, complete=shown is not None and shown.omitted is None, short=short
+            ),
+        }
+
+    def _listing(self, names: Sequence[str]) -> dict[str, str]:
+        """As many names as a share of the budget holds, the rest counted."""
+        room = self.budget * _LISTING_SHARE
+        listing: dict[str, str] = {}
+        for name, part in zip(names, self.parts, strict=True):
+            room -= len((name + part.shape).encode()) / 3 + 4
+            if listing and room < 0:
+                listing["…"] = f"{len(names) - len(listing)} more variables"
+                break
+            listing[name] = part.shape
+        return listing
+
+
+@dataclass
+class ArtifactDraft:
+    """An artifact that the session's readers can follow."""
+
+    shape: object
+    size: int
+    lines: int
+    structured: bool
+    tools: Sequence[str]
+    budget: int
+    count: Count
+    make_preview: Callable[[int], tuple[object, object]]
+    """From a budget in tokens to the preview and what it omits."""
+    preview_tokens: int
+    route: str = "artifact"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
+        """Fill in the artifact's id; the preview takes what the fixed parts leave."""
+        room = self.budget - self._rendered(artifact_id, (None, None)).tokens
+        rendered = self._rendered(artifact_id, None)
+        for _ in range(_ROUNDS):
+            if room < 24:
+                break
+            shown = self.make_preview(min(room, self.preview_tokens))
+            rendered = self._rendered(artifact_id, shown)
+            if rendered.tokens <= self.budget:
+                break
+            room -= rendered.tokens - self.budget + 4
+            rendered = self._rendered(artifact_id, None)
+        return rendered
+
+    def _rendered(self, artifact_id: str, shown: tuple[object, object] | None) -> Rendered:
+        envelope: dict[str, Any] = {
+            "artifact_id": artifact_id,
+            "size_bytes": self.size,
+            "line_count": self.lines,
+            "shape": self.shape,
+            "how_to_access": access_hints(self.tools, structured=self.structured),
+        }
+        if shown is not None:
+            envelope |= {"preview": shown[0], "omitted": shown[1], "note": "INCOMPLETE: preview is a part of the data."}
+        text = _dump(envelope)
+        return Rendered(text, self.count(text), envelope)
+
+
+@dataclass
+class TruncateDraft:
+    """An output shortened in place; where a reader can follow, plaintext names the kept artifact."""
+
+    content: str
+    size: int
+    lines: int
+    omitted_bytes: int
+    tools: Sequence[str]
+    structured: bool
+    count: Count
+    route: str = "truncate"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
+        """Fill in the artifact's id, if it is to be named."""
+        content = self.content
+        readers = [name for name in READERS if name in self.tools and name != "artifact_jq"]
+        if readers and artifact_id and not self.structured:
+            hints = "; ".join(f"{name}: {HINTS[name][0].lower()}{HINTS[name][1:]}" for name in readers)
+            content += (
+                f"\n[INCOMPLETE: all {readable(self.size)} in {self.lines:,} lines are kept as artifact {artifact_id}. "
+                f"{hints}.]"
+            )
+        return Rendered(content, self.count(content))
+
+
+def access_hints(tools: Sequence[str], *, structured: bool) -> dict[str, str]:
+    """Return a hint for each reader that the session has and that can read such data."""
+    return {name: HINTS[name] for name in READERS if name in tools and (structured or name != "artifact_jq")}
+
+
+def _instruction(example: str, step: int, tools: Sequence[str], *, complete: bool, short: bool) -> str:
+    state = "preview shows all of it." if complete else "INCOMPLETE: preview leaves out what omitted counts."
+    if short:
+        return f"{state} Call {INTERPRETER}; the variables hold all of the data."
+    text = (
+        f"{state} Do not answer from it alone: the variables hold all of the data, in {INTERPRETER} as Python "
+        f"objects, e.g. len({example}); the whole is also var_step_{step}."
+    )
+    if readers := [name for name in READERS if name in tools]:
+        text += f" {', '.join(readers)} take{'s' if len(readers) == 1 else ''} a variable's name as artifact_id."
+    return text + f' To hand data to another tool, give "${example}" as its argument.'
+
+
+def _dump(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,253 @@
+"""The code interpreter: the session's variables in, a run in the jail, its result and new names out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from blake3 import blake3
+from byref_sandbox import Data, Limits, Outcome, jsontext
+from byref_sandbox.source import free_names, strip_dollars
+from sqlalchemy import Connection, insert
+
+from byref import variables
+from byref.artifacts import staging, store
+from byref.artifacts.store import Artifact, Description
+from byref.db.tables import RunRow
+from byref.describe.shape import kind_of
+from byref.describe.truncate import truncate
+from byref.errors import ArtifactMissing, ToolError
+from byref.outputs import to_block
+from byref.scope import Scope
+from byref.variables import Part, Variable
+
+MAX_CODE_CHARS = 200_000
+MAX_KEPT_NAMES = 64
+"""Most names that one run leaves for the next."""
+RESULT_NAME = "result"
+_LISTED_NAMES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run leaves behind, staged: a JSON object of names and values in one artifact."""
+
+    blob_id: int
+    digest: bytes
+    parts: tuple[Part, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One run, done but not committed."""
+
+    code: str
+    outcome: Outcome
+    limits: Limits
+    kept: Kept | None
+    result: Kept | None
+    """The value, where it is too big to be read and becomes a variable of its own."""
+    rebound: tuple[str, ...]
+    """Names of stored data that the code assigned: for this run only."""
+
+
+def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
+    """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
+    content_type = "application/json" if artifact.kind == "json" else "text/plain"
+    return Data(artifact.digest.hex(), artifact.payload.read, content_type, path, frame)
+
+
+def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
+    """Run code over the variables it names and stage what it leaves; a value over `inline_tokens` becomes a variable."""
+    sandbox = scope.sandbox
+    if sandbox is None:
+        raise ToolError("code_interpreter is not available here")
+    if len(code) > MAX_CODE_CHARS:
+        raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
+    names = free_names(strip_dollars(code))
+    bound = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
+    limits = limits_of(scope)
+    try:
+        outcome = sandbox.run(
+            code,
+            {name: data_of(v.artifact, v.path, frame=v.kind == "dataframe") for name, v in bound.items()},
+            session=f"{scope.tenant}\0{scope.name}",
+            limits=limits,
+        )
+    except ArtifactMissing as error:
+        raise ToolError(f"the data of a variable is gone: {error}; call the tool that made it again") from error
+    stored = {name for name, variable in bound.items() if variable.origin != "run"}
+    rebound = tuple(sorted(stored & outcome.bound.keys()))
+    new = {name: value for name, value in outcome.bound.items() if name not in stored and variables.is_bindable(name)}
+    kept = _keep(scope, {name: (value.kind, value.data) for name, value in list(new.items())[:MAX_KEPT_NAMES]})
+    result = None
+    if outcome.kind in ("json", "dataframe", "series") and scope.count(outcome.text) > inline_tokens:
+        result = _keep(scope, {RESULT_NAME: (outcome.kind, to_block(outcome.value).data)})
+    return Execution(code, outcome, limits, kept, result, rebound)
+
+
+def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
+    """Bind what a run left and record it; return the new names with what they hold, a big result's last."""
+    names: dict[str, str] = {}
+    if execution.kept is not None:
+        row = _artifact(connection, scope, execution.kept, step)
+        taken = variables.taken(connection, scope.row)
+        fresh = []
+        for part in execution.kept.parts:
+            if part.wanted not in taken:
+                fresh.append((part.wanted, part))
+            elif not variables.rebind(
+                connection, session_id=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
+            ):
+                continue
+            names[part.wanted] = part.shape
+        _bind(connection, scope, row, fresh, step)
+    if execution.result is not None:
+        row = _artifact(connection, scope, execution.result, step)
+        [part] = execution.result.parts
+        [name] = variables.unique([part.wanted], variables.taken(connection, scope.row))
+        _bind(connection, scope, row, [(name, part)], step)
+        names[name] = part.shape
+    record(connection, scope, "python", execution.code, execution.outcome, execution.limits, step if replied else None)
+    return names
+
+
+def record(
+    connection: Connection, scope: Scope, language: str, code: str, outcome: Outcome, limits: Limits, step: int | None
+) -> None:
+    """Keep one run: its code, result, output, error, cost and limits, each bounded."""
+    error = outcome.error
+    connection.execute(
+        insert(RunRow).values(
+            tenant=scope.tenant,
+            session_id=scope.row,
+            step=step,
+            language=language,
+            code=code,
+            result=outcome.text[:10_000] or None,
+            stdout=outcome.stdout[:10_000],
+            error=None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),
+            wall_ms=outcome.usage.wall_ms,
+            cpu_ms=outcome.usage.cpu_ms,
+            peak_bytes=outcome.usage.peak_bytes,
+            limits=json.dumps({name: getattr(limits, name) for name in Limits.__dataclass_fields__}),
+            created_at=datetime.now(UTC),
+        )
+    )
+
+
+def limits_of(scope: Scope) -> Limits:
+    """Return the policy's limits of a run."""
+    policy = scope.policy
+    return Limits(
+        wall_seconds=policy.run_seconds, cpu_seconds=policy.run_cpu_seconds, memory_bytes=policy.run_memory_bytes
+    )
+
+
+def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable]) -> str:
+    """Return a run as the model reads it: output, value or error, and what became of its names."""
+    outcome, limit = execution.outcome, scope.policy.reply_tokens
+    parts: list[str] = []
+    if outcome.stdout:
+        budget = limit // 2 if outcome.text else limit * 3 // 4
+        parts.append(truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count).text)
+    if outcome.stdout_dropped:
+        parts.append(f"[{outcome.stdout_dropped:,} more characters of output dropped]")
+    if outcome.error is None:
+        parts.extend(_value_parts(execution, names, scope))
+    else:
+        parts.append(_error_text(execution, known))
+    if execution.rebound:
+        parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
+    listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
+    if listed:
+        parts.append(f"[kept for later calls: {_listing(listed)}]")
+    if outcome.unkept and outcome.error is None:
+        parts.append(f"[not kept: {_listing(outcome.unkept)}]")
+    return "\n".join(parts) or "[no output: nothing was printed, and the last statement is no expression]"
+
+
+def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:
+    outcome, limit = execution.outcome, scope.policy.reply_tokens
+    if outcome.kind == "none":
+        return []
+    if execution.result is None:
+        return [truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count).text]
+    name = list(names)[-1]
+    shown = truncate(outcome.text, budget=limit // 4, measure=scope.count)
+    return [
+        shown.text,
+        f"[INCOMPLETE: the value is too big to show; all of it is now the variable {name}: {names[name]}. "
+        f"Compute on {name} in the next call instead of printing it.]",
+    ]
+
+
+def _error_text(execution: Execution, known: list[Variable]) -> str:
+    error = execution.outcome.error
+    assert error is not None
+    where = f" at line {error.line}" if error.line is not None else ""
+    text = f"{error.kind}{where}: {error.message}"
+    lines = strip_dollars(execution.code).splitlines()
+    if error.line is not None and 0 < error.line <= len(lines):
+        text += f"\n    {lines[error.line - 1].strip()[:200]}"
+    if error.hint:
+        text += f"\n{error.hint}"
+    if error.kind == "NameError" and known:
+        text += f"\nVariables with data: {_listing({variable.name: variable.shape for variable in known})}"
+    return text
+
+
+def _listing(names: Mapping[str, str]) -> str:
+    shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f", and {more} more" if more else "")
+
+
+def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
+    """Stage names and values as one JSON object, one member a line."""
+    if not values:
+        return None
+    parts = tuple(
+        Part(name, (name,), kind_of(jsontext.decode(data)), "dataframe" if kind == "dataframe" else "value")
+        for name, (kind, data) in values.items()
+    )
+    members = b",\n".join(json.dumps(name).encode() + b":" + data for name, (_, data) in values.items())
+    document = b"{\n" + members + b"\n}"
+    digest = bytes(blake3(document).digest())
+    blob_id = staging.stage(scope.stage, scope.tenant, document, digest)
+    return Kept(blob_id, digest, parts, scope.count(store.decode_text(document), "json"))
+
+
+def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int) -> int:
+    blob_id = staging.publish(connection, scope.tenant, kept.blob_id, kept.digest)
+    if blob_id is None:
+        raise ArtifactMissing("what the run left was swept away before it could be kept; run the code again")
+    about: Any = {part.wanted: part.shape for part in kept.parts}
+    return store.insert_artifact(
+        connection,
+        tenant=scope.tenant,
+        session_id=scope.row,
+        blob_id=blob_id,
+        public_id=store.new_id(),
+        step=step,
+        origin="run",
+        name=None,
+        about=Description("json", "application/json", kept.tokens, about),
+    )
+
+
+def _bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tuple[str, Part]], step: int) -> None:
+    if named:
+        variables.bind(
+            connection,
+            tenant=scope.tenant,
+            session_id=scope.row,
+            artifact_row=artifact_row,
+            named=named,
+            step=step,
+            origin="run",
+        )

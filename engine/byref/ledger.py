@@ -1,0 +1,296 @@
+"""The ledger: one numbered step for each output, tool reply and model usage of a session, append-only.
+
+`take_step` locks the session's row until the transaction ends: whatever is decided and written behind it is atomic, so
+that parallel calls cannot pass the headroom gate together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from blake3 import blake3
+from sqlalchemy import Connection, func, insert, select, update
+
+from byref.db.tables import LedgerRow, SessionRow
+from byref.errors import SessionGone
+from byref.outputs import to_block
+from byref.usage import Usage
+
+ARGUMENT_CHARS = 16_384
+"""Longer arguments are kept cut: they are evidence, not data."""
+CALL_ID_CHARS = 512
+NANOS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A step taken under the session's lock, and the context as it stands."""
+
+    step: int
+    context_base: int
+    pending_tokens: int
+
+    @property
+    def context(self) -> int:
+        """Tokens that the next request carries."""
+        return self.context_base + self.pending_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One step of the ledger."""
+
+    step: int
+    kind: str
+    """output, reply, usage or compaction"""
+    tool: str | None
+    call_id: str | None
+    arguments: str | None
+    route: str | None
+    reason: str | None
+    content: str | None
+    """What the model read."""
+    tokens: int
+    """What the step added to the context; of usage and compaction, the context they set."""
+    original_tokens: int | None
+    original_bytes: int | None
+    is_error: bool
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    cost: Decimal | None
+    """US dollars; None where the price is unknown."""
+    detail: Mapping[str, Any]
+    """The numbers behind a decision, or usage as the provider gave it."""
+    artifact_row: int | None
+    at: datetime
+
+    @property
+    def tokens_saved(self) -> int:
+        """Tokens that the model did not have to read."""
+        return max(0, self.original_tokens - self.tokens) if self.original_tokens is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A session's usage summed: None where no request reported a number."""
+
+    requests: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    cost: Decimal | None
+    outputs: int
+    original_tokens: int
+    """Of all outputs together, as they came."""
+    tokens: int
+    """Of all outputs together, as the model read them."""
+    tokens_saved: int
+
+
+class Recorded(Exception):
+    """The step is in the ledger: nothing was written."""
+
+
+def digest(text: str) -> bytes:
+    """Return the digest by which a host's id is found."""
+    return bytes(blake3(text.encode("utf-8", "surrogatepass")).digest())
+
+
+def take_step(connection: Connection, session_row: int, pending: int = 0) -> Turn:
+    """Lock the session, take its next step and add `pending` tokens to its context; SessionGone if it has ended."""
+    row = connection.execute(
+        update(SessionRow)
+        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
+        .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + pending)
+        .returning(SessionRow.next_step, SessionRow.context_base, SessionRow.pending_tokens)
+    ).one_or_none()
+    if row is None:
+        raise SessionGone
+    return Turn(row.next_step - 1, row.context_base, row.pending_tokens - pending)
+
+
+def reserve(connection: Connection, session_row: int, tokens: int) -> None:
+    """Add tokens to the session's context."""
+    connection.execute(
+        update(SessionRow).where(SessionRow.id == session_row).values(pending_tokens=SessionRow.pending_tokens + tokens)
+    )
+
+
+def context(connection: Connection, session_row: int) -> int:
+    """Return the tokens that the session's next request carries, without locking it."""
+    query = select(SessionRow.context_base + SessionRow.pending_tokens).where(SessionRow.id == session_row)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def append(connection: Connection, *, tenant: str, session_row: int, step: int, kind: str, **columns: Any) -> None:
+    """Insert one step."""
+    if "detail" in columns:
+        columns["detail"] = dump(columns["detail"])
+    values = {"detail": "{}", **columns}
+    connection.execute(
+        insert(LedgerRow).values(
+            tenant=tenant, session_id=session_row, step=step, kind=kind, created_at=datetime.now(UTC), **values
+        )
+    )
+
+
+def given_before(
+    connection: Connection, session_row: int, kind: str, call_digest: bytes, content_digest: bytes
+) -> Entry | None:
+    """Return the step that recorded the same content under the same call id."""
+    query = _entries(session_row).where(
+        LedgerRow.kind == kind, LedgerRow.call_digest == call_digest, LedgerRow.content_digest == content_digest
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _entry(row)
+
+
+def record_usage(
+    connection: Connection,
+    *,
+    tenant: str,
+    session_row: int,
+    usage: Usage,
+    request_id: str | None,
+    sets_context: bool,
+    through: int | None,
+    cost: Decimal | None,
+) -> int:
+    """Record one request's usage and return its step; `Recorded` if that request was recorded before."""
+    turn = take_step(connection, session_row)
+    request = digest(request_id) if request_id else None
+    if request is not None:
+        seen = select(LedgerRow.step).where(
+            LedgerRow.session_id == session_row, LedgerRow.kind == "usage", LedgerRow.call_digest == request
+        )
+        if connection.execute(seen).scalar() is not None:
+            raise Recorded
+    known = usage.context_tokens
+    if sets_context and known is not None:
+        set_context(connection, session_row, known, turn.step if through is None else through)
+    append(
+        connection,
+        tenant=tenant,
+        session_row=session_row,
+        step=turn.step,
+        kind="usage",
+        call_id=request_id[:CALL_ID_CHARS] if request_id else None,
+        call_digest=request,
+        tokens=known or 0,
+        model=usage.model,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_nanos=None if cost is None else int(cost * NANOS),
+        detail={"sets_context": sets_context, "usage": usage.raw},
+    )
+    return turn.step
+
+
+def record_compaction(connection: Connection, *, tenant: str, session_row: int, tokens: int) -> int:
+    """Record that the host's context was compacted to so many tokens."""
+    turn = take_step(connection, session_row)
+    set_context(connection, session_row, tokens, turn.step)
+    append(connection, tenant=tenant, session_row=session_row, step=turn.step, kind="compaction", tokens=tokens)
+    return turn.step
+
+
+def set_context(connection: Connection, session_row: int, tokens: int, through: int) -> None:
+    """Set the context; what outputs and replies after step `through` added is pending still."""
+    pending = (
+        select(func.coalesce(func.sum(LedgerRow.tokens), 0))
+        .where(LedgerRow.session_id == session_row, LedgerRow.step > through, LedgerRow.kind.in_(("output", "reply")))
+        .scalar_subquery()
+    )
+    connection.execute(
+        update(SessionRow)
+        .where(SessionRow.id == session_row)
+        .values(context_base=tokens, pending_after=through, pending_tokens=pending)
+    )
+
+
+def entries(connection: Connection, session_row: int) -> list[Entry]:
+    """Return every step in order."""
+    return [_entry(row) for row in connection.execute(_entries(session_row).order_by(LedgerRow.step)).all()]
+
+
+def entry(connection: Connection, session_row: int, key: str | int) -> Entry | None:
+    """Return the step with that number, or the newest output or reply with that call id."""
+    query = _entries(session_row)
+    if isinstance(key, int):
+        query = query.where(LedgerRow.step == key)
+    else:
+        query = query.where(LedgerRow.call_digest == digest(key), LedgerRow.kind.in_(("output", "reply")))
+    row = connection.execute(query.order_by(LedgerRow.step.desc()).limit(1)).one_or_none()
+    return None if row is None else _entry(row)
+
+
+def totals(connection: Connection, session_row: int) -> Totals:
+    """Return the session's sums."""
+    rows = LedgerRow.session_id == session_row
+    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nanos")
+    sums = [func.sum(getattr(LedgerRow, name)) for name in names]
+    requests, *used = connection.execute(select(func.count(), *sums).where(rows, LedgerRow.kind == "usage")).one()
+    outputs, original, read = connection.execute(
+        select(func.count(), func.sum(LedgerRow.original_tokens), func.sum(LedgerRow.tokens)).where(
+            rows, LedgerRow.kind == "output"
+        )
+    ).one()
+    *tokens, nanos = (None if value is None else int(value) for value in used)
+    cost = None if nanos is None else Decimal(nanos) / NANOS
+    original, read = int(original or 0), int(read or 0)
+    return Totals(requests, *tokens, cost, outputs, original, read, max(0, original - read))
+
+
+def dump(value: object) -> str:
+    """Return any value as JSON text."""
+    return to_block(value).text
+
+
+def cut_arguments(arguments: object) -> str | None:
+    """Return a call's arguments as the model wrote them, cut at `ARGUMENT_CHARS`."""
+    if arguments is None:
+        return None
+    text = arguments if isinstance(arguments, str) else dump(arguments)
+    return text if len(text) <= ARGUMENT_CHARS else f"{text[:ARGUMENT_CHARS]}… ({len(text):,} characters)"
+
+
+def _entries(session_row: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+    columns = [column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
+    return select(*columns).where(LedgerRow.session_id == session_row)
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(
+        step=row.step,
+        kind=row.kind,
+        tool=row.tool,
+        call_id=row.call_id,
+        arguments=row.arguments,
+        route=row.route,
+        reason=row.reason,
+        content=row.content,
+        tokens=row.tokens,
+        original_tokens=row.original_tokens,
+        original_bytes=row.original_bytes,
+        is_error=row.is_error,
+        model=row.model,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cache_read_tokens=row.cache_read_tokens,
+        cache_write_tokens=row.cache_write_tokens,
+        cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
+        detail=json.loads(row.detail),
+        artifact_row=row.artifact_id,
+        at=row.created_at,
+    )

@@ -1,0 +1,219 @@
+"""Variables: Python names bound in a session to an artifact or to a path inside one."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import keyword
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlalchemy import Connection, insert, or_, select, update
+
+from byref.artifacts import store
+from byref.artifacts.blobs import Read
+from byref.artifacts.store import Artifact
+from byref.db.tables import VariableRow
+from byref.describe.shape import kind_of
+
+NAME_CHARS = 64
+MAX_PARTS = 32
+"""Most variables made of one output's top-level members: an object with more of them is a map, reached by key."""
+
+SANDBOX_NAMES = frozenset({"df", "pd", "np", "print", "math", "json", "re", "datetime", "statistics", "collections"})
+"""Names that the interpreter binds itself."""
+_RESERVED = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | SANDBOX_NAMES
+_ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name and what it stands for."""
+
+    name: str
+    shape: str
+    """In words: `array(500) of object(6 keys)`."""
+    path: Path
+    """Keys from the artifact's top; empty: the whole of it."""
+    step: int
+    """The ledger step that bound it; a whole output is also known as `var_step_N`."""
+    origin: str
+    """output, run or host"""
+    kind: str
+    """value, or dataframe: records that code sees as a DataFrame"""
+    revision: int
+    artifact: Artifact = field(repr=False)
+
+    def value(self) -> object:
+        """Return the data, read and parsed afresh."""
+        value = self.artifact.value
+        for key in self.path:
+            value = value[key]  # type: ignore[index]  # the path was walked when it was bound, artifacts never change
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A variable to be: the name it would like, where its value lies and what that looks like."""
+
+    wanted: str
+    path: Path
+    shape: str
+    kind: Literal["value", "dataframe"] = "value"
+
+
+def parts(tool: str, value: object, renamed: Mapping[str, str] | None = None) -> list[Part]:
+    """Return the whole of a structured value, named after the tool, and one part per top-level array or object.
+
+    `renamed` maps keys to names. Beyond `MAX_PARTS` members only the whole is bound.
+    """
+    renamed = renamed or {}
+    whole = Part(identifier(tool), (), kind_of(value))
+    if type(value) is not dict:
+        return [whole]
+    inner = [(key, member) for key, member in value.items() if type(member) in (dict, list)]
+    if len(inner) > MAX_PARTS:
+        return [whole]
+    return [whole, *(Part(identifier(renamed.get(key, key)), (key,), kind_of(member)) for key, member in inner)]
+
+
+def identifier(text: str) -> str:
+    """Return the Python identifier nearest to a text, out of the way of builtins, keywords and the interpreter's names."""
+    name = unicodedata.normalize("NFKC", text[:256])
+    name = "".join(char if ("a" + char).isidentifier() else "_" for char in name)
+    name = re.sub(r"__+", "_", name).strip("_")[:NAME_CHARS]
+    name = unicodedata.normalize("NFKC", name)
+    if not name:
+        return "value"
+    if not name.isidentifier():
+        name = f"v_{name}"
+    return f"{name}_" if name in _RESERVED or _ALIAS.match(name) else name
+
+
+def is_bindable(name: str) -> bool:
+    """Tell whether a name that code assigned can be kept: short enough, and no alias of ours."""
+    return len(name) <= NAME_CHARS and name.isidentifier() and not _ALIAS.match(name)
+
+
+def unique(wanted: Sequence[str], taken: Collection[str]) -> list[str]:
+    """Return the names, each with the first free number (`users_2`) where it is taken."""
+    used, names = set(taken), []
+    for name in wanted:
+        chosen, number = name, 2
+        while chosen in used:
+            chosen, number = f"{name}_{number}", number + 1
+        used.add(chosen)
+        names.append(chosen)
+    return names
+
+
+def taken(connection: Connection, session_id: int) -> set[str]:
+    """Return every name bound in the session."""
+    return set(connection.execute(select(VariableRow.name).where(VariableRow.session_id == session_id)).scalars())
+
+
+def bind(
+    connection: Connection,
+    *,
+    tenant: str,
+    session_id: int,
+    artifact_row: int,
+    named: Sequence[tuple[str, Part]],
+    step: int,
+    origin: str,
+) -> None:
+    """Bind new names."""
+    rows = [
+        {
+            "tenant": tenant,
+            "session_id": session_id,
+            "artifact_id": artifact_row,
+            "name": name,
+            "path": json.dumps(part.path),
+            "shape": part.shape,
+            "origin": origin,
+            "kind": part.kind,
+            "step": step,
+        }
+        for name, part in named
+    ]
+    connection.execute(insert(VariableRow), rows)
+
+
+def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: int, part: Part, step: int) -> bool:
+    """Point a name that code made at something new; False if there is no such name, or it is bound to an output."""
+    done = connection.execute(
+        update(VariableRow)
+        .where(VariableRow.session_id == session_id, VariableRow.name == name, VariableRow.origin == "run")
+        .values(
+            artifact_id=artifact_row,
+            path=json.dumps(part.path),
+            shape=part.shape,
+            kind=part.kind,
+            step=step,
+            revision=VariableRow.revision + 1,
+        )
+    )
+    return done.rowcount == 1
+
+
+def find(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Variable]:
+    """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
+    bare = {name: name.removeprefix("$") for name in names}
+    steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
+    if not bare:
+        return {}
+    rows = connection.execute(
+        _columns().where(
+            VariableRow.session_id == session_id,
+            or_(VariableRow.name.in_(set(bare.values())), VariableRow.step.in_(steps)),
+        )
+    ).all()
+    artifacts = store.by_row_ids(connection, read, session_id, list({row.artifact_id for row in rows}))
+    by_name = {row.name: _variable(row, artifacts) for row in rows}
+    wholes = {v.step: v for v in by_name.values() if not v.path and v.origin == "output"}
+    found = {}
+    for given, name in bare.items():
+        alias = _ALIAS.match(name)
+        variable = wholes.get(int(alias[1])) if alias else by_name.get(name)
+        if variable is not None:
+            found[given] = variable
+    return found
+
+
+def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable]:
+    """Return the session's variables in the order in which they were first bound."""
+    rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
+    artifacts = store.by_row_ids(connection, read, session_id, list({row.artifact_id for row in rows}))
+    return [_variable(row, artifacts) for row in rows]
+
+
+def _columns():  # type: ignore[no-untyped-def]  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+    return select(
+        VariableRow.name,
+        VariableRow.shape,
+        VariableRow.path,
+        VariableRow.step,
+        VariableRow.origin,
+        VariableRow.kind,
+        VariableRow.revision,
+        VariableRow.artifact_id,
+    )
+
+
+def _variable(row, artifacts: Mapping[int, Artifact]) -> Variable:  # type: ignore[no-untyped-def]
+    return Variable(
+        name=row.name,
+        shape=row.shape,
+        path=tuple(json.loads(row.path)),
+        step=row.step,
+        origin=row.origin,
+        kind=row.kind,
+        revision=row.revision,
+        artifact=artifacts[row.artifact_id],
+    )
