@@ -31,22 +31,29 @@ _KEY: Final = 80
 """Characters of a key from which on it is cut."""
 _DIGITS: Final = 4_000
 """Digits up to which Python writes an integer as decimal text in any process."""
-_SAMPLES: Final = 7
+_SAMPLES: Final = 5
 """Elements looked at to estimate what was left out."""
-_SAMPLE_ROOM: Final = 8_192
+_SAMPLE_ROOM: Final = 2_048
+"""Characters of each of them that are looked at."""
 _PATH: Final = 80
+"""Characters of a path from which on its start is cut."""
+
+
+Kind = Literal["items", "keys", "characters"]
 
 
 @dataclass(slots=True, eq=False)
 class Gap:
     """Something left out at `path`: `items` of an array, `keys` of an object or `characters` of a string or key."""
 
-    kind: Literal["items", "keys", "characters"]
+    kind: Kind
     path: str
     kept: int
     omitted: int
     size: int
     """About how many characters of JSON were left out here."""
+    beyond: bool
+    """Whether it is far more than that, how much was too much work to see."""
 
     def text(self, tokens: int) -> str:
         """What stands in the place of an array's omitted items or as the value of an object's omitted keys."""
@@ -90,15 +97,17 @@ class _Cutter:
             return self._string(_digits(value), room, path)
         return _plain(value)
 
-    def _gap(self, kind: Literal["items", "keys", "characters"], path: str, kept: int, omitted: int, size: int) -> Gap:
-        gap = Gap(kind, path or "$", kept, omitted, size)
+    def _gap(self, kind: Kind, path: str, kept: int, omitted: int, sample: Sequence[Any] = ()) -> Gap:
+        sizes = [size_within(value, _SAMPLE_ROOM) for value in sample]
+        size = max((sum(sizes) + len(sizes)) * omitted // len(sizes), 1) if sizes else omitted
+        gap = Gap(kind, path or "$", kept, omitted, size, beyond=max(sizes, default=0) > _SAMPLE_ROOM)
         self.gaps.append(gap)
         return gap
 
     def _string(self, value: str, room: int, path: str) -> CutString:
         kept = max(room - _GAP, 0)
         omitted = len(value) - kept
-        return CutString(encodable(value[:kept]), self._gap("characters", path, kept, omitted, omitted))
+        return CutString(encodable(value[:kept]), self._gap("characters", path, kept, omitted))
 
     def _array(self, values: list[Any], room: int, path: str, depth: int) -> list[Any]:
         count, below = len(values), f"{path or '$'}[]"
@@ -134,7 +143,7 @@ class _Cutter:
         omitted = len(values) - head - tail
         step = max(omitted // _SAMPLES, 1)
         sample = [values[i] for i in range(head, head + omitted, step)][:_SAMPLES]
-        return self._gap("items", path, head + tail, omitted, _estimate(sample, omitted))
+        return self._gap("items", path, head + tail, omitted, sample)
 
     def _object(self, value: dict[str, Any], room: int, path: str, depth: int) -> dict[str, Any]:
         members = list(islice(value.items(), max(room, 0) // 6 + 1))
@@ -153,15 +162,17 @@ class _Cutter:
             if name not in shown:
                 shown[name] = self.cut(member, room_of.get(i, _SMALL), below, depth)
         if len(shown) < len(value):
-            left_out = [member for i, member in enumerate(members) if i not in room_of and i not in small][:_SAMPLES]
+            left_out = [member for i, (_, member) in enumerate(members) if i not in room_of and i not in small][
+                :_SAMPLES
+            ]
             omitted = len(value) - len(shown)
-            shown[_mark(value)] = self._gap("keys", path, len(shown), omitted, _estimate(left_out, omitted))
+            shown[_mark(value)] = self._gap("keys", path, len(shown), omitted, left_out)
         return shown
 
     def _key(self, key: str, path: str) -> str:
         if len(key) <= _KEY:
             return encodable(key)
-        gap = self._gap("characters", _join(path, key), _KEY // 2, len(key) - _KEY // 2, len(key) - _KEY // 2)
+        gap = self._gap("characters", _join(path, key), _KEY // 2, len(key) - _KEY // 2)
         return CutString(encodable(key[: _KEY // 2]), gap).text()
 
 
@@ -231,12 +242,6 @@ def _affordable(candidates: Iterable[int], costs: Sequence[int], each: int, room
 
 def _is_small(value: object) -> bool:
     return type(value) not in (dict, list) and size_within(value, _SMALL) <= _SMALL
-
-
-def _estimate(sample: Sequence[Any], count: int) -> int:
-    if not sample:
-        return 8 * count
-    return max(sum(size_within(value, _SAMPLE_ROOM) + 1 for value in sample) * count // len(sample), 1)
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,12 @@ from typing import Any, Final
 
 from byref.describe.cuts import CutString, Gap, cut
 from byref.describe.jsontext import compact
+from byref.describe.room import size_within
 
 _GUESS: Final = 3.2
 """Characters of JSON to a token at first; corrected by measuring."""
+_MOST: Final = 16
+"""Characters of JSON to a token that are hardly ever reached."""
 _ROUNDS: Final = 7
 """How often a preview is cut anew for a better use of its budget; each costs two measurements of at most a budget's text."""
 _ENOUGH: Final = 0.93
@@ -46,7 +49,10 @@ def preview(value: object, *, budget: int, measure: Callable[[str], int], total:
     shown as strings, lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
     """
     best: Preview | None = None
-    room, low, high = int(_GUESS * budget), 0, 16 * budget + 64
+    low, high = 0, _MOST * budget
+    room = size_within(value, high)
+    if room > high // 2:
+        room = int(_GUESS * budget)
     for _ in range(_ROUNDS):
         found = _at(value, room, measure, total)
         if found.tokens <= budget:
@@ -71,8 +77,10 @@ def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> 
     if not gaps:
         text = compact(tree)
         return Preview(tree, text, measure(text), None)
-    left_out = max(total - measure(compact(_shown(tree, None))), 0)
-    value = _shown(tree, dict(zip(gaps, _divide(left_out, [gap.size for gap in gaps]), strict=True)))
+    bare = compact(_shown(tree, None))
+    bare_tokens = measure(bare)
+    left_out = max(total - bare_tokens, 0)
+    value = _shown(tree, _attribute(gaps, left_out, bare_tokens / len(bare)))
     text = compact(value)
     return Preview(value, text, measure(text), _omitted(gaps, left_out))
 
@@ -112,14 +120,20 @@ def _shown(tree: Any, tokens: dict[Gap, int] | None) -> Any:
     return tree
 
 
-def _divide(number: int, weights: Sequence[int]) -> list[int]:
-    """Whole parts of the number in proportion to the weights, which sum to it."""
-    whole, parts, spent, seen = sum(weights), [], 0, 0
-    for weight in weights:
+def _attribute(gaps: Sequence[Gap], tokens: int, per_character: float) -> dict[Gap, int]:
+    """Divide the tokens left out among the gaps; what the known sizes do not explain lies beyond what was looked at."""
+    weights = {gap: max(round(gap.size * per_character), 1) for gap in gaps}
+    beyond = {gap: gap.size for gap in gaps if gap.beyond}
+    unexplained = tokens - sum(weights.values())
+    if beyond and unexplained > 0:
+        for gap in beyond:
+            weights[gap] += unexplained * gap.size // sum(beyond.values())
+    whole, seen, spent = sum(weights.values()), 0, 0
+    parts = {}
+    for gap, weight in weights.items():
         seen += weight
-        upto = number * seen // whole
-        parts.append(upto - spent)
-        spent = upto
+        parts[gap] = tokens * seen // whole - spent
+        spent += parts[gap]
     return parts
 
 
