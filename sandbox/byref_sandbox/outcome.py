@@ -25,7 +25,8 @@ class Failure:
     """Why code did not run to its end, in words a model can act on."""
 
     kind: str
-    """An exception's name, or TimeLimit, CpuLimit, MemoryLimit, OutputLimit, NotAllowed, SyntaxError, Crash."""
+    """An exception's name, or TimeLimit, CpuLimit, MemoryLimit, OutputLimit, NotAllowed, SyntaxError, JqError,
+    Busy (too many runs at once), Crash."""
     message: str
     line: int | None = None
     """1-based line of the code as it was given."""
@@ -71,4 +72,16 @@ class Outcome:
     bound: Mapping[str, Bound] = field(default_factory=dict)
     unkept: Mapping[str, str] = field(default_factory=dict)
     """Top-level names that could not be kept for the next run, each with its reason."""
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class JqOutcome:
+    """The result of one jq program."""
+
+    outputs: tuple[bytes, ...] = ()
+    """Compact JSON each, in order; those before an error are kept."""
+    truncated: bool = False
+    """There were more outputs than were asked for."""
+    error: Failure | None = None
     usage: Usage = Usage()

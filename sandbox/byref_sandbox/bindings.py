@@ -1,0 +1,64 @@
+"""The variables of one run, and `df`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pandas as pd
+
+MAX_NAMES_SHOWN: Final = 50
+
+
+class Bindings:
+    """Names bound to values, and the DataFrames made of them, each once."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+        self.frames: dict[str, pd.DataFrame] = {}
+        self._built: dict[int, tuple[object, pd.DataFrame]] = {}
+
+    def all(self) -> dict[str, object]:
+        """Names as the code sees them."""
+        return {"df": self.df, **self.values}
+
+    def df(self, source: object) -> pd.DataFrame:
+        """The DataFrame of a variable, by its name or its value; the same one every time."""
+        if isinstance(source, str):
+            return self._named(source.removeprefix("$"))
+        for name, value in self.values.items():
+            if value is source:
+                return self._named(name)
+        built = self._built.get(id(source))
+        if built is None:
+            built = self._built[id(source)] = (source, frame_of(source))  # holding the source keeps its id its own
+        return built[1]
+
+    def _named(self, name: str) -> pd.DataFrame:
+        if name not in self.frames:
+            if name not in self.values:
+                known = ", ".join(sorted(self.values)[:MAX_NAMES_SHOWN]) or "none"
+                raise NameError(f"there is no variable {name!r}; there are: {known}")
+            self.frames[name] = frame_of(self.values[name])
+        return self.frames[name]
+
+
+def frame_of(value: object) -> pd.DataFrame:
+    """A DataFrame of JSON data: records as rows, an object of equally long lists by columns, any other object as one row.
+
+    Raises ValueError or TypeError that says what to give instead.
+    """
+    if isinstance(value, pd.DataFrame):
+        return value
+    if isinstance(value, dict):
+        lists = {key: member for key, member in value.items() if isinstance(member, list | tuple)}
+        if not lists:
+            return pd.DataFrame([value])
+        if len(lists) == len(value) and len({len(member) for member in lists.values()}) == 1:
+            return pd.DataFrame(value)
+        raise ValueError(
+            f"no single table in this object; pass one of its lists to df(): "
+            f"{', '.join(map(repr, list(lists)[:MAX_NAMES_SHOWN]))}"
+        )
+    if value is None or isinstance(value, str | bytes | bool | int | float):
+        raise TypeError(f"df() makes a table of records, a list of objects; this is {type(value).__name__}")
+    return pd.DataFrame(value)

@@ -1,0 +1,82 @@
+"""Where a sandbox process begins: a fresh Python, isolated before its first heavy import, jailed after its last."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from .jail import DESCRIPTORS, Jail, Layer, Terms, address_space
+
+_CHECK_BYTES = 64 << 20
+
+
+def zygote(order_descriptor: int, without: str) -> NoReturn:
+    """The root zygote; `without` names the layers left out, separated by commas."""
+    started = time.monotonic()
+    jail = _begin(without)
+    orders = socket.socket(fileno=os.dup(order_descriptor))  # low, whatever the host's number was
+    os.close(order_descriptor)
+    # A run that eats the machine's memory is the first to go, not the host.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+    from . import wire
+    from .policy import Language
+    from .warm import warm
+    from .zygote import Zygote
+
+    language = Language()
+    warm(language)
+    jail.prepare()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    threads = len(os.listdir("/proc/self/task"))
+    layers = _check_in_child(jail)
+    wire.send(orders, wire.Ready(layers, threads, round((time.monotonic() - started) * 1000, 1)))
+    Zygote(orders, jail, language).serve()
+
+
+def check(without: str) -> None:
+    """Enters the jail with nothing in it and prints its layers as JSON."""
+    jail = _begin(without)
+    jail.prepare()
+    layers = _check_in_child(jail)
+    sys.stdout.write(msgspec.json.encode(layers).decode())
+
+
+def _begin(without: str) -> Jail:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, DESCRIPTORS), hard))
+    jail = Jail(without.split(",") if without else ())
+    jail.isolate()
+    return jail
+
+
+def _check_in_child(jail: Jail) -> list[Layer]:
+    """The layers as a run would find them: tested in a fork, which then ends."""
+    read_end, write_end = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            terms = Terms((write_end,), address_space() + _CHECK_BYTES, 5.0, parent)
+            os.write(write_end, msgspec.json.encode(jail.check(terms)))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        told = pipe.read()
+    os.waitpid(pid, 0)
+    return msgspec.json.decode(told, type=list[Layer]) if told else []

@@ -1,0 +1,164 @@
+"""One run as the host sees it: the order goes out, payloads are given when asked for, the reply comes in or does not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+
+from . import wire
+
+START_SECONDS: Final = 60.0
+"""A zygote that is asked to start a run, or given a payload, answers within this time, whatever else it is doing."""
+END_SECONDS: Final = 2.0
+"""Beyond the time at which a zygote ends a run, and for the news of an end that has happened."""
+FRAMES_SLACK_BYTES: Final = 2 << 20
+"""Names, reasons and framing, beside what the limits count."""
+_NEWS: Final = msgspec.msgpack.Decoder(wire.News)
+
+Fault = Literal["", "silent", "gone", "too big", "broken"]
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back of one run."""
+
+    frames: list[wire.Frame] = field(default_factory=list)
+    done: wire.Done | None = None
+    refused: wire.Refused | None = None
+    ended: wire.Ended | None = None
+    started: bool = False
+    fault: Fault = ""
+    """silent: the zygote does not answer; gone: it died; too big, broken: of the reply."""
+    detail: str = ""
+    held_bytes: int = 0
+    wall_ms: float = 0.0
+
+
+def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Callable[[], bytes]]) -> Answer:
+    """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
+
+    Raises Broken if the order could not be given, and what a `loads` function raises.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reply, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    with ours, contextlib.closing(_Descriptor(reply)):
+        body = wire.memory_file(msgspec.msgpack.encode(request))
+        os.set_blocking(write_end, True)
+        try:
+            wire.send(orders, wire.Run(), (theirs.fileno(), write_end, body))
+        finally:
+            theirs.close()
+            os.close(write_end)
+            os.close(body)
+        return _Exchange(ours, reply, request, loads).follow()
+
+
+class _Descriptor:
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def close(self) -> None:
+        os.close(self._number)
+
+
+class _Exchange:
+    def __init__(
+        self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Callable[[], bytes]]
+    ) -> None:
+        self._channel = channel
+        self._reply = reply
+        self._loads = loads
+        terms = request.terms
+        self._run_seconds = terms.wall_seconds + wire.KILL_GRACE_SECONDS
+        self._reader = wire.FrameReader(terms.result_bytes + terms.stdout_bytes + FRAMES_SLACK_BYTES)
+        self._answer = Answer()
+        self._deadline = time.monotonic() + START_SECONDS
+        self._started = 0.0
+
+    def follow(self) -> Answer:
+        """Until there is nothing more to wait for."""
+        answer = self._answer
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._reply, select.POLLIN)
+        while not (answer.done or answer.refused or answer.fault or answer.ended):
+            left = self._deadline - time.monotonic()
+            ready = dict(poll.poll(max(0, left) * 1000 + 1)) if left > 0 else {}
+            if not ready:
+                answer.fault = "silent"
+            if self._channel.fileno() in ready:
+                self._hear()
+            if self._reply in ready and not self._read():
+                poll.unregister(self._reply)
+                self._deadline = min(self._deadline, time.monotonic() + END_SECONDS)
+        if answer.done is None and not answer.fault:
+            self._read()  # all that a dead process wrote is in the pipe by now
+        answer.wall_ms = round((time.monotonic() - self._started) * 1000, 3) if self._started else 0.0
+        return answer
+
+    def _hear(self) -> None:
+        try:
+            news, _ = wire.receive(self._channel, _NEWS)
+        except wire.Broken:
+            # A run that ended and a zygote that died look alike here unless the run's end was told before.
+            self._answer.fault = "gone"
+            return
+        if isinstance(news, wire.Missing):
+            for index in news.payloads:
+                self._give(index)
+        elif isinstance(news, wire.Started):
+            self._answer.started = True
+            self._answer.held_bytes = news.held_bytes
+            self._started = time.monotonic()
+            self._deadline = self._started + self._run_seconds + END_SECONDS
+        elif isinstance(news, wire.Refused):
+            self._answer.refused = news
+        else:
+            self._answer.ended = news
+
+    def _give(self, index: int) -> None:
+        payload = self._loads[index]()
+        self._run_seconds += len(payload) / wire.LOAD_BYTES_PER_SECOND
+        descriptor = wire.memory_file(payload)
+        try:
+            wire.send(self._channel, wire.Give(index), (descriptor,))
+        except wire.Broken:
+            self._answer.fault = "gone"
+        finally:
+            os.close(descriptor)
+        self._deadline = time.monotonic() + START_SECONDS
+
+    def _read(self) -> bool:
+        """Takes what the pipe holds; whether more may come."""
+        while True:
+            try:
+                data = wire.read_some(self._reply)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            try:
+                self._take(self._reader.feed(data))
+            except OverflowError:
+                self._answer.fault = "too big"
+                return False
+            except wire.Broken as error:
+                self._answer.fault, self._answer.detail = "broken", str(error)
+                return False
+            if self._answer.done:
+                return False
+
+    def _take(self, frames: list[wire.Frame]) -> None:
+        for frame in frames:
+            if isinstance(frame, wire.Done):
+                self._answer.done = frame
+                return
+            self._answer.frames.append(frame)

@@ -1,0 +1,268 @@
+"""The sandbox as a host uses it: one root zygote, warm sessions least recently used first out, runs from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Literal
+
+from . import wire
+from .exchange import Answer, exchange
+from .jail import LANGUAGE_ONLY, Layer, require
+from .outcome import Failure, JqOutcome, Limits, Outcome
+from .process import RootProcess, check_layers
+from .reading import jq_outcome_of, outcome_of
+from .request import Load, code_request, jq_request
+
+MAX_SOURCE_CHARS: Final = 1_000_000
+_ATTEMPTS: Final = 3
+"""To begin a run: a zygote found dead is replaced. A run that has begun is never repeated."""
+_WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}
+
+Jail = Literal["full", "language-only"]
+
+
+@dataclass(slots=True, eq=False)
+class _Warm:
+    """A session zygote."""
+
+    name: str
+    number: int
+    orders: socket.socket
+    running: int = 0
+    held_bytes: int = 0
+
+
+class Sandbox:
+    """Runs model-written Python and jq in jailed processes; safe to use from any thread, and after a fork.
+
+    Starts on first use. `jail="full"` raises SandboxUnavailable where a mandatory layer is missing; "language-only" is
+    the host's explicit choice to do without the operating system's layers. At most `sessions` warm sessions are kept, and
+    only while their decoded data fits into `memory_bytes`; at most `runs` runs go on at once, others wait.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        jail: Jail = "full",
+        sessions: int = 16,
+        memory_bytes: int = 4 << 30,
+        runs: int | None = None,
+    ) -> None:
+        if jail not in _WITHOUT:
+            raise ValueError(f"jail is {jail!r}; expected one of {sorted(_WITHOUT)!r}")
+        if min(sessions, memory_bytes, runs or 1) < 1:
+            raise ValueError("sessions, memory_bytes and runs must be positive")
+        self.limits = limits or Limits()
+        self._jail = jail
+        self._max_sessions = sessions
+        self._memory_bytes = memory_bytes
+        self._runs = runs or max(4, 2 * (os.cpu_count() or 1))
+        self._numbers = itertools.count(1)
+        self._closed = False
+        self._renew()
+        _sandboxes.add(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._slots = threading.BoundedSemaphore(self._runs)
+        self._root: RootProcess | None = None
+        self._warm: OrderedDict[str, _Warm] = OrderedDict()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Sandbox:
+        """Starts the root zygote now, in about two seconds; raises SandboxUnavailable."""
+        with self._lock:
+            self._rooted()
+        return self
+
+    def close(self) -> None:
+        """Ends every process of the sandbox; runs that are going on end with an error."""
+        with self._lock:
+            self._closed = True
+            root, self._root = self._root, None
+            self._forget_sessions()
+        if root is not None:
+            root.close()
+
+    def report(self) -> tuple[Layer, ...]:
+        """Every layer: whether it is in force here, whether it must be, and what it does or why it is missing."""
+        with self._lock:
+            if self._root is not None and self._root.alive:
+                return tuple(self._root.ready.layers)
+        return probe(jail=self._jail)
+
+    def run(
+        self,
+        code: str,
+        variables: Mapping[str, object] | None = None,
+        *,
+        session: str | None = None,
+        limits: Limits | None = None,
+    ) -> Outcome:
+        """Runs `code` over `variables`: plain data, DataFrames, or `Data`; only those it names are bound.
+
+        In the code `users` (or `$users`) is the value and `df("users")` its DataFrame. With `session`, `Data` stays
+        decoded in a warm process, so that the next call starts in milliseconds. Whatever the code does is told in the
+        outcome's `error`. Raises SandboxUnavailable, TypeError or ValueError for what cannot be bound, and whatever
+        `Data.load` raises.
+        """
+        limits = limits or self.limits
+        if len(code) > MAX_SOURCE_CHARS:
+            return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
+        request, loads = code_request("code", code, variables or {}, limits)
+        return outcome_of(self._answer(request, loads, session), limits)
+
+    def jq(
+        self,
+        program: str,
+        value: object,
+        *,
+        limits: Limits | None = None,
+        max_outputs: int = 10_000,
+        max_bytes: int = 16 << 20,
+    ) -> JqOutcome:
+        """Runs a jq program over one JSON value, `Data` or plain, and gives at most `max_outputs` outputs of `max_bytes`.
+
+        jq computes with 64-bit floats: integers beyond 2**53 come out rounded. There is no environment, no file and no
+        module. Raises as `run` does.
+        """
+        limits = limits or self.limits
+        if len(program) > MAX_SOURCE_CHARS:
+            return JqOutcome(error=Failure("JqError", f"the program is longer than {MAX_SOURCE_CHARS:,} characters"))
+        request, loads = jq_request(program, value, limits, max_outputs, max_bytes)
+        return jq_outcome_of(self._answer(request, loads, None), limits)
+
+    def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
+        with self._slots:
+            for _ in range(_ATTEMPTS):
+                with self._zygote(session) as (root, warm):
+                    try:
+                        answer = exchange(root.orders if warm is None else warm.orders, request, loads)
+                    except wire.Broken as error:
+                        answer = Answer(fault="gone", detail=str(error))
+                    if answer.fault in ("silent", "gone"):
+                        self._lost(root, warm)
+                    elif warm is not None and answer.started:
+                        warm.held_bytes = answer.held_bytes
+                if answer.fault != "gone" or answer.started:
+                    break
+        return answer
+
+    @contextlib.contextmanager
+    def _zygote(self, session: str | None) -> Iterator[tuple[RootProcess, _Warm | None]]:
+        """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
+        with self._lock:
+            root = self._rooted()
+            warm = None if session is None else self._session(root, session)
+            if warm is not None:
+                warm.running += 1
+        try:
+            yield root, warm
+        finally:
+            if warm is not None:
+                with self._lock:
+                    warm.running -= 1
+                    self._evict()
+
+    def _rooted(self) -> RootProcess:
+        if self._closed:
+            raise RuntimeError("the sandbox is closed")
+        if self._root is not None and not self._root.alive:
+            self._root.kill()
+            self._root = None
+            self._forget_sessions()
+        if self._root is None:
+            root = RootProcess(_WITHOUT[self._jail])
+            try:
+                require(root.ready.layers)
+            except BaseException:
+                root.kill()
+                raise
+            self._root = root
+        return self._root
+
+    def _session(self, root: RootProcess, name: str) -> _Warm:
+        warm = self._warm.get(name)
+        if warm is None:
+            number = next(self._numbers)
+            try:
+                orders = root.fork_session(number, self._memory_bytes)
+            except wire.Broken:
+                root.kill()  # found dead at the next attempt
+                orders = root.orders
+            warm = self._warm[name] = _Warm(name, number, orders)
+            self._evict(keep=warm)
+        self._warm.move_to_end(name)
+        return warm
+
+    def _evict(self, keep: _Warm | None = None) -> None:
+        """Closes the least recently used idle sessions beyond the budgets of number and memory."""
+        held = sum(warm.held_bytes for warm in self._warm.values())
+        for warm in list(self._warm.values()):
+            if len(self._warm) <= self._max_sessions and held <= self._memory_bytes:
+                return
+            if warm is keep or warm.running:
+                continue
+            held -= warm.held_bytes
+            del self._warm[warm.name]
+            warm.orders.close()
+
+    def _lost(self, root: RootProcess, warm: _Warm | None) -> None:
+        """A zygote that died or does not answer is ended for good; the next run gets a new one."""
+        with self._lock:
+            if warm is None:
+                if root is self._root:
+                    root.kill()
+                return
+            if self._warm.get(warm.name) is warm:
+                del self._warm[warm.name]
+                root.kill_session(warm.number)
+                warm.orders.close()
+
+    def _forget_sessions(self) -> None:
+        for warm in self._warm.values():
+            warm.orders.close()
+        self._warm.clear()
+
+    def _after_fork(self) -> None:
+        """In a forked copy of the host: the processes are the parent's, this copy starts its own."""
+        root = self._root
+        warm = list(self._warm.values())
+        self._renew()
+        for each in warm:
+            each.orders.close()
+        if root is not None:
+            root.abandon()
+
+
+def probe(*, jail: Jail = "full") -> tuple[Layer, ...]:
+    """What a sandbox would be held by on this machine, tested in a small process of its own; never raises."""
+    return check_layers(_WITHOUT[jail])
+
+
+_sandboxes: weakref.WeakSet[Sandbox] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for sandbox in list(_sandboxes):
+        sandbox._after_fork()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,143 @@
+"""The root zygote as the host holds it: started, ordered about, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+from typing import Final
+
+import msgspec
+
+from . import launch, wire
+from .jail import Layer, SandboxUnavailable
+
+START_SECONDS: Final = 120.0
+"""Importing pandas takes one second; on a machine under heavy load much more."""
+CHECK_SECONDS: Final = 30.0
+_SEND_SECONDS: Final = 10
+_READY: Final = msgspec.msgpack.Decoder(wire.Ready)
+_LAYERS: Final = msgspec.json.Decoder(list[Layer])
+_MAX_COMPLAINT: Final = 2_000
+
+
+class RootProcess:
+    """A running root zygote."""
+
+    def __init__(self, without: frozenset[str]) -> None:
+        if sys.platform != "linux":
+            raise SandboxUnavailable(f"the sandbox needs Linux; this is {sys.platform!r}")
+        self.orders, theirs = order_sockets()
+        complaints = os.memfd_create("byref-zygote", os.MFD_CLOEXEC)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    launch.command("zygote", str(theirs.fileno()), ",".join(sorted(without))),
+                    env=launch.environment(),
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=complaints,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C at the host's terminal is the host's
+                )
+            self.ready = self._greeting(complaints)
+        except BaseException:
+            self.orders.close()
+            raise
+        finally:
+            os.close(complaints)
+
+    @property
+    def pid(self) -> int:
+        """The root zygote's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def fork_session(self, number: int, memory_bytes: int) -> socket.socket:
+        """The order socket of a new session zygote; raises Broken."""
+        ours, theirs = order_sockets()
+        with theirs:
+            try:
+                wire.send(self.orders, wire.Fork(number, memory_bytes), (theirs.fileno(),))
+            except wire.Broken:
+                ours.close()
+                raise
+        return ours
+
+    def kill_session(self, number: int) -> None:
+        """Ends a session zygote that no longer answers, or everything if the root does not answer either."""
+        try:
+            wire.send(self.orders, wire.Kill(number))
+        except wire.Broken:
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends the root, and with it all that was forked from it."""
+        self.orders.close()
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Lets the root end by itself; kills it if it does not."""
+        self.orders.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+            return
+        self.kill()
+
+    def abandon(self) -> None:
+        """In a forked copy of the host: the process is the parent's, only the descriptor goes."""
+        self.orders.close()
+        self._process.returncode = 0  # not ours to wait for
+
+    def _greeting(self, complaints: int) -> wire.Ready:
+        poll = select.poll()
+        poll.register(self.orders, select.POLLIN)
+        fault = f"no answer within {START_SECONDS:g} s"
+        if poll.poll(START_SECONDS * 1000):
+            try:
+                return wire.receive(self.orders, _READY)[0]
+            except wire.Broken:
+                fault = "it ended while starting"
+        self._process.kill()
+        self._process.wait()
+        said = os.pread(complaints, 1 << 20, 0).decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
+
+
+def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
+    """The layers as a small process of their own finds them, with nothing heavy started."""
+    if sys.platform != "linux":
+        return (Layer("platform", False, True, f"the sandbox needs Linux; this is {sys.platform!r}"),)
+    try:
+        told = subprocess.run(
+            launch.command("check", ",".join(sorted(without))),
+            env=launch.environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=CHECK_SECONDS,
+            start_new_session=True,
+        )
+        return tuple(_LAYERS.decode(told.stdout))
+    except subprocess.TimeoutExpired:
+        fault = f"no answer within {CHECK_SECONDS:g} s"
+    except msgspec.DecodeError:
+        fault = told.stderr.decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:] or f"it ended with {told.returncode}"
+    return (Layer("process", False, True, f"the check did not run: {fault}"),)
+
+
+def order_sockets() -> tuple[socket.socket, socket.socket]:
+    """The host's end, on which sending never blocks for long, and the zygote's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+    return ours, theirs

@@ -1,0 +1,150 @@
+"""From a run's answer to its outcome: what a hostile process sent is checked here, and what did not come is explained."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+import msgspec
+
+from . import jsontext, wire
+from .exchange import Answer
+from .outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
+
+_MAX_CONTAINERS: Final = 8_000_000
+"""Arrays and objects in one value: an empty one is two bytes on the wire and sixty in memory."""
+_MAX_NAMES: Final = 1_000
+_MAX_NAME_CHARS: Final = 512
+_RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_ANY_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+_CRASHES: Final = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
+)
+_UNREADABLE: Final = Failure("Crash", "the run's reply could not be read", hint="run it again")
+
+
+def outcome_of(answer: Answer, limits: Limits) -> Outcome:
+    """The outcome of a run of code."""
+    done, failure = answer.done, _failure(answer, limits)
+    if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
+        return Outcome(error=failure, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
+    bound: dict[str, Bound] = {}
+    unkept: dict[str, str] = {}
+    for frame in answer.frames:
+        if not isinstance(frame, wire.Kept | wire.Lost) or len(bound) + len(unkept) >= _MAX_NAMES:
+            continue
+        if not frame.name.isidentifier() or len(frame.name) > _MAX_NAME_CHARS:
+            continue
+        if isinstance(frame, wire.Lost):
+            unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
+        elif _is_json(frame):
+            bound[frame.name] = Bound(frame.kind, frame.data)
+        else:
+            unkept[frame.name] = "its data could not be read"
+    value: object = None
+    if failure is None:
+        try:
+            value = _value(done.value)
+        except jsontext.NotJSON:
+            failure = _UNREADABLE
+    return Outcome(
+        value=value,
+        kind=done.kind if failure is None else "none",
+        text=_text(done) if failure is None else "",
+        stdout=done.stdout,
+        stdout_dropped=max(0, done.stdout_dropped),
+        error=failure,
+        bound=bound,
+        unkept=unkept,
+        usage=Usage(answer.wall_ms, max(0.0, done.cpu_ms), max(0, done.peak_bytes)),
+    )
+
+
+def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
+    """The outcome of a jq program."""
+    outputs = []
+    for frame in answer.frames:
+        if isinstance(frame, wire.Output):
+            try:
+                _ANY_JSON.decode(frame.data)
+            except (msgspec.DecodeError, RecursionError):
+                return JqOutcome(error=_UNREADABLE)
+            outputs.append(frame.data)
+    failure = _failure(answer, limits)
+    if failure is not None and failure.kind == "Crash" and answer.ended is not None:
+        # libjq calls abort() when it gets no memory; nothing else is known to make it crash.
+        failure = Failure("MemoryLimit", f"needed more than {limits.memory_bytes >> 20:,} MiB of memory")
+    cpu_ms = answer.done.cpu_ms if answer.done is not None else _cpu_ms(answer)
+    peak_bytes = answer.done.peak_bytes if answer.done is not None else 0
+    return JqOutcome(
+        tuple(outputs),
+        answer.done is not None and answer.done.truncated,
+        failure,
+        Usage(answer.wall_ms, max(0.0, cpu_ms), max(0, peak_bytes)),
+    )
+
+
+def _failure(answer: Answer, limits: Limits) -> Failure | None:
+    for frame in answer.frames:
+        if isinstance(frame, wire.Error):
+            return Failure(frame.kind, frame.message, frame.line, frame.hint)
+    if answer.done is not None:
+        return None
+    if answer.refused is not None:
+        return Failure(answer.refused.kind, answer.refused.message)
+    if answer.fault == "too big":
+        return Failure(
+            "OutputLimit",
+            f"sent back more than {limits.result_bytes:,} bytes",
+            hint="aggregate, or keep fewer variables",
+        )
+    if answer.fault == "broken":
+        return _UNREADABLE
+    if answer.ended is not None:
+        return _why_it_ended(answer.ended, limits)
+    if answer.fault == "silent":
+        return Failure("Crash", "the interpreter did not answer in time and was restarted", hint="run it again")
+    return Failure("Crash", "the interpreter process died during the run", hint="run it again")
+
+
+def _why_it_ended(ended: wire.Ended, limits: Limits) -> Failure:
+    hint = "do less per call, or use pandas operations instead of loops"
+    if ended.timed_out:
+        return Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s", hint=hint)
+    if ended.signal == signal.SIGXCPU or (ended.signal == signal.SIGKILL and ended.cpu_seconds >= limits.cpu_seconds):
+        return Failure("CpuLimit", f"stopped after {limits.cpu_seconds:g} s of processor time", hint=hint)
+    if ended.signal == signal.SIGSYS:
+        return Failure("NotAllowed", "made a system call that the sandbox forbids")
+    if ended.signal == signal.SIGKILL:
+        return Failure("Crash", "was killed by the system, which may have run out of memory", hint="use less memory")
+    if ended.signal in _CRASHES:
+        return Failure(
+            "Crash", f"crashed ({signal.Signals(ended.signal).name})", hint="nested too deeply, or out of memory?"
+        )
+    return Failure("Crash", f"ended without a reply (status {ended.status}, signal {ended.signal})")
+
+
+def _cpu_ms(answer: Answer) -> float:
+    return round(answer.ended.cpu_seconds * 1000, 3) if answer.ended is not None else 0.0
+
+
+def _value(data: bytes) -> object:
+    if data.count(b"[") + data.count(b"{") > _MAX_CONTAINERS:
+        raise jsontext.NotJSON("too many arrays and objects")
+    return jsontext.decode(data)
+
+
+def _text(done: wire.Done) -> str:
+    return done.text if done.text is not None else done.value.decode("utf-8", "replace")
+
+
+def _is_json(kept: wire.Kept) -> bool:
+    try:
+        kept.data.decode("utf-8")
+        if kept.kind == "dataframe":
+            _RECORDS.decode(kept.data)
+        else:
+            _ANY_JSON.decode(kept.data)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,41 @@
+"""Attack the second wall alone: plain CPython, real builtins, inside the jail, as if the language had fallen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from .outcome import Limits, Outcome
+from .pool import Sandbox
+from .reading import outcome_of
+from .request import code_request
+
+_lock: Final = threading.Lock()
+_sandboxes: Final[list[Sandbox]] = []
+
+
+def run_in_jail(
+    source: str,
+    limits: Limits | None = None,
+    *,
+    variables: Mapping[str, object] | None = None,
+    without: tuple[str, ...] = (),
+    sandbox: Sandbox | None = None,
+) -> Outcome:
+    """Runs `source` as plain CPython in a jailed process; its variable `result`, if it sets one, is the value.
+
+    `without` names layers of the jail to leave out of this run, so that one can be tried without another. Without
+    `sandbox`, one is shared by all calls.
+    """
+    limits = limits or Limits()
+    sandbox = sandbox or _shared()
+    request, loads = code_request("raw", source, variables or {}, limits, without)
+    return outcome_of(sandbox._answer(request, loads, None), limits)
+
+
+def _shared() -> Sandbox:
+    with _lock:
+        if not _sandboxes:
+            _sandboxes.append(Sandbox())
+        return _sandboxes[0]

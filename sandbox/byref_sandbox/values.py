@@ -1,0 +1,335 @@
+"""What comes out of a run: data only, as JSON, and as the text a model reads.
+
+This runs inside the jail on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import itertools
+import json
+import types
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+MAX_REPR_CHARS: Final = 20_000
+"""Of a value that is no data."""
+SHOWN_ROWS: Final = 20
+"""Of a table with more than `WHOLE_ROWS`."""
+WHOLE_ROWS: Final = 30
+SHOWN_COLUMNS: Final = 30
+SHOWN_CELL_CHARS: Final = 200
+
+Kind = Literal["none", "json", "dataframe", "series", "repr"]
+
+
+class NotData(ValueError):
+    """The value cannot be expressed as data; the message says what it is."""
+
+
+class Presented(NamedTuple):
+    """A value as data and as text."""
+
+    kind: Kind
+    data: bytes
+    """JSON."""
+    text: str | None
+    """None: the JSON itself."""
+
+
+def present(value: object) -> Presented:
+    """The last expression's value, as data and as a model reads it best; what is no data is shown by its repr."""
+    try:
+        if value is None:
+            return Presented("none", b"null", "")
+        if isinstance(value, pd.DataFrame):
+            return Presented("dataframe", records_json(value), frame_text(value))
+        if isinstance(value, pd.Series):
+            return Presented("series", to_json(_series_data(value)), _series_text(value))
+        return Presented("json", to_json(value), _scalar_text(value))
+    except NotData:
+        text = _bounded_repr(value)
+        return Presented("repr", to_json(text), text)
+
+
+def keep(value: object) -> tuple[Literal["json", "dataframe"], bytes]:
+    """A top-level name's value as JSON, for the next run; raises NotData with the reason."""
+    if isinstance(value, pd.DataFrame):
+        return "dataframe", records_json(value)
+    if isinstance(value, types.ModuleType):
+        raise NotData("a module: import it again")
+    if isinstance(value, type):
+        raise NotData("a class: define it again")
+    if callable(value):
+        raise NotData("a function: define it again")
+    return "json", to_json(_series_data(value) if isinstance(value, pd.Series) else value)
+
+
+def to_json(value: object) -> bytes:
+    """Compact JSON of data; raises NotData.
+
+    Dates are ISO strings, NaN and infinities null, sets and arrays lists, bytes base64, keys strings, Decimals strings,
+    complex numbers strings.
+    """
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain)
+    except (TypeError, ValueError, RecursionError):
+        pass  # keys that are no strings, lone surrogates, or really no data
+    try:
+        return json.dumps(_plain_deep(value), separators=(",", ":"), allow_nan=False).encode()
+    except RecursionError:
+        raise NotData("nested too deeply, or contains itself") from None
+    except NotData:
+        raise
+    except (TypeError, ValueError) as error:
+        raise NotData(str(error)) from None
+
+
+def records_json(frame: pd.DataFrame) -> bytes:
+    """A DataFrame as a JSON array of records; an index that says something becomes its first fields."""
+    names, columns = _columns(frame)
+    if not names:
+        return to_json([{} for _ in range(len(frame))])
+    return to_json([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+
+
+def frame_text(frame: pd.DataFrame) -> str:
+    """A DataFrame as a table: exact counts, then at most `SHOWN_ROWS` rows and `SHOWN_COLUMNS` columns."""
+    rows = len(frame)
+    shown = rows if rows <= WHOLE_ROWS else SHOWN_ROWS
+    part = frame.iloc[:shown, :SHOWN_COLUMNS]
+    title = f"{_count(rows, 'row')} × {_count(frame.shape[1], 'column')}"
+    notes = [f"first {shown} rows shown"] if shown < rows else []
+    if part.shape[1] < frame.shape[1]:
+        notes.append(f"first {SHOWN_COLUMNS} columns shown")
+    names, columns = _columns(part, for_text=True)
+    lines = ["; ".join([title, *notes]), " | ".join(map(_cell, names))]
+    lines.extend(" | ".join(map(_cell, row)) for row in zip(*columns, strict=True))
+    return "\n".join(lines)
+
+
+def _series_text(series: pd.Series) -> str:
+    rows = len(series)
+    shown = rows if rows <= WHOLE_ROWS else SHOWN_ROWS
+    title = _count(rows, "value") + (f" of {series.name!s}" if series.name is not None else "")
+    part = series.iloc[:shown]
+    values = _column(part, for_text=True)
+    lines = [f"{title}; first {shown} shown" if shown < rows else title]
+    if _index_says_something(series.index):
+        labels = _labels(part.index)
+        lines.extend(f"{_cell(label)}: {_cell(value)}" for label, value in zip(labels, values, strict=True))
+    else:
+        lines.extend(map(_cell, values))
+    return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _scalar_text(value: object) -> str | None:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, np.generic):
+        return _scalar_text(value.item()) or str(value)
+    if isinstance(value, bool | int | float | complex):
+        return repr(value)
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
+        return str(value)
+    return None
+
+
+def _cell(value: object) -> str:
+    """One cell on one line."""
+    if value is None:
+        return "NaN"
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, bool | int | float):
+        text = repr(value)
+    else:
+        try:
+            text = to_json(value).decode()
+        except NotData:
+            text = _bounded_repr(value)
+    text = (
+        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") if "\n" in text or "\r" in text else text
+    )
+    if len(text) > SHOWN_CELL_CHARS:
+        return f"{text[:SHOWN_CELL_CHARS]}… [{len(text) - SHOWN_CELL_CHARS:,} more characters]"
+    return text
+
+
+def _bounded_repr(value: object) -> str:
+    try:
+        text = str(repr(value))
+    except Exception as error:  # noqa: BLE001  (the code's own __repr__)
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    if len(text) > MAX_REPR_CHARS:
+        return f"{text[:MAX_REPR_CHARS]}… [{len(text) - MAX_REPR_CHARS:,} more characters]"
+    return text
+
+
+def _index_says_something(index: pd.Index) -> bool:
+    """Whether labels mean more than a row number: named, of several levels, or no integers."""
+    return index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
+
+
+def _labels(index: pd.Index) -> list[str]:
+    if index.nlevels > 1:
+        return [", ".join(map(str, label)) for label in index]
+    return [_key(label) for label in _column(index.to_series())]
+
+
+def _series_data(series: pd.Series) -> object:
+    values = _column(series)
+    if not _index_says_something(series.index):
+        return values
+    labels = _labels(series.index)
+    if len(set(labels)) < len(labels):
+        return [{"index": label, "value": value} for label, value in zip(labels, values, strict=True)]
+    return dict(zip(labels, values, strict=True))
+
+
+def _columns(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str], list[list[object]]]:
+    names: list[str] = []
+    columns: list[list[object]] = []
+    if _index_says_something(frame.index):
+        for level in range(frame.index.nlevels):
+            default = "index" if frame.index.nlevels == 1 else f"level_{level}"
+            name = frame.index.names[level]
+            names.append(default if name is None else _key(name))
+            columns.append(_column(frame.index.get_level_values(level).to_series(), for_text=for_text))
+    for position, name in enumerate(frame.columns):
+        names.append("_".join(str(part) for part in name if part != "") if isinstance(name, tuple) else _key(name))
+        columns.append(_column(frame.iloc[:, position], for_text=for_text))
+    return _unique(names), columns
+
+
+def _unique(names: list[str]) -> list[str]:
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        candidate = name
+        for number in itertools.count(2):
+            if candidate not in taken:
+                break
+            candidate = f"{name}_{number}"
+        taken.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def _column(series: pd.Series, *, for_text: bool = False) -> list[object]:
+    """The values as plain Python, None for missing ones; `for_text` drops the time of day where it is always midnight."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        if dtype.kind in "biu":
+            return list(series.to_numpy().tolist())
+        if dtype.kind == "f":
+            return [None if value != value else value for value in series.to_numpy().tolist()]
+        if dtype.kind == "M":
+            return _moments(series.to_numpy(), for_text=for_text)
+    missing = series.isna().to_numpy()
+    values = series.astype(object).to_numpy()
+    return [None if gone else value for value, gone in zip(values.tolist(), missing.tolist(), strict=True)]
+
+
+def _moments(values: np.ndarray, *, for_text: bool) -> list[object]:
+    present_ones = values[~np.isnat(values)]
+    unit = "ns"
+    for candidate in ("D", "s", "ms", "us") if for_text else ("s", "ms", "us"):
+        if (present_ones.astype(f"M8[{candidate}]") == present_ones).all():
+            unit = candidate
+            break
+    return [None if text == "NaT" else text for text in np.datetime_as_string(values, unit=unit).tolist()]
+
+
+def _plain(value: object) -> object:
+    """One step from a value msgspec does not know to one it does; raises NotData."""
+    if value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else np.datetime_as_string(value)
+    if isinstance(value, np.timedelta64):
+        return None if np.isnat(value) else pd.Timedelta(value).isoformat()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "M":
+            return _nested(_moments(value.ravel(), for_text=False), value.shape)
+        return value.tolist()
+    if isinstance(value, pd.DataFrame):
+        names, columns = _columns(value)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    if isinstance(value, pd.Series):
+        return _series_data(value)
+    if isinstance(value, pd.Index):
+        return _column(value.to_series()) if value.nlevels == 1 else [list(label) for label in value]
+    if isinstance(value, pd.api.extensions.ExtensionArray):
+        return _column(pd.Series(value))
+    if isinstance(value, pd.Timestamp | pd.Timedelta):
+        return value.isoformat()
+    if isinstance(value, pd.Period | pd.Interval | complex):
+        return str(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, collections.deque | range | collections.abc.Set | collections.abc.KeysView):
+        return list(value)
+    if isinstance(value, collections.abc.ValuesView):
+        return list(value)
+    if isinstance(value, collections.abc.Mapping):
+        return dict(value)
+    raise NotData(f"{_article(type(value).__name__)} is no data")
+
+
+def _plain_deep(value: object) -> object:
+    """The whole value in what `json` can write; slow, for what msgspec refuses."""
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is str:
+        return value
+    if type(value) is int:
+        if value.bit_length() > 14_000:  # Python writes at most 4,300 digits
+            raise NotData(f"an integer of about {int(value.bit_length() * 0.30103):,} digits")
+        return value
+    if type(value) is float:
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {_key(key): _plain_deep(member) for key, member in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain_deep(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain_deep(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    try:
+        return json.loads(msgspec.json.encode(value))  # dates, decimals, UUIDs, enums, bytes
+    except (TypeError, ValueError):
+        return _plain_deep(_plain(value))
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, tuple):
+        return ", ".join(map(_key, key))
+    if isinstance(key, np.datetime64):
+        return str(np.datetime_as_string(key))
+    if isinstance(key, datetime.datetime | datetime.date):
+        return key.isoformat()
+    return str(key)
+
+
+def _nested(flat: Iterable[object], shape: tuple[int, ...]) -> object:
+    return np.array(list(flat), dtype=object).reshape(shape).tolist()
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,87 @@
+"""Touches, once, in the root zygote, what libraries import or read on first use: a run can do neither."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import warnings
+import zoneinfo
+from typing import Any, Final
+
+_MODULES: Final = (
+    "_strptime",
+    "encodings.idna",
+    "encodings.latin_1",
+    "encodings.ascii",
+    "encodings.cp1252",
+    "encodings.utf_16",
+    "encodings.utf_8_sig",
+    "encodings.unicode_escape",
+    "encodings.raw_unicode_escape",
+    "unicodedata",
+    "numpy.polynomial",
+    "numpy.ma",
+    "pyarrow.compute",
+    "pandas.io.json",
+    "pandas.io.formats.csvs",
+    "pandas.io.formats.html",
+    "pandas.io.formats.string",
+    "pandas.io.formats.info",
+    "pandas.plotting",
+    "pandas.api.typing",
+)
+
+_EVERYDAY: Final = """
+import datetime, json, math, re, statistics, random, collections, itertools, string, decimal, fractions
+frame = pd.DataFrame({"a": [1, 2, 3], "g": ["x", "y", "x"], "d": pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-05"])})
+frame["m"] = frame["d"].dt.to_period("M").astype(str)
+frame["s"] = frame["d"].dt.strftime("%b %d")
+frame["u"] = frame["g"].str.upper()
+frame.groupby("g").agg(s=("a", "sum"), n=("a", "count")).reset_index().sort_values("s")
+frame.groupby("g")["a"].transform("mean")
+frame.pivot_table(index="g", columns="m", values="a", aggfunc="sum")
+frame.merge(frame, on="g")
+frame.describe().to_string()
+frame.to_dict("records"), frame.to_json(), frame.to_csv(), frame.to_html()
+frame.resample("ME", on="d")["a"].sum()
+frame.query("a > 1"), frame.eval("a + 1")
+frame.apply(lambda row: row["a"], axis=1)
+pd.json_normalize([{"a": {"b": 1}}])
+pd.cut(frame["a"], 2), pd.qcut(frame["a"], 2), pd.get_dummies(frame["g"])
+frame.rolling(2)["a"].mean() if False else frame["a"].rolling(2).mean()
+frame["d"].dt.tz_localize("UTC").dt.tz_convert("America/New_York").astype(str)
+frame["d"].dt.day_name(), frame["d"].dt.isocalendar()
+frame.corr(numeric_only=True), frame["g"].value_counts(), frame["a"].quantile([0.5])
+pd.concat([frame, frame]).drop_duplicates(), frame.set_index("d").loc["2024-01"]
+frame["g"].astype("category").cat.codes, frame["g"].str.extract("(x)"), frame["g"].str.contains("x")
+pd.date_range("2024-01-01", periods=3, freq="ME"), pd.Timedelta("1 day"), pd.Timestamp("2024-01-01 12:00", tz="UTC")
+pd.to_numeric(pd.Series(["1", "x"]), errors="coerce"), pd.to_datetime(pd.Series(["2024-01-01T00:00:00Z"]), format="ISO8601")
+datetime.datetime.strptime("2024-01-02", "%Y-%m-%d").strftime("%A")
+datetime.datetime.now(datetime.timezone.utc).isoformat()
+statistics.median([1, 2]), re.sub("a", "b", "a"), random.Random(0).random(), decimal.Decimal("1.10") + 1
+np.linalg.inv(np.eye(2)), np.random.default_rng(0).normal(size=3), np.percentile([1, 2], 50), np.polyfit([1, 2], [1, 2], 1)
+str(frame), repr(frame["a"]), f"{1234.5:,.2f}"
+print(frame)
+"""
+
+
+def warm(language: Any) -> None:
+    """Imports and runs everyday analytics, plainly and under `language`."""
+    import numpy
+    import pandas
+    import pyarrow
+
+    for name in _MODULES:
+        importlib.import_module(name)
+    pyarrow.set_cpu_count(1)
+    pyarrow.set_io_thread_count(1)
+    # Zones are kept by zoneinfo's own cache only as long as someone holds them.
+    _zones.extend(zoneinfo.ZoneInfo(name) for name in zoneinfo.available_timezones())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        frame_free = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
+        exec(compile(_EVERYDAY, "<warm>", "exec"), frame_free)
+        language.run(language.compile("import pandas as pd, numpy as np\n" + _EVERYDAY), {}, io.StringIO())
+
+
+_zones: Final[list[zoneinfo.ZoneInfo]] = []

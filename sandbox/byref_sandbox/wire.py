@@ -1,0 +1,310 @@
+"""What the processes of the sandbox say to each other, and how.
+
+Host to zygote: one datagram per order (`Run`, `Fork`, `Kill`) on a sequenced-packet socket, descriptors beside it, so
+that an order arrives whole or not at all. A run's order carries a call socket (for `Missing`, `Payload`, `Started`,
+`Refused`, `Ended`), the write end of its reply pipe, and its `Request` in a memfd.
+
+Run to host: frames on the pipe, each a length and one typed record, msgpack. A run is hostile by then: the host takes
+data of the expected types under hard caps, and nothing else.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import struct
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from .jail import Layer
+
+MAX_FRAMES: Final = 12_000
+"""Frames of one reply; a variable, an output or the outcome is one each."""
+MAX_DATAGRAM: Final = 64 << 10
+MAX_ORDER_DESCRIPTORS: Final = 3
+KILL_GRACE_SECONDS: Final = 0.5
+"""Beyond its own timer a run has this long to say where it stopped."""
+LOAD_BYTES_PER_SECOND: Final = 10_000_000
+"""The least that is expected of decoding; what a throwaway run has to decode first prolongs its deadline."""
+_LENGTH: Final = struct.Struct("!I")
+_READ_BYTES: Final = 1 << 20
+
+_Message = TypeVar("_Message", bound=msgspec.Struct)
+
+
+class Broken(Exception):
+    """The other side is gone, or what it sent is no message."""
+
+
+class Run(msgspec.Struct, frozen=True, tag="run"):
+    """Descriptors: call socket, write end of the reply pipe, memfd of the Request."""
+
+
+class Fork(msgspec.Struct, frozen=True, tag="fork"):
+    """Starts a session zygote; descriptor: its own order socket."""
+
+    session: int
+    memory_bytes: int
+
+
+class Kill(msgspec.Struct, frozen=True, tag="kill"):
+    """Ends a session zygote that no longer answers."""
+
+    session: int
+
+
+Order = Run | Fork | Kill
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """One value's bytes, under the name by which a session zygote keeps it; `inline` ones are small and never kept."""
+
+    key: str
+    content_type: str
+    inline: bytes | None = None
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """A name bound to a payload, or to what is at a path inside it (JSON array of keys and indexes)."""
+
+    name: str
+    payload: int
+    path: bytes
+    frame: bool
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """The limits of the run."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    stdout_bytes: int
+    result_bytes: int
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One run."""
+
+    mode: Literal["code", "raw", "jq"]
+    source: str
+    terms: Terms
+    payloads: list[Payload] = []
+    variables: list[Variable] = []
+    frames: list[str] = []
+    """Names that the code asks for as `df("name")`."""
+    names: list[str] = []
+    """All names there are, for messages."""
+    max_outputs: int = 0
+    max_output_bytes: int = 0
+    without: list[str] = []
+    """Layers of the jail left out of this run, beside those of its zygote."""
+
+
+class Missing(msgspec.Struct, frozen=True, tag="missing"):
+    """The zygote needs these payloads, by index."""
+
+    payloads: list[int]
+
+
+class Give(msgspec.Struct, frozen=True, tag="give"):
+    """A payload's bytes; descriptor: its memfd."""
+
+    payload: int
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The run was forked; the clock runs."""
+
+    held_bytes: int
+    """What the zygote keeps loaded, about."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The run could not start."""
+
+    kind: str
+    message: str
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The run's process is gone."""
+
+    signal: int
+    status: int
+    timed_out: bool
+    cpu_seconds: float
+
+
+News = Missing | Started | Refused | Ended
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The root zygote's greeting."""
+
+    layers: list[Layer]
+    threads: int
+    started_ms: float
+
+
+class Error(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="error"):
+    """Why the code did not run to its end."""
+
+    kind: str
+    message: str
+    line: int | None
+    hint: str | None
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="kept"):
+    """A top-level name, as data."""
+
+    name: str
+    kind: Literal["json", "dataframe"]
+    data: bytes
+
+
+class Lost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lost"):
+    """A top-level name that is no data, or too big."""
+
+    name: str
+    reason: str
+
+
+class Output(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="output"):
+    """One output of a jq program, as compact JSON."""
+
+    data: bytes
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
+    """The last frame."""
+
+    kind: Literal["none", "json", "dataframe", "series", "repr"] = "none"
+    value: bytes = b"null"
+    text: str | None = None
+    """None: the value's JSON is its text."""
+    stdout: str = ""
+    stdout_dropped: int = 0
+    truncated: bool = False
+    cpu_ms: float = 0.0
+    peak_bytes: int = 0
+
+
+Frame = Error | Kept | Lost | Output | Done
+
+_frames: Final = msgspec.msgpack.Decoder(Frame)
+
+
+def pack(frame: Frame) -> bytes:
+    """The frame with its length before it."""
+    body = msgspec.msgpack.encode(frame)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Takes a reply's bytes as they come and gives whole frames, under caps; `feed` raises Broken or OverflowError."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._received = 0
+        self._frames = 0
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that `data` completes; OverflowError beyond the cap of bytes or frames, Broken on anything odd."""
+        self._received += len(data)
+        self._buffer += data
+        if self._received > self._max_bytes:
+            raise OverflowError
+        found: list[Frame] = []
+        start = 0
+        while len(self._buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, start)
+            if length > self._max_bytes:
+                raise OverflowError
+            end = start + _LENGTH.size + length
+            if len(self._buffer) < end:
+                break
+            self._frames += 1
+            if self._frames > MAX_FRAMES:
+                raise OverflowError
+            try:
+                found.append(_frames.decode(memoryview(self._buffer)[start + _LENGTH.size : end]))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise Broken(f"no frame: {error}") from None
+            start = end
+        del self._buffer[:start]
+        return found
+
+
+def read_some(descriptor: int) -> bytes:
+    """What a readable pipe holds now, at most 1 MiB; empty at its end."""
+    return os.read(descriptor, _READ_BYTES)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all of `data`; raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def send(channel: socket.socket, message: msgspec.Struct, descriptors: tuple[int, ...] = ()) -> None:
+    """One datagram; raises Broken when the other side is gone or does not take it in time."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())] if descriptors else []
+    try:
+        channel.sendmsg([msgspec.msgpack.encode(message)], rights, socket.MSG_NOSIGNAL)
+    except OSError as error:
+        raise Broken(str(error)) from None
+
+
+def receive(
+    channel: socket.socket, decoder: msgspec.msgpack.Decoder[_Message], descriptors: int = 0
+) -> tuple[_Message, list[int]]:
+    """One datagram and its descriptors; raises Broken at the end or on anything that is no message of this type."""
+    item = array.array("i").itemsize
+    try:
+        data, ancillary, flags, _ = channel.recvmsg(
+            MAX_DATAGRAM, socket.CMSG_SPACE(descriptors * item) if descriptors else 0, socket.MSG_CMSG_CLOEXEC
+        )
+    except OSError as error:
+        raise Broken(str(error)) from None
+    received: list[int] = []
+    for level, kind, rights in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            received.extend(array.array("i", rights[: len(rights) - len(rights) % item]))
+    try:
+        if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise Broken("end of stream" if not data else "a message too long")
+        return decoder.decode(data), received
+    except (Broken, msgspec.MsgspecError) as error:
+        for descriptor in received:
+            os.close(descriptor)
+        raise Broken(str(error)) from None
+
+
+def memory_file(data: bytes) -> int:
+    """A descriptor of an anonymous file that holds `data`."""
+    descriptor = os.memfd_create("byref", os.MFD_CLOEXEC)
+    try:
+        write_all(descriptor, data)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_memory_file(descriptor: int) -> bytes:
+    """All bytes of an anonymous file, whatever its offset."""
+    size = os.fstat(descriptor).st_size
+    data = bytearray(size)
+    view, offset = memoryview(data), 0
+    while offset < size:
+        count = os.preadv(descriptor, [view[offset:]], offset)
+        if count == 0:
+            break
+        offset += count
+    return bytes(data)

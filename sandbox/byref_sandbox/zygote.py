@@ -1,0 +1,308 @@
+"""The processes that runs are forked from: a root with everything imported, and one per warm session with its data.
+
+Single-threaded, so that a fork is safe; one loop over order socket, call sockets, children and deadlines. The root forks
+session zygotes and throwaway runs; a session zygote keeps the session's data decoded and forks the session's runs,
+which share it copy-on-write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from . import bodies, data, jqworker, wire, worker
+from .bindings import Bindings, frame_of
+from .jail import Jail, address_space, close_descriptors, die_with, resident
+
+MAX_CALLS: Final = 256
+_ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
+_GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
+_REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One run, from its order to its end."""
+
+    channel: socket.socket
+    reply: int
+    request: wire.Request
+    waiting: set[int] = field(default_factory=set)
+    """Payloads the host still has to give, by index."""
+    files: dict[int, int] = field(default_factory=dict)
+    """Payloads for this run alone: their memfds, by index."""
+    pid: int = 0
+    deadline: float = 0.0
+    timed_out: bool = False
+
+    def close_files(self) -> None:
+        """Lets go of what only the run itself needs."""
+        for descriptor in (self.reply, *self.files.values()):
+            os.close(descriptor)
+        self.files.clear()
+
+
+class Zygote:
+    """The loop of one zygote; `store` is None in the root, whose runs leave nothing behind."""
+
+    def __init__(self, orders: socket.socket, jail: Jail, language: Any, store: data.Store | None = None) -> None:
+        self._orders = orders
+        self._jail = jail
+        self._language = language
+        self._store = store
+        self._calls: list[_Call] = []
+        self._sessions: dict[int, int] = {}
+        self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
+
+    def serve(self) -> NoReturn:
+        """Until the host closes the order socket, or dies."""
+        while True:
+            poll = select.poll()
+            poll.register(self._orders, select.POLLIN)
+            poll.register(self._wake, select.POLLIN)
+            calls = {call.channel.fileno(): call for call in self._calls}
+            for descriptor in calls:
+                poll.register(descriptor, select.POLLIN)
+            for descriptor, _events in poll.poll(self._patience()):
+                if descriptor == self._orders.fileno():
+                    self._take_order()
+                elif descriptor == self._wake:
+                    os.read(self._wake, 4096)
+                elif calls[descriptor] in self._calls:
+                    self._hear(calls[descriptor])
+            self._reap()
+            self._enforce()
+
+    def _patience(self) -> int | None:
+        """Milliseconds until the next deadline."""
+        deadlines = [call.deadline for call in self._calls if call.pid and not call.timed_out]
+        return max(0, int((min(deadlines) - time.monotonic()) * 1000) + 1) if deadlines else None
+
+    def _take_order(self) -> None:
+        try:
+            order, descriptors = wire.receive(self._orders, _ORDERS, wire.MAX_ORDER_DESCRIPTORS)
+        except wire.Broken:
+            self._quit()
+        if isinstance(order, wire.Run):
+            self._begin(*descriptors)
+        elif isinstance(order, wire.Fork):
+            self._fork_session(order, *descriptors)
+        elif (pid := self._sessions.get(order.session)) is not None:
+            os.kill(pid, signal.SIGKILL)
+
+    def _quit(self) -> NoReturn:
+        # Their parent-death signal would do it as well, a moment later.
+        for pid in (*self._sessions.values(), *(call.pid for call in self._calls if call.pid)):
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+
+    def _begin(self, channel: int, reply: int, body: int) -> None:
+        request = _REQUESTS.decode(wire.read_memory_file(body))
+        os.close(body)
+        call = _Call(socket.socket(fileno=channel), reply, request)
+        self._calls.append(call)
+        if len(self._calls) > MAX_CALLS:
+            self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
+            return
+        call.waiting = {
+            index
+            for index, payload in enumerate(request.payloads)
+            if payload.inline is None and (self._store is None or payload.key not in self._store)
+        }
+        if call.waiting:
+            self._tell(call, wire.Missing(sorted(call.waiting)))
+        else:
+            self._start(call)
+
+    def _hear(self, call: _Call) -> None:
+        """A payload that was missing, or the end of the call: the host no longer wants the run."""
+        try:
+            give, (descriptor,) = wire.receive(call.channel, _GIVES, 1)
+        except (wire.Broken, ValueError):
+            self._drop(call)
+            return
+        call.waiting.discard(give.payload)
+        if self._store is None:
+            call.files[give.payload] = descriptor
+        elif not self._load(call, self._store, call.request.payloads[give.payload], descriptor):
+            return
+        if not call.waiting:
+            self._start(call)
+
+    def _load(self, call: _Call, store: data.Store, payload: wire.Payload, descriptor: int) -> bool:
+        """Decodes a payload into the store and says whether that worked."""
+        before = resident()
+        try:
+            raw = wire.read_memory_file(descriptor)
+            value = data.decode(payload.content_type, raw)
+        except data.Unusable as error:
+            self._refuse(call, "ValueError", f"the data of this variable is {error}")
+            return False
+        except MemoryError:
+            store.trim(())
+            self._refuse(call, "MemoryLimit", "the data does not fit into the memory of a session")
+            return False
+        finally:
+            os.close(descriptor)
+        store.add(payload.key, value, max(len(raw), resident() - before), {each.key for each in call.request.payloads})
+        return True
+
+    def _start(self, call: _Call) -> None:
+        """Forks the run; its clock begins."""
+        if self._store is not None:
+            self._build_frames(call.request, self._store)
+        gc.freeze()
+        size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
+        parent = os.getpid()
+        try:
+            call.pid = os.fork()
+        except OSError as error:
+            self._refuse(call, "Crash", f"no process could be started: {error}")
+            return
+        if call.pid == 0:
+            self._run(call, parent)
+        seconds = call.request.terms.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
+        call.deadline = time.monotonic() + seconds
+        call.close_files()
+        self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
+
+    def _run(self, call: _Call, parent: int) -> NoReturn:
+        """In the new process: nothing of the zygote's own stays in reach."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with(parent)
+            close_descriptors((call.reply, *call.files.values(), *self._jail.descriptors))
+            jail = self._jail.less(call.request.without)
+            worker.execute(call.request.terms, lambda: self._prepare(call), jail, reply=call.reply, parent=parent)
+        finally:
+            os._exit(1)
+
+    def _prepare(self, call: _Call) -> worker.Body:
+        request = call.request
+        if request.mode == "jq":
+            raw = wire.read_memory_file(call.files[0]) if call.files else request.payloads[0].inline or b""
+            path = json.loads(request.variables[0].path)
+            return jqworker.jq_body(request, jqworker.value_text(raw, request.payloads[0].content_type, path))
+        bindings = self._bind(call)
+        if request.mode == "raw":
+            return bodies.raw_body(request, bindings)
+        return bodies.language_body(self._language, request, bindings)
+
+    def _bind(self, call: _Call) -> Bindings:
+        own: dict[int, object] = {}
+        for index, payload in enumerate(call.request.payloads):
+            if index in call.files:
+                own[index] = data.decode(payload.content_type, wire.read_memory_file(call.files[index]))
+            elif payload.inline is not None:
+                own[index] = data.decode(payload.content_type, payload.inline)
+        bindings = Bindings()
+        for variable in call.request.variables:
+            frame = None
+            if variable.payload in own:
+                root = own[variable.payload]
+            else:
+                assert self._store is not None
+                key = call.request.payloads[variable.payload].key
+                root = self._store.value(key)
+                frame = self._store.frame(key, variable.path)
+            value = data.at_path(root, json.loads(variable.path))
+            if variable.frame:
+                frame = frame_of(value) if frame is None else frame
+                value = frame
+            bindings.values[variable.name] = value
+            if frame is not None:
+                bindings.frames[variable.name] = frame
+        return bindings
+
+    def _build_frames(self, request: wire.Request, store: data.Store) -> None:
+        """DataFrames that the code asks for are built here, once, and shared by the session's runs."""
+        for variable in request.variables:
+            payload = request.payloads[variable.payload]
+            if payload.inline is not None or not (variable.frame or variable.name in request.frames):
+                continue
+            if store.frame(payload.key, variable.path) is not None:
+                continue
+            before = resident()
+            # What cannot be a table, or does not fit, is told by the run itself: there the code can be named.
+            with contextlib.suppress(Exception):
+                frame = frame_of(data.at_path(store.value(payload.key), json.loads(variable.path)))
+                store.keep_frame(payload.key, variable.path, frame, max(0, resident() - before))
+
+    def _fork_session(self, order: wire.Fork, channel: int) -> None:
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(channel)  # the host sees the end of the stream
+            return
+        if pid:
+            self._sessions[order.session] = pid
+            os.close(channel)
+            return
+        try:
+            die_with(parent)
+            close_descriptors((channel, *self._jail.descriptors))
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))
+            store = data.Store(order.memory_bytes)
+            Zygote(socket.socket(fileno=channel), self._jail, self._language, store).serve()
+        finally:
+            os._exit(1)
+
+    def _refuse(self, call: _Call, kind: str, message: str) -> None:
+        self._tell(call, wire.Refused(kind, message))
+        self._drop(call)
+
+    def _drop(self, call: _Call) -> None:
+        """The host no longer waits for the run: what still runs is killed, and reaped in its time."""
+        self._calls.remove(call)
+        call.channel.close()
+        if call.pid:
+            os.kill(call.pid, signal.SIGKILL)
+        else:
+            call.close_files()
+
+    def _tell(self, call: _Call, news: wire.News) -> None:
+        with contextlib.suppress(wire.Broken):  # the host gave up: the end of the stream comes next
+            wire.send(call.channel, news)
+
+    def _enforce(self) -> None:
+        now = time.monotonic()
+        for call in self._calls:
+            if call.pid and not call.timed_out and call.deadline <= now:
+                call.timed_out = True
+                os.kill(call.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for session, session_pid in list(self._sessions.items()):
+                if session_pid == pid:
+                    del self._sessions[session]
+            for call in self._calls:
+                if call.pid == pid:
+                    ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+                    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+                    self._tell(call, wire.Ended(ended, code, call.timed_out, usage.ru_utime + usage.ru_stime))
+                    self._calls.remove(call)
+                    call.channel.close()
+                    break
