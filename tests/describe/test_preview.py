@@ -293,9 +293,9 @@ def test_the_whole_value_is_never_measured() -> None:
 def test_what_a_model_reads_of_records() -> None:
     seen = check({"users": records(1_200), "pagination": {"total": 1_200, "next": "abc"}}, 130)
     assert seen.text == snapshot(
-        '{"users":[{"id":1,"name":"User 1","email":"user1@example.com","active":false,"score":0.5},"... (35,000 tokens omitted) ...",{"id":1199,"name":"User 1199","email":"user1199@example.com","active":false,"score":599.5},{"id":1200,"name":"User 1200","email":"user1200@example.com","active":true,"score":600.0}],"pagination":{"total":1200,"next":"abc"}}'
+        '{"users":[{"id":1,"name":"User 1","email":"user1@example.com","active":false,"score":0.5},{"id":2,"name":"User 2","email":"user2@example.com","active":false,"score":1.0},"... (35,004 tokens omitted) ...",{"id":1200,"name":"User 1200","email":"user1200@example.com","active":true,"score":600.0}],"pagination":{"total":1200,"next":"abc"}}'
     )
-    assert seen.omitted == snapshot({"tokens": 35000, "items": {"users": {"kept": 3, "omitted": 1197}}})
+    assert seen.omitted == snapshot({"tokens": 35004, "items": {"users": {"kept": 3, "omitted": 1197}}})
 
 
 def test_what_a_model_reads_of_wide_rows() -> None:
@@ -334,7 +334,7 @@ def test_what_a_model_reads_of_maps() -> None:
 def test_what_a_model_reads_of_geojson() -> None:
     seen = check(features(500), 200)
     assert seen.text == snapshot(
-        '{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"id":0,"mag":0.0},"geometry":{"type":"Polygon","coordinates":[[[0.0,0.0],[0.1,0.2],[0.2,0.4],[0.3,0.6],[0.4,0.8],[0.5,1.0],[0.6,1.2],"... (65 tokens omitted) ...",[2.5,5.0],[2.6,5.2],[2.7,5.4],[2.8,5.6],[2.9,5.8]]]}},"... (66,651 tokens omitted) ...",{"type":"Feature","properties":{"id":499,"mag":49.9},"geometry":{"type":"Polygon","coordinates":[[[0.0,0.0],[0.1,0.2],[0.2,0.4],[0.3,0.6],[0.4,0.8],[0.5,1.0],"... (70 tokens omitted) ...",[2.5,5.0],[2.6,5.2],[2.7,5.4],[2.8,5.6],[2.9,5.8]]]}}]}'
+        '{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"id":0,"mag":0.0},"geometry":{"type":"Polygon","coordinates":[[[0.0,0.0],[0.1,0.2],[0.2,0.4],[0.3,0.6],[0.4,0.8],[0.5,1.0],[0.6,1.2],[0.7,1.4],"... (65 tokens omitted) ...",[2.6,5.2],[2.7,5.4],[2.8,5.6],[2.9,5.8]]]}},"... (66,651 tokens omitted) ...",{"type":"Feature","properties":{"id":499,"mag":49.9},"geometry":{"type":"Polygon","coordinates":[[[0.0,0.0],[0.1,0.2],[0.2,0.4],[0.3,0.6],[0.4,0.8],[0.5,1.0],[0.6,1.2],"... (70 tokens omitted) ...",[2.6,5.2],[2.7,5.4],[2.8,5.6],[2.9,5.8]]]}}]}'
     )
     assert seen.omitted == snapshot(
         {
@@ -357,7 +357,7 @@ def test_what_a_model_reads_of_a_long_string() -> None:
 
 def test_what_a_model_reads_of_scalars() -> None:
     assert check(list(range(10_000)), 60).text == snapshot(
-        '[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,"... (16,250 tokens omitted) ...",9989,9990,9991,9992,9993,9994,9995,9996,9997,9998,9999]'
+        '[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,"... (16,252 tokens omitted) ...",9987,9988,9989,9990,9991,9992,9993,9994,9995,9996,9997,9998,9999]'
     )
 
 
@@ -365,6 +365,6 @@ def test_what_a_model_reads_of_real_records() -> None:
     cars = load(installed_files()["vega_datasets/_data/cars.json"])
     seen = check(cars, 250)
     assert seen.text == snapshot(
-        '[{"Name":"chevrolet chevelle malibu","Miles_per_Gallon":18,"Cylinders":8,"Displacement":307,"Horsepower":130,"Weight_in_lbs":3504,"Acceleration":12,"Year":"1970-01-01","Origin":"USA"},"... (23,656 tokens omitted) ...",{"Name":"dodge rampage","Miles_per_Gallon":32,"Cylinders":4,"Displacement":135,"Horsepower":84,"Weight_in_lbs":2295,"Acceleration":11.6,"Year":"1982-01-01","Origin":"USA"},{"Name":"ford ranger","Miles_per_Gallon":28,"Cylinders":4,"Displacement":120,"Horsepower":79,"Weight_in_lbs":2625,"Acceleration":18.6,"Year":"1982-01-01","Origin":"USA"},{"Name":"chevy s-10","Miles_per_Gallon":31,"Cylinders":4,"Displacement":119,"Horsepower":82,"Weight_in_lbs":2720,"Acceleration":19.4,"Year":"1982-01-01","Origin":"USA"}]'
+        '[{"Name":"chevrolet chevelle malibu","Miles_per_Gallon":18,"Cylinders":8,"Displacement":307,"Horsepower":130,"Weight_in_lbs":3504,"Acceleration":12,"Year":"1970-01-01","Origin":"USA"},{"Name":"buick skylark 320","Miles_per_Gallon":15,"Cylinders":8,"Displacement":350,"Horsepower":165,"Weight_in_lbs":3693,"Acceleration":11.5,"Year":"1970-01-01","Origin":"USA"},{"Name":"plymouth satellite","Miles_per_Gallon":18,"Cylinders":8,"Displacement":318,"Horsepower":150,"Weight_in_lbs":3436,"Acceleration":11,"Year":"1970-01-01","Origin":"USA"},"... (23,652 tokens omitted) ...",{"Name":"chevy s-10","Miles_per_Gallon":31,"Cylinders":4,"Displacement":119,"Horsepower":82,"Weight_in_lbs":2720,"Acceleration":19.4,"Year":"1982-01-01","Origin":"USA"}]'
     )
-    assert seen.omitted == snapshot({"tokens": 23656, "items": {"$": {"kept": 4, "omitted": 402}}})
+    assert seen.omitted == snapshot({"tokens": 23652, "items": {"$": {"kept": 4, "omitted": 402}}})

@@ -76,34 +76,48 @@ class Node:
         """The values of the keys that were folded, as one place."""
         self.rest_keys: dict[str, None] = {}
 
-    def merge(self, other: Node) -> None:
-        """Take in what `other` saw, which is left as it was."""
-        if not self.kinds & CONTAINER:
-            self.arrays_first = other.arrays_first
-        self.kinds |= other.kinds
-        self.objects += other.objects
-        if other.items is not None:
-            self.items = self.items or Node()
-            self.items.merge(other.items)
-        for key, node in other.members.items():
-            mine = self.rest if key in self.rest_keys else self.members.get(key)
-            if mine is None:
-                mine = self.members[key] = Node()
-            mine.merge(node)
-        if other.required is not None:
-            self.required = set(other.required) if self.required is None else self.required & other.required
-        if other.rest is not None:
-            self.fold(other.rest_keys)
-            cast(Node, self.rest).merge(other.rest)
-
     def fold(self, keys: Iterable[str]) -> None:
         """Let the values of `keys` be one place, `rest`."""
-        self.rest = self.rest or Node()
+        nodes = [] if self.rest is None else [self.rest]
         for key in keys:
             self.rest_keys[key] = None
             node = self.members.pop(key, None)
             if node is not None:
-                self.rest.merge(node)
+                nodes.append(node)
+        self.rest = merge(nodes) if nodes else Node()
+
+
+def merge(nodes: Sequence[Node]) -> Node:
+    """One place for all that the nodes saw; they are left as they were, and their parts may be shared."""
+    if len(nodes) == 1:
+        return nodes[0]
+    merged = Node()
+    below: dict[str, list[Node]] = {}
+    items, rests = [], []
+    for node in nodes:
+        if not merged.kinds & CONTAINER:
+            merged.arrays_first = node.arrays_first
+        merged.kinds |= node.kinds
+        merged.objects += node.objects
+        merged.rest_keys.update(node.rest_keys)
+        if node.items is not None:
+            items.append(node.items)
+        if node.rest is not None:
+            rests.append(node.rest)
+        for key, member in node.members.items():
+            below.setdefault(key, []).append(member)
+        if node.required is not None:
+            merged.required = node.required if merged.required is None else merged.required & node.required
+    if items:
+        merged.items = merge(items)
+    for key, members in below.items():
+        if key in merged.rest_keys:
+            rests += members
+        else:
+            merged.members[key] = merge(members)
+    if rests:
+        merged.rest = merge(rests)
+    return merged
 
 
 class Inference:

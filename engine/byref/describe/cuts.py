@@ -33,8 +33,6 @@ _DIGITS: Final = 4_000
 """Digits up to which Python writes an integer as decimal text in any process."""
 _SAMPLES: Final = 5
 """Elements looked at to estimate what was left out."""
-_SAMPLE_ROOM: Final = 2_048
-"""Characters of each of them that are looked at."""
 _PATH: Final = 80
 """Characters of a path from which on its start is cut."""
 
@@ -50,10 +48,15 @@ class Gap:
     path: str
     kept: int
     omitted: int
-    size: int
-    """About how many characters of JSON were left out here."""
-    beyond: bool
-    """Whether it is far more than that, how much was too much work to see."""
+    sample: Sequence[Any]
+    """Some of what was left out of an array or object."""
+
+    def weigh(self, limit: int) -> tuple[int, bool]:
+        """About how many characters of JSON were left out; whether some of it is larger than the `limit` for one value."""
+        if not self.sample:
+            return self.omitted, False
+        sizes = [size_within(value, limit) + 1 for value in self.sample]
+        return max(sum(sizes) * self.omitted // len(sizes), 1), max(sizes) > limit + 1
 
     def text(self, tokens: int) -> str:
         """What stands in the place of an array's omitted items or as the value of an object's omitted keys."""
@@ -98,9 +101,7 @@ class _Cutter:
         return _plain(value)
 
     def _gap(self, kind: Kind, path: str, kept: int, omitted: int, sample: Sequence[Any] = ()) -> Gap:
-        sizes = [size_within(value, _SAMPLE_ROOM) for value in sample]
-        size = max((sum(sizes) + len(sizes)) * omitted // len(sizes), 1) if sizes else omitted
-        gap = Gap(kind, path or "$", kept, omitted, size, beyond=max(sizes, default=0) > _SAMPLE_ROOM)
+        gap = Gap(kind, path or "$", kept, omitted, sample)
         self.gaps.append(gap)
         return gap
 
@@ -177,23 +178,23 @@ class _Cutter:
 
 
 def _whole_ends(values: list[Any], room: int) -> tuple[int, int]:
-    """How many whole elements to show from the start (two thirds of the room) and from the end: both or none."""
+    """How many whole elements to show from the start (two thirds of them) and from the end: of both or of none."""
     last = size_within(values[-1], room) + 1
     first = size_within(values[0], room) + 1
     count = len(values)
     if count < 2 or first + last > room:
         return 0, 0
     left, head, tail = room - first - last, 1, 1
-    for spare, from_start in ((room // 3, True), (0, False), (0, True)):
-        while head + tail < count and left > spare:
-            size = size_within(values[head] if from_start else values[-1 - tail], left) + 1
-            if size > left - spare:
-                break
-            left -= size
-            if from_start:
-                head += 1
-            else:
-                tail += 1
+    while head + tail < count:
+        from_start = head <= 2 * tail
+        size = size_within(values[head] if from_start else values[-1 - tail], left) + 1
+        if size > left:
+            break
+        left -= size
+        if from_start:
+            head += 1
+        else:
+            tail += 1
     return head, tail
 
 

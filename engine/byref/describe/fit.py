@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from itertools import islice
 from typing import Any, Final
 
-from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.jsontext import compact, encodable
 from byref.describe.room import shares
 
@@ -95,18 +96,25 @@ def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json) ->
 
 
 def _encodable(node: Node) -> Node:
-    """A copy of the node in which keys with lone surrogates are folded."""
-    copy = Node()
-    copy.merge(node)
-    pending = [copy]
-    while pending:
-        one = pending.pop()
-        keys = [key for key in one.members if encodable(key) != key]
-        if keys:
-            one.fold(keys)
-        pending += one.members.values()
-        pending += [below for below in (one.items, one.rest) if below is not None]
-    return copy
+    """The node with keys that hold lone surrogates folded, at every level."""
+    node = _fold(node, [key for key in node.members if encodable(key) != key])
+    for key, member in node.members.items():
+        node.members[key] = _encodable(member)
+    if node.items is not None:
+        node.items = _encodable(node.items)
+    if node.rest is not None:
+        node.rest = _encodable(node.rest)
+    return node
+
+
+def _fold(node: Node, keys: Sequence[str]) -> Node:
+    """The node with the keys folded; the given one is left as it was."""
+    folded = copy(node)
+    folded.members = dict(node.members)
+    folded.rest_keys = dict(node.rest_keys)
+    if keys:
+        folded.fold(keys)
+    return folded
 
 
 class _Fitting:
@@ -183,7 +191,8 @@ class _Fitting:
             left -= _NOTE
             shown = list(_affordable(keys, left - (left // 3 if rest is not None else 0)))
             required = []
-            rest, rest_keys = self._without(node, keys[len(shown) :])
+            cut = _fold(node, keys[len(shown) :])
+            rest, rest_keys = cut.rest, cut.rest_keys
         elif rest is not None:
             left -= _NOTE
         asking = [node.members[key] for key in shown]
@@ -209,16 +218,6 @@ class _Fitting:
         names = sorted((node.required or set()) & node.members.keys())
         return names if 4 * sum(len(key) + 3 for key in names) <= room else []
 
-    def _without(self, node: Node, keys: Iterable[str]) -> tuple[Node, dict[str, None]]:
-        merged = Node()
-        if node.rest is not None:
-            merged.merge(node.rest)
-        names = dict(node.rest_keys)
-        for key in keys:
-            merged.merge(node.members[key])
-            names[key] = None
-        return merged, names
-
     def _fold_alike(self, node: Node) -> Node:
         """The node with members folded that share a shape, if that saves at least half of their size."""
         known = self._folded.get(node)
@@ -230,19 +229,22 @@ class _Fitting:
                 groups[member.kinds].append(key)
         folded = node
         for keys in groups.values():
-            if len(keys) < _ALIKE:
+            if len(keys) < _ALIKE or not _overlap([node.members[key] for key in keys]):
                 continue
-            merged = Node()
-            for key in keys:
-                merged.merge(node.members[key])
-            if 2 * self.size(merged) > sum(self.size(node.members[key]) for key in keys):
-                continue
-            if folded is node:
-                folded = Node()
-                folded.merge(node)
-            folded.fold(keys)
+            members = [node.members[key] for key in keys]
+            if 2 * self.size(merge(members)) <= sum(map(self.size, members)):
+                folded = _fold(folded, keys)
         self._folded[node] = folded
         return folded
+
+
+def _overlap(nodes: list[Node]) -> bool:
+    """Whether the nodes may share a shape, judged by the keys next below: at least half of them would be saved."""
+    while nodes and all(node.items is not None for node in nodes):
+        nodes = [node.items for node in nodes if node.items is not None]
+    keys = [key for node in nodes for key in node.members]
+    rests = sum(node.rest is not None for node in nodes)
+    return 2 * (len(set(keys)) + (rests > 0)) <= max(len(keys) + rests, 2)
 
 
 def _types(node: Node) -> list[str]:

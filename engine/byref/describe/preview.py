@@ -18,6 +18,9 @@ _ROUNDS: Final = 7
 """How often a preview is cut anew for a better use of its budget; each costs two measurements of at most a budget's text."""
 _ENOUGH: Final = 0.93
 """The part of the budget from which on a preview is not grown any more."""
+_SAMPLE: Final = 2_048
+_SAMPLES: Final = 10_000
+"""Characters of one omitted value, and of one for each gap, that are looked at to divide the tokens left out."""
 _ENTRIES: Final = 8
 """How many places `omitted` names; further ones are counted."""
 
@@ -80,9 +83,10 @@ def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> 
     bare = compact(_shown(tree, None))
     bare_tokens = measure(bare)
     left_out = max(total - bare_tokens, 0)
-    value = _shown(tree, _attribute(gaps, left_out, bare_tokens / len(bare)))
+    parts = _attribute(gaps, left_out, bare_tokens / len(bare))
+    value = _shown(tree, parts)
     text = compact(value)
-    return Preview(value, text, measure(text), _omitted(gaps, left_out))
+    return Preview(value, text, measure(text), _omitted(parts, left_out))
 
 
 def _minimal(value: object, budget: int, measure: Callable[[str], int], total: int) -> Preview:
@@ -122,12 +126,15 @@ def _shown(tree: Any, tokens: dict[Gap, int] | None) -> Any:
 
 def _attribute(gaps: Sequence[Gap], tokens: int, per_character: float) -> dict[Gap, int]:
     """Divide the tokens left out among the gaps; what the known sizes do not explain lies beyond what was looked at."""
-    weights = {gap: max(round(gap.size * per_character), 1) for gap in gaps}
-    beyond = {gap: gap.size for gap in gaps if gap.beyond}
+    limit = min(_SAMPLE, _SAMPLES // len(gaps))
+    sizes = {gap: gap.weigh(limit) for gap in gaps}
+    weights = {gap: max(round(size * per_character), 1) for gap, (size, _) in sizes.items()}
+    beyond = {gap: size for gap, (size, above) in sizes.items() if above}
     unexplained = tokens - sum(weights.values())
     if beyond and unexplained > 0:
-        for gap in beyond:
-            weights[gap] += unexplained * gap.size // sum(beyond.values())
+        known = sum(beyond.values())
+        for gap, size in beyond.items():
+            weights[gap] += unexplained * size // known
     whole, seen, spent = sum(weights.values()), 0, 0
     parts = {}
     for gap, weight in weights.items():
@@ -137,13 +144,13 @@ def _attribute(gaps: Sequence[Gap], tokens: int, per_character: float) -> dict[G
     return parts
 
 
-def _omitted(gaps: Sequence[Gap], tokens: int) -> dict[str, object]:
+def _omitted(parts: dict[Gap, int], tokens: int) -> dict[str, object]:
     places: dict[tuple[str, str], list[int]] = {}
-    for gap in gaps:
+    for gap, part in parts.items():
         counts = places.setdefault((gap.kind, gap.path), [0, 0, 0])
         counts[0] += gap.kept
         counts[1] += gap.omitted
-        counts[2] += gap.size
+        counts[2] += part
     omitted: dict[str, Any] = {"tokens": tokens}
     # Records left out matter most, then members, then the ends of strings; and among these the largest.
     order = {"items": 0, "keys": 1, "characters": 2}
