@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from blake3 import blake3
-from byref_sandbox import Data, Limits, Outcome, jsontext
-from byref_sandbox.source import free_names, strip_dollars
 from sqlalchemy import Connection, insert
 
 from byref import variables
@@ -23,6 +21,8 @@ from byref.errors import ArtifactMissing, ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
+from byref_sandbox import Data, Limits, Outcome, jsontext
+from byref_sandbox.source import free_names, strip_dollars
 
 MAX_CODE_CHARS = 200_000
 MAX_KEPT_NAMES = 64

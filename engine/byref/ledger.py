@@ -246,10 +246,10 @@ def totals(connection: Connection, session_row: int) -> Totals:
             rows, LedgerRow.kind == "output"
         )
     ).one()
-    *tokens, nanos = (None if value is None else int(value) for value in used)
+    given, made, cached, written, nanos = (None if value is None else int(value) for value in used)
     cost = None if nanos is None else Decimal(nanos) / NANOS
     original, read = int(original or 0), int(read or 0)
-    return Totals(requests, *tokens, cost, outputs, original, read, max(0, original - read))
+    return Totals(requests, given, made, cached, written, cost, outputs, original, read, max(0, original - read))
 
 
 def dump(value: object) -> str:

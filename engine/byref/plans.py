@@ -11,10 +11,10 @@ from byref import gates, ledger, variables
 from byref.artifacts import staging, store
 from byref.artifacts.frames import line_count
 from byref.artifacts.store import Description
-from byref.describe.preview import preview, truncated
+from byref.describe.preview import preview
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
-from byref.describe.truncate import truncate
+from byref.describe.truncate import truncate, truncate_json
 from byref.envelope import ArtifactDraft, Draft, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
 from byref.outputs import Block, Kind, to_block
@@ -192,7 +192,7 @@ def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool) -> Dra
         )
     budget = min(policy.truncate_tokens, half)
     if structured:
-        cut_json = truncated(block.parsed[1], budget=budget, measure=count, size=block.size)
+        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
         return TruncateDraft(cut_json.text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count)
     room = budget - 80 if keeps and any(tool in scope.tools for tool in READERS) else budget
     cut_text = truncate(block.text, budget=max(room, 30), measure=count)

@@ -39,16 +39,16 @@ class Scope:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""
-        return self._joined(work) if self.host is not None else self.database.read(work)
+        return self.database.read(work) if self.host is None else self._joined(self.host, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a write transaction: the host's in a SAVEPOINT, or one of our own, retried where that helps."""
-        return self._joined(work) if self.host is not None else self.database.write(work)
+        return self.database.write(work) if self.host is None else self._joined(self.host, work)
 
     def stage(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction of its own; on SQLite, which has one writer, in the host's."""
         if self.host is not None and self.database.dialect == "sqlite":
-            return self._joined(work)
+            return self._joined(self.host, work)
         return self.database.write(work)
 
     def count(self, text: str, kind: Kind = "text") -> int:
@@ -63,6 +63,6 @@ class Scope:
         """Append a step to the session's ledger."""
         ledger.append(connection, tenant=self.tenant, session_row=self.row, step=turn.step, kind=kind, **columns)
 
-    def _joined(self, work: Callable[[Connection], T]) -> T:
-        with self.database.joined(self.host) as connection:
+    def _joined(self, host: HostSession | Connection, work: Callable[[Connection], T]) -> T:
+        with self.database.joined(host) as connection:
             return work(connection)

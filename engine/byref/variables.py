@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import Connection, insert, or_, select, update
 
@@ -193,7 +193,7 @@ def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable
     return [_variable(row, artifacts) for row in rows]
 
 
-def _columns():  # type: ignore[no-untyped-def]  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+def _columns() -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     return select(
         VariableRow.name,
         VariableRow.shape,
@@ -206,7 +206,7 @@ def _columns():  # type: ignore[no-untyped-def]  # SQLAlchemy 2.0 and 2.1 spell 
     )
 
 
-def _variable(row, artifacts: Mapping[int, Artifact]) -> Variable:  # type: ignore[no-untyped-def]
+def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable:
     return Variable(
         name=row.name,
         shape=row.shape,

@@ -1,12 +1,17 @@
-"""Text cut to its head and tail, with a notice that says exactly how much is missing."""
+"""Text and JSON cut to head and tail, with a notice that says exactly how much is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Final
 
-_CHARS_PER_TOKEN = 4.0
-_ROUNDS = 8
+import msgspec
+
+from byref.describe.cuts import CutString, Gap, cut
+from byref.describe.search import most_within
+
+_CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +49,62 @@ def truncate(text: str, *, budget: int, measure: Callable[[str], int]) -> Trunca
     size = _size(text)
     if len(text) <= 16 * budget and (tokens := measure(text)) <= budget:
         return Truncated(text, tokens, 0)
-    room, low, high = int(budget * _CHARS_PER_TOKEN), 0, min(len(text), 16 * budget)
-    best: Truncated | None = None
-    for _ in range(_ROUNDS):
-        found = _cut(text, min(room, high), size, measure)
-        if found.tokens <= budget:
-            best, low = found, room
-            if found.tokens >= 0.93 * budget:
-                break
-        else:
-            high = min(high, room) - 1
-        if low >= high:
-            break
-        wanted = int(room * 0.97 * budget / max(found.tokens, 1))
-        room = wanted if low < wanted < high else (low + high + 1) // 2
-    return best or _cut(text, 0, size, measure)
+    return most_within(
+        budget,
+        room=int(budget * _CHARS_PER_TOKEN["text"]),
+        high=min(len(text), 16 * budget),
+        make=lambda room: _cut(text, room, size, measure),
+        whole=lambda found: not found.omitted_bytes,
+    ) or _cut(text, 0, size, measure)
+
+
+def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], size: int) -> Truncated:
+    """Cut records and long strings out of a JSON value of `size` bytes until it takes at most `budget` tokens.
+
+    The text parses: the notice is a string in the place of what is missing, scalar siblings are kept.
+    """
+    return most_within(
+        budget,
+        room=int(budget * _CHARS_PER_TOKEN["json"]),
+        high=16 * budget + 64,
+        make=lambda room: _cut_json(value, room, size, measure),
+        whole=lambda found: not found.omitted_bytes,
+    ) or _cut_json(value, 0, size, measure)
+
+
+def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int]) -> Truncated:
+    tree, gaps = cut(value, room)
+    omitted = max(size - _size(_json(_shown(tree, None))), 0) if gaps else 0
+    weight = sum(gap.size for gap in gaps)
+    text = _json(_shown(tree, lambda gap: notice(omitted * gap.size // weight)))
+    return Truncated(text, measure(text), omitted)
+
+
+def _shown(tree: Any, mark: Callable[[Gap], str] | None) -> Any:
+    """The tree as JSON, with a mark in each gap, or with nothing there."""
+    if type(tree) is dict:
+        members = {}
+        for key, member in tree.items():
+            if type(member) is not Gap:
+                members[key] = _shown(member, mark)
+            elif mark is not None:
+                members[key] = mark(member)
+        return members
+    if type(tree) is list:
+        elements = []
+        for element in tree:
+            if type(element) is not Gap:
+                elements.append(_shown(element, mark))
+            elif mark is not None:
+                elements.append(mark(element))
+        return elements
+    if type(tree) is CutString:
+        return tree.head if mark is None else tree.head + mark(tree.gap)
+    return tree
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _cut(text: str, room: int, size: int, measure: Callable[[str], int]) -> Truncated:

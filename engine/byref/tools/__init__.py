@@ -1,0 +1,23 @@
+"""The session's own tools: one neutral record each, called with what a model wrote, rendered per provider."""
+
+from __future__ import annotations
+
+from byref.policy import TOOL_NAMES
+from byref.tools import code, keepers, readers
+from byref.tools.record import Tool
+
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        code.CODE_INTERPRETER,
+        readers.ARTIFACT_JQ,
+        readers.ARTIFACT_GREP,
+        readers.ARTIFACT_READ,
+        keepers.LIST_ARTIFACTS,
+        keepers.GET_ARTIFACT,
+        keepers.STORE_ARTIFACT,
+    )
+}
+"""Every tool by name, in the order in which they are offered."""
+
+assert tuple(TOOLS) == TOOL_NAMES

@@ -1,0 +1,274 @@
+"""The engine: one per process, shared by all its conversations."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import sqlalchemy
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session as HostSession
+
+from byref import lifecycle
+from byref.artifacts.blobs import GRACE
+from byref.db.database import Database
+from byref.errors import ConfigurationError, StorageFailure
+from byref.lifecycle import Opened, SessionInfo
+from byref.models import Models
+from byref.policy import Policy, check_tools
+from byref.scope import Scope
+from byref.session import Session
+from byref.tokens import SampledCounter, TokenCounter
+from byref.tools import TOOLS
+from byref_sandbox import Sandbox, SandboxUnavailable, probe
+
+logger = logging.getLogger("byref")
+
+SWEEP_SECONDS = 300.0
+"""Between the sweeps that an engine makes by itself, when a session is opened."""
+
+
+class Engine:
+    """A database, a sandbox, a policy. Cheap to share, safe to use from any thread and after a fork.
+
+    `url`: a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a SQLite
+    database that is new and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) is
+    where the tables live. `interpreter` is a `byref_sandbox.Sandbox` to use in place of one of the engine's own; `jail`
+    says which walls that one must have. `counter` counts tokens, `models` knows windows and prices.
+
+    Raises:
+        SchemaMismatch: the database is at another revision; the text names the cure.
+        StorageFailure: the database cannot be reached.
+        ConfigurationError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        url: str | sqlalchemy.URL | sqlalchemy.Engine = "sqlite:///byref.db",
+        *,
+        create: bool | None = None,
+        policy: Policy | None = None,
+        blobs: None = None,
+        interpreter: Sandbox | None = None,
+        jail: Literal["full", "language-only"] = "full",
+        counter: TokenCounter | None = None,
+        models: Models | None = None,
+        schema: str | None = None,
+    ) -> None:
+        if blobs is not None:
+            raise ConfigurationError(
+                f"blobs={blobs!r}: this version keeps the bytes of artifacts in SQL only; leave it out"
+            )
+        if policy is not None and not isinstance(policy, Policy):
+            raise ConfigurationError(f"policy={policy!r}: expected a byref.Policy")
+        self._database = Database(url, schema=schema)
+        self._database.prepare(create)
+        self._policy = policy or Policy()
+        self._counter = counter or SampledCounter()
+        self._models = models or Models()
+        self._own_sandbox = interpreter is None
+        self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
+        self._unknown_models: set[str] = set()
+        self._swept_at = time.monotonic()
+        self._sweeping = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """Return the engine itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the engine."""
+        self.close()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of sessions that have none of their own."""
+        return self._policy
+
+    @property
+    def url(self) -> str:
+        """The database's URL, without its password."""
+        return self._database.url
+
+    @property
+    def database(self) -> Database:
+        """The database behind every session."""
+        return self._database
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Where model-written code runs; None where this platform lacks a mandatory wall."""
+        return self._sandbox
+
+    def session(
+        self,
+        id: str,
+        *,
+        tenant: str = "default",
+        model: str | None = None,
+        context_window: int | None = None,
+        policy: Policy | None = None,
+        tools: Sequence[str] | None = None,
+        db: HostSession | Connection | None = None,
+    ) -> Session:
+        """Open a conversation, or create it.
+
+        `id` and `tenant` are the host's own, 1 to 512 bytes of UTF-8. What is given at creation is kept; what is given
+        later holds for this handle. `tools` are names out of those of `Policy.tools`. With `db`, a SQLAlchemy Session or
+        Connection, everything that is committed joins the host's transaction, in a SAVEPOINT.
+
+        Raises:
+            InvalidId: the id or tenant cannot be kept as it is.
+            ConfigurationError: an argument makes no sense.
+            StorageFailure: the database failed.
+        """
+        name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
+        if context_window is not None and (type(context_window) is not int or context_window < 1):
+            raise ConfigurationError(f"context_window={context_window!r}: expected a positive integer of tokens")
+        wanted = None if tools is None else check_tools(tools)
+        opened = self._open(name, tenant, model, context_window, policy, wanted, db)
+        self._sweep_now_and_then(joined=db is not None)
+        effective = policy or (_load_policy(opened.policy) if opened.policy else self._policy)
+        if wanted is None:
+            wanted = opened.tools if opened.tools is not None else effective.tools
+        model = model or opened.model
+        return Session(
+            Scope(
+                database=self._database,
+                host=db,
+                sandbox=self._sandbox,
+                counter=self._counter,
+                models=self._models,
+                tenant=tenant,
+                name=name,
+                row=opened.row,
+                model=model,
+                window=context_window or opened.context_window or self._window(model, effective),
+                policy=effective,
+                tools=tuple(name for name in wanted if self._sandbox is not None or not TOOLS[name].needs_sandbox),
+            )
+        )
+
+    def sessions(self, tenant: str = "default") -> list[SessionInfo]:
+        """Return a tenant's conversations, oldest first."""
+        tenant = lifecycle.check_id("tenant", tenant)
+        return self._database.read(lambda connection: lifecycle.sessions(connection, tenant))
+
+    def delete_session(self, id: str, *, tenant: str = "default") -> bool:
+        """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none."""
+        name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
+        return lifecycle.retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
+
+    def delete_tenant(self, tenant: str) -> int:
+        """Delete everything of a tenant and return how many conversations it had."""
+        tenant = lifecycle.check_id("tenant", tenant)
+        return lifecycle.retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
+
+    def sweep(self, *, grace: timedelta = GRACE) -> int:
+        """Delete what was staged and never committed, and bytes that no artifact needs; return how many blobs went.
+
+        Younger than `grace` is left alone: a `process` may be about to commit it.
+        """
+        return lifecycle.sweep(self._database.write, grace)
+
+    def close(self) -> None:
+        """Stop the sandbox and close the connections that are the engine's own."""
+        if self._own_sandbox and self._sandbox is not None:
+            self._sandbox.close()
+        self._database.close()
+
+    def _open(
+        self,
+        name: str,
+        tenant: str,
+        model: str | None,
+        context_window: int | None,
+        policy: Policy | None,
+        tools: tuple[str, ...] | None,
+        db: HostSession | Connection | None,
+    ) -> Opened:
+        def work(connection: Connection) -> Opened:
+            found = lifecycle.find_session(connection, tenant, name)
+            return found or lifecycle.open_session(
+                connection,
+                tenant=tenant,
+                name=name,
+                model=model,
+                context_window=context_window,
+                policy=None if policy is None else json.dumps(dataclasses.asdict(policy)),
+                tools=tools,
+            )
+
+        if db is not None:
+            with self._database.joined(db) as connection:
+                return work(connection)
+        found = self._database.read(lambda connection: lifecycle.find_session(connection, tenant, name))
+        if found is not None:
+            return found
+        try:
+            return lifecycle.retried(self._database.write, work)
+        except IntegrityError as error:
+            raise StorageFailure(f"the session {name!r} could not be created") from error
+
+    def _window(self, model: str | None, policy: Policy) -> int:
+        if model is None:
+            return policy.default_context_window
+        window = self._models.context_window(model)
+        if window is None:
+            if model not in self._unknown_models and len(self._unknown_models) < 1000:
+                self._unknown_models.add(model)
+                logger.warning(
+                    "the context window of %.100r is unknown: taking %d tokens; give context_window= to the session",
+                    model,
+                    policy.default_context_window,
+                )
+            return policy.default_context_window
+        return window
+
+    def _sweep_now_and_then(self, *, joined: bool) -> None:
+        """Sweep in passing, at most every few minutes and never in a host's transaction."""
+        if joined or time.monotonic() - self._swept_at < SWEEP_SECONDS or not self._sweeping.acquire(blocking=False):
+            return
+        try:
+            self._swept_at = time.monotonic()
+            self.sweep()
+        except StorageFailure:
+            logger.warning("byref could not sweep", exc_info=True)
+        finally:
+            self._sweeping.release()
+
+
+def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
+    """The engine's own sandbox; None, said once, where a mandatory wall is missing."""
+    if jail not in ("full", "language-only"):
+        raise ConfigurationError(f'jail={jail!r}: expected "full" or "language-only"')
+    missing = [layer for layer in probe(jail=jail) if layer.mandatory and not layer.in_force]
+    if missing:
+        logger.warning(
+            'code_interpreter and artifact_jq are not offered: %s. `byref doctor` tells more; jail="language-only" runs '
+            "model-written code without these walls.",
+            "; ".join(f"{layer.name}: {layer.detail}" for layer in missing),
+        )
+        return None
+    try:
+        return Sandbox(jail=jail)
+    except SandboxUnavailable as error:
+        logger.warning("code_interpreter and artifact_jq are not offered: %s", error)
+        return None
+
+
+def _load_policy(text: str) -> Policy:
+    """A policy as it was kept; knobs of another version are left out."""
+    kept: dict[str, Any] = json.loads(text)
+    known = {f.name for f in dataclasses.fields(Policy)}
+    return Policy(**{name: value for name, value in kept.items() if name in known})

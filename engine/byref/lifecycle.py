@@ -1,0 +1,209 @@
+"""How conversations begin and end: opening, sharing, ending, deleting, sweeping."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, delete, exists, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from byref.artifacts import blobs, store
+from byref.artifacts.store import Artifact, Description
+from byref.db.tables import ID_BYTES, ArtifactRow, BlobRow, SessionRow
+from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, SessionGone
+from byref.scope import Scope
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session as a listing shows it."""
+
+    id: str
+    tenant: str
+    model: str | None
+    steps: int
+    created_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session's row: what was given when it was created."""
+
+    row: int
+    model: str | None
+    context_window: int | None
+    policy: str | None
+    tools: tuple[str, ...] | None
+
+
+def check_id(name: str, value: object) -> str:
+    """Return a host's id if it can be kept as it is: 1 to 512 bytes of UTF-8 without NUL; else InvalidId."""
+    if not isinstance(value, str):
+        raise InvalidId(f"{name}={value!r:.100}: expected a string")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidId(f"{name}={value!r:.100}: has a lone surrogate, which no database keeps") from None
+    if not 0 < size <= ID_BYTES or "\0" in value:
+        raise InvalidId(
+            f"{name}={value[:100]!r}: expected 1 to {ID_BYTES} bytes of UTF-8 without NUL, not {size} bytes"
+        )
+    return value
+
+
+def open_session(
+    connection: Connection,
+    *,
+    tenant: str,
+    name: str,
+    model: str | None,
+    context_window: int | None,
+    policy: str | None,
+    tools: tuple[str, ...] | None,
+) -> Opened:
+    """Insert a session."""
+    values = {
+        "tenant": tenant,
+        "name": name,
+        "model": model,
+        "context_window": context_window,
+        "policy": policy,
+        "tools": None if tools is None else json.dumps(tools),
+        "created_at": datetime.now(UTC),
+    }
+    row = connection.execute(insert(SessionRow).values(**values).returning(SessionRow.id)).scalar_one()
+    return Opened(row, model, context_window, policy, tools)
+
+
+def find_session(connection: Connection, tenant: str, name: str) -> Opened | None:
+    """Return a session by the host's id."""
+    columns = (SessionRow.id, SessionRow.model, SessionRow.context_window, SessionRow.policy, SessionRow.tools)
+    row = connection.execute(select(*columns).where(SessionRow.tenant == tenant, SessionRow.name == name)).one_or_none()
+    if row is None:
+        return None
+    tools = None if row.tools is None else tuple(json.loads(row.tools))
+    return Opened(row.id, row.model, row.context_window, row.policy, tools)
+
+
+def sessions(connection: Connection, tenant: str) -> list[SessionInfo]:
+    """Return a tenant's sessions, oldest first."""
+    query = select(SessionRow).where(SessionRow.tenant == tenant).order_by(SessionRow.id)
+    return [
+        SessionInfo(row.name, row.tenant, row.model, row.next_step - 1, row.created_at, row.ended_at)
+        for row in connection.execute(
+            select(*query.selected_columns).where(SessionRow.tenant == tenant).order_by(SessionRow.id)
+        )
+    ]
+
+
+def require_open(connection: Connection, session_row: int) -> None:
+    """Lock a session that has not ended; else SessionGone."""
+    touched = connection.execute(
+        update(SessionRow)
+        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
+        .values(next_step=SessionRow.next_step)
+    )
+    if touched.rowcount != 1:
+        raise SessionGone
+
+
+def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
+    """Insert an artifact of the same blob into another session of the tenant."""
+    other = scope.read(lambda connection: find_session(connection, scope.tenant, with_))
+    if other is None:
+        raise ConfigurationError(f"no session {with_!r} of tenant {scope.tenant!r} to share with")
+
+    def work(connection: Connection) -> str:
+        require_open(connection, other.row)
+        blob_id = blobs.published(connection, scope.tenant, artifact.digest)
+        if blob_id is None:
+            raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
+        public_id = store.new_id()
+        about = Description(
+            artifact.kind, artifact.content_type, artifact.tokens, artifact.shape, artifact.packed_schema
+        )
+        store.insert_artifact(
+            connection,
+            tenant=scope.tenant,
+            session_id=other.row,
+            blob_id=blob_id,
+            public_id=public_id,
+            step=None,
+            origin="host",
+            name=artifact.name,
+            about=about,
+        )
+        return public_id
+
+    public_id = scope.write(work)
+    shared = scope.read(lambda connection: store.find(connection, scope.read, other.row, public_id))
+    if shared is None:
+        raise ArtifactMissing(f"the artifact {public_id!r} was deleted while it was shared")
+    return shared
+
+
+def end(connection: Connection, session_row: int) -> None:
+    """Delete a session's artifacts and variables, and let it take nothing more in; its ledger stays."""
+    connection.execute(
+        update(SessionRow)
+        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
+        .values(ended_at=datetime.now(UTC))
+    )
+    ids = _blob_ids(connection, ArtifactRow.session_id == session_row)
+    connection.execute(delete(ArtifactRow).where(ArtifactRow.session_id == session_row))
+    _delete_unused(connection, ids)
+
+
+def delete_session(connection: Connection, tenant: str, name: str) -> bool:
+    """Delete a session and all that was its own; False if there is none."""
+    found = find_session(connection, tenant, name)
+    if found is None:
+        return False
+    ids = _blob_ids(connection, ArtifactRow.session_id == found.row)
+    connection.execute(delete(SessionRow).where(SessionRow.id == found.row))
+    _delete_unused(connection, ids)
+    return True
+
+
+def delete_tenant(connection: Connection, tenant: str) -> int:
+    """Delete everything of a tenant and return how many sessions it had."""
+    gone = connection.execute(delete(SessionRow).where(SessionRow.tenant == tenant)).rowcount
+    connection.execute(delete(BlobRow).where(BlobRow.tenant == tenant))
+    return gone
+
+
+def sweep(write: Callable[[Callable[[Connection], int]], int], grace: timedelta) -> int:
+    """Delete what nothing needs any more, a bounded number at a time, and return how many blobs went."""
+    total = 0
+    while True:
+        gone = write(lambda connection: blobs.sweep(connection, grace))
+        total += gone
+        if gone < blobs.SWEEP_BLOBS:
+            return total
+
+
+def retried(write: Callable[[Callable[[Connection], T]], T], work: Callable[[Connection], T], attempts: int = 4) -> T:
+    """Run work again where another process began to use what it deletes, or made what it makes."""
+    for _ in range(attempts - 1):
+        try:
+            return write(work)
+        except IntegrityError:
+            continue
+    return write(work)
+
+
+def _blob_ids(connection: Connection, of: Any) -> list[int]:
+    return list(connection.execute(select(ArtifactRow.blob_id).where(of).distinct()).scalars())
+
+
+def _delete_unused(connection: Connection, ids: list[int]) -> None:
+    unused = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
+    for start in range(0, len(ids), 500):
+        connection.execute(delete(BlobRow).where(BlobRow.id.in_(ids[start : start + 500]), unused))

@@ -1,0 +1,144 @@
+"""References in tool arguments: names of stored data that become the data before the tool runs.
+
+One pass: what was substituted is never looked into. A string is a reference only as a whole, and only if it is bound, so
+that `"$HOME"` or a query language's `"$amount"` pass unchanged; `{"$var": …}` always is one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from byref import interpreter, variables
+from byref.artifacts import store
+from byref.errors import ConfigurationError, ToolError
+from byref.scope import Scope
+from byref.tools.arguments import as_object
+from byref.tools.targets import Target, find, jq_path
+from byref.variables import Variable
+from byref_sandbox import jsontext
+
+MAX_DEPTH = 100
+MAX_REFERENCES = 1_000
+JQ_BYTES = 64 << 20
+_KEYS = {"$var", "jq", "path"}
+
+
+def resolve(
+    scope: Scope, arguments: Mapping[str, Any] | str, schema: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the arguments with every reference replaced by its data.
+
+    `schema`, the target tool's JSON Schema, is checked afterwards. ToolError where the model named what is not there, or
+    the data does not fit the schema.
+    """
+    given = as_object(arguments)
+    names = set(_names(given, 0))
+    if len(names) > MAX_REFERENCES:
+        raise ToolError(f"{len(names):,} references in one call; at most {MAX_REFERENCES:,} are resolved")
+    bound: dict[str, Variable] = {}
+    if names:
+        bound = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
+    resolved = _resolved(scope, given, bound)
+    if schema is not None:
+        _check(resolved, schema)
+    return resolved  # type: ignore[no-any-return]  # a dict goes in, a dict comes out
+
+
+def _names(value: object, depth: int) -> Iterator[str]:
+    """Every name that may be a variable's."""
+    if depth > MAX_DEPTH:
+        raise ToolError(f"the arguments are nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, str):
+        if value.startswith("$") and len(value) <= 1024:
+            yield value[1:].partition(".")[0]
+    elif isinstance(value, Mapping):
+        if _is_reference(value):
+            yield value["$var"].removeprefix("$").partition(".")[0]
+        else:
+            for member in value.values():
+                yield from _names(member, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _names(item, depth + 1)
+
+
+def _resolved(scope: Scope, value: Any, bound: Mapping[str, Variable]) -> Any:
+    if isinstance(value, str):
+        return _string(scope, value, bound)
+    if isinstance(value, Mapping):
+        if _is_reference(value):
+            return _reference(scope, value, bound)
+        return {key: _resolved(scope, member, bound) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_resolved(scope, item, bound) for item in value]
+    return value
+
+
+def _is_reference(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("$var"), str) and value.keys() <= _KEYS
+
+
+def _string(scope: Scope, text: str, bound: Mapping[str, Variable]) -> Any:
+    if text.startswith(("art:", "art_")) and len(text) <= 68:
+        artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, text))
+        return text if artifact is None else artifact.value
+    name, *path = text[1:].split(".") if text.startswith("$") else ("",)
+    return _walk(bound[name].value(), path, text) if name in bound else text
+
+
+def _reference(scope: Scope, reference: Mapping[str, Any], bound: Mapping[str, Variable]) -> Any:
+    name, *path = reference["$var"].removeprefix("$").split(".")
+    given = reference.get("path", [])
+    path += given.split(".") if isinstance(given, str) else [str(key) for key in given]
+    variable = bound.get(name)
+    target = Target(variable.artifact, variable.path) if variable else find(scope, reference["$var"], load_parts=False)
+    program = reference.get("jq")
+    if program is None:
+        value = variable.value() if variable else target.artifact.value
+        return _walk(value, path, reference["$var"])
+    if not isinstance(program, str):
+        raise ToolError(f'"jq" must be a string, not {type(program).__name__}')
+    return _jq(scope, target, tuple(path), program)
+
+
+def _walk(value: Any, path: list[str], named: str) -> Any:
+    for depth, key in enumerate(path):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            at = ".".join(path[:depth]) or "its top"
+            there = f"; there are {', '.join(list(value)[:20])}" if isinstance(value, dict) else ""
+            raise ToolError(f"{named[:200]}: no {key[:100]!r} at {at}{there}")
+    return value
+
+
+def _jq(scope: Scope, target: Target, path: tuple[str, ...], program: str) -> Any:
+    if scope.sandbox is None:
+        raise ToolError("jq is not available here; name the variable alone")
+    whole = f"{jq_path(target.path + path)} | ({program}\n)"
+    data = interpreter.data_of(target.artifact)
+    reply = scope.sandbox.jq(whole, data, limits=interpreter.limits_of(scope), max_bytes=JQ_BYTES)
+    if reply.error is not None:
+        raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
+    if reply.truncated:
+        raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
+    outputs = [jsontext.decode(output) for output in reply.outputs]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _check(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    import jsonschema
+
+    try:
+        validator = jsonschema.validators.validator_for(dict(schema))
+        validator.check_schema(dict(schema))
+    except jsonschema.SchemaError as error:
+        raise ConfigurationError(f"the schema of the target tool is invalid: {error.message}") from error
+    misfit = jsonschema.exceptions.best_match(validator(schema).iter_errors(arguments))
+    if misfit is not None:
+        at = "".join(f"[{json.dumps(key)}]" for key in misfit.absolute_path)
+        raise ToolError(f"arguments{at} do not fit the tool's schema: {misfit.message[:500]}")

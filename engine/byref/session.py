@@ -1,0 +1,349 @@
+"""One conversation: what its tools return goes in, what the model reads comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from byref import explain, interpreter, ledger, lifecycle, pipeline, references, variables
+from byref.artifacts import store
+from byref.artifacts.store import Artifact
+from byref.errors import ByrefError, ConfigurationError
+from byref.explain import Explanation
+from byref.ledger import Entry, Recorded, Totals
+from byref.result import Format, Result, ToolReply
+from byref.scope import Scope
+from byref.tools import TOOLS, calls, keepers
+from byref.tools.render import render
+from byref.usage import Usage, normalise
+from byref.variables import Variable
+from byref_sandbox import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One tool result in both its forms."""
+
+    step: int
+    tool: str
+    call_id: str | None
+    arguments: str | None
+    original: Artifact | str | None
+    """By reference; where the model read all of it, the text itself; None where it has expired or was not stored."""
+    processed: str
+    """What the model read, to the byte."""
+
+
+class Session:
+    """A handle on one conversation; `Engine.session` makes it. Handles are cheap, and any number may be open at once.
+
+    Methods may be called from any thread. With a host's transaction (`db=`) they join it and are used on its thread.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __repr__(self) -> str:
+        """Name the conversation and its tenant."""
+        return f"Session({self._scope.name!r}, tenant={self._scope.tenant!r})"
+
+    def __enter__(self) -> Self:
+        """Return the session itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the handle."""
+        self.close()
+
+    @property
+    def id(self) -> str:
+        """The host's own id of the conversation."""
+        return self._scope.name
+
+    @property
+    def tenant(self) -> str:
+        """Whose conversation it is."""
+        return self._scope.tenant
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of the model's window, as the gates see it."""
+        return self._scope.window
+
+    # What tools return
+
+    def process(
+        self,
+        output: object,
+        *,
+        tool: str,
+        call_id: str | None = None,
+        arguments: object = None,
+        is_error: bool = False,
+    ) -> Result:
+        """Take in what a tool returned and say what the model reads of it.
+
+        `output` is any Python object; nothing in it makes this raise. The same content under the same `call_id` is the
+        same output: it is answered as the first time, byte for byte. `arguments` are kept as the model wrote them.
+
+        Raises:
+            SessionGone: the conversation has ended or was deleted.
+            StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
+        """
+        return pipeline.process(
+            self._scope,
+            output,
+            tool=_text("tool", tool) or "tool",
+            call_id=_call_id(call_id),
+            arguments=arguments,
+            is_error=bool(is_error),
+        )
+
+    # The session's own tools
+
+    def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
+        """Return the definitions of the session's tools as a provider's API takes them."""
+        return render([TOOLS[name] for name in self._scope.tools], format)
+
+    def owns(self, name: str) -> bool:
+        """Tell whether a tool the model called is one of the session's, to be answered by `call`."""
+        return name in self._scope.tools
+
+    def call(self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None) -> ToolReply:
+        """Answer a call of one of the session's tools; a mistake of the model's is an error reply, not an exception."""
+        return calls.call(self._scope, name, arguments, _call_id(call_id))
+
+    def run(self, code: str) -> Outcome:
+        """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
+
+        What the code assigns is bound as it is for the model; the run is recorded.
+        """
+        execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
+
+        def work(connection: Connection) -> None:
+            turn = ledger.take_step(connection, self._scope.row)
+            interpreter.commit(connection, self._scope, execution, turn.step, replied=False)
+
+        self._scope.write(work)
+        return execution.outcome
+
+    def resolve(self, arguments: Mapping[str, Any] | str, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return another tool's arguments with references replaced by their data.
+
+        `"$users"`, `"$orders.items"`, an artifact's id, `{"$var": "users", "jq": "map(.id)"}`. A string that is not bound
+        passes unchanged. `schema` is the tool's JSON Schema, checked afterwards.
+
+        Raises:
+            ToolError: text for the model: the reference is unknown, its jq fails, or the data does not fit the schema.
+        """
+        return references.resolve(self._scope, arguments, schema)
+
+    # Accounting
+
+    def record_usage(
+        self, usage: object, *, request_id: str | None = None, context: bool = True, through: int | None = None
+    ) -> None:
+        """Record the usage of one request to a model; the same `request_id` is recorded once.
+
+        With `context` it sets the session's context to input + output and settles what was pending up to step `through`
+        (None: everything so far). Side calls (titles, guards) pass `context=False`.
+
+        Raises:
+            ConfigurationError: the object has no token counts that byref knows.
+        """
+        known = normalise(usage)
+        scope = self._scope
+        model = known.model or scope.model
+        cost = None
+        if model is not None and known.input_tokens is not None:
+            cost = scope.models.cost(
+                model,
+                input_tokens=known.input_tokens,
+                output_tokens=known.output_tokens or 0,
+                cache_read_tokens=known.cache_read_tokens or 0,
+                cache_write_tokens=known.cache_write_tokens or 0,
+            )
+        stated = Usage(
+            known.input_tokens, known.output_tokens, known.cache_read_tokens, known.cache_write_tokens, model, known.raw
+        )
+
+        def work(connection: Connection) -> None:
+            ledger.record_usage(
+                connection,
+                tenant=scope.tenant,
+                session_row=scope.row,
+                usage=stated,
+                request_id=_call_id(request_id),
+                sets_context=context,
+                through=through,
+                cost=cost,
+            )
+
+        try:
+            scope.write(work)
+        except Recorded:
+            return
+
+    def on_compaction(self, tokens: int) -> None:
+        """Tell the session that the host compacted the conversation to so many tokens."""
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            raise ConfigurationError(f"tokens={tokens!r}: expected the number of tokens that the context now has")
+        scope = self._scope
+        scope.write(
+            lambda connection: ledger.record_compaction(
+                connection, tenant=scope.tenant, session_row=scope.row, tokens=tokens
+            )
+        )
+
+    def context_tokens(self) -> int:
+        """Return the tokens that the next request carries: the last usage and all that was added since."""
+        return self._scope.context()
+
+    def usage(self) -> Totals:
+        """Return the sums over the session."""
+        return self._scope.read(lambda connection: ledger.totals(connection, self._scope.row))
+
+    def ledger(self) -> list[Entry]:
+        """Return every step in order."""
+        return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row))
+
+    def explain(self, call_id_or_step: str | int) -> Explanation:
+        """Return why an output took its route: by its step, or by the call id of the newest with that id.
+
+        Raises:
+            ConfigurationError: there is no such output or reply.
+        """
+        found = self._scope.read(lambda connection: ledger.entry(connection, self._scope.row, call_id_or_step))
+        if found is None or found.kind not in ("output", "reply"):
+            raise ConfigurationError(f"no output or reply {call_id_or_step!r} in session {self.id!r}")
+        return explain.explanation(found)
+
+    def history(self) -> list[HistoryEntry]:
+        """Return each tool result in order, as it came (by reference) and as the model read it."""
+        scope = self._scope
+
+        def work(connection: Connection) -> list[HistoryEntry]:
+            steps = [entry for entry in ledger.entries(connection, scope.row) if entry.kind == "output"]
+            rows = [entry.artifact_row for entry in steps if entry.artifact_row is not None]
+            kept = store.by_row_ids(connection, scope.read, scope.row, rows)
+            return [
+                HistoryEntry(
+                    step=entry.step,
+                    tool=entry.tool or "",
+                    call_id=entry.call_id,
+                    arguments=entry.arguments,
+                    original=entry.content
+                    if entry.route in ("inline", "wholesale")
+                    else kept.get(entry.artifact_row or 0),
+                    processed=entry.content or "",
+                )
+                for entry in steps
+            ]
+
+        return scope.read(work)
+
+    def reminder(self, *, max_tokens: int = 500) -> str:
+        """Return the names and shapes of the data still there, for after a compaction; newest first, bounded."""
+        bound = self.variables()
+        lines = [f"- {variable.name}: {variable.shape}" for variable in reversed(bound)]
+        named = {variable.artifact.id for variable in bound}
+        lines += [f"- {a.name or a.id}: {a.shape}" for a in reversed(self.artifacts()) if a.id not in named]
+        if not lines:
+            return "No data is stored in this conversation."
+        head = f"Data of this conversation, for {', '.join(self._scope.tools) or 'the host'}:"
+        shown: list[str] = []
+        room = max_tokens - self._scope.count(head) - 12
+        for line in lines:
+            room -= self._scope.count(line) + 1
+            if room < 0:
+                break
+            shown.append(line)
+        more = [f"- and {len(lines) - len(shown):,} more"] if len(shown) < len(lines) else []
+        return "\n".join([head, *shown, *more])
+
+    # Data
+
+    def variables(self) -> list[Variable]:
+        """Return the session's variables in the order in which they were first bound."""
+        return self._scope.read(lambda connection: variables.all_of(connection, self._scope.read, self._scope.row))
+
+    def variable(self, name: str) -> Variable:
+        """Return a variable by its name, with or without `$`, or by its alias `var_step_N`.
+
+        Raises:
+            ConfigurationError: nothing is bound to the name.
+        """
+        scope = self._scope
+        found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, [name]))
+        if name not in found:
+            names = [variable.name for variable in self.variables()]
+            raise ConfigurationError(f"no variable {name!r} in session {self.id!r}; there are {names}")
+        return found[name]
+
+    def artifacts(self) -> list[Artifact]:
+        """Return the session's artifacts, oldest first, each once."""
+        return self._scope.read(lambda connection: store.all_of(connection, self._scope.read, self._scope.row))
+
+    def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
+        """Return an artifact by id (`art_…`), pointer (`art:…`) or name, the newest of that name; None if there is none."""
+        scope = self._scope
+        return scope.read(lambda connection: store.find(connection, scope.read, scope.row, id_pointer_or_name))
+
+    def store_artifact(self, value: object, *, name: str | None = None, content_type: str | None = None) -> Artifact:
+        """Keep a value of the host's own beside the outputs: any object that `process` takes.
+
+        Raises:
+            QuotaExceeded: it is larger than the policy's `max_artifact_bytes`.
+            ConfigurationError: the name or content type is unusable.
+        """
+        scope = self._scope
+        staged = keepers.store_value(scope, value, name=name, content_type=content_type)
+
+        def work(connection: Connection) -> str:
+            lifecycle.require_open(connection, scope.row)
+            return keepers.insert_value(connection, scope, staged, name=name, origin="host", step=None)
+
+        public_id = scope.write(work)
+        found = self.get_artifact(public_id)
+        if found is None:
+            raise ByrefError(f"the artifact {public_id!r} was deleted while it was stored")
+        return found
+
+    def share(self, artifact: Artifact | str, with_: str) -> Artifact:
+        """Give another session of the same tenant an artifact of this one's, without a copy of the bytes.
+
+        Returns the other session's artifact, under an id of its own.
+
+        Raises:
+            ConfigurationError: there is no such artifact here, or no such session.
+        """
+        found = artifact if isinstance(artifact, Artifact) else self.get_artifact(artifact)
+        if found is None:
+            raise ConfigurationError(f"no artifact {artifact!r} in session {self.id!r}")
+        return lifecycle.share(self._scope, found, with_)
+
+    # The end
+
+    def end(self) -> None:
+        """End the conversation: its artifacts and variables go, the ledger stays, nothing more is taken in."""
+        self._scope.write(lambda connection: lifecycle.end(connection, self._scope.row))
+
+    def close(self) -> None:
+        """Release the handle; the conversation stays as it is."""
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name}={value!r:.100}: expected a string")
+    return value
+
+
+def _call_id(value: object) -> str | None:
+    """Host call ids are whatever a model or provider made up; an empty one is none."""
+    return None if value is None or value == "" else _text("call_id", value)

@@ -1,0 +1,108 @@
+"""A call of one of the session's own tools: checked, answered, bounded, accounted; never gated."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from blake3 import blake3
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from byref import ledger
+from byref.errors import StorageFailure, ToolError
+from byref.result import ToolReply
+from byref.scope import Scope
+from byref.tools import TOOLS
+from byref.tools.arguments import parse
+from byref.tools.record import Answer
+
+logger = logging.getLogger("byref")
+
+ATTEMPTS = 4
+
+
+class _Replay(Exception):
+    def __init__(self, entry: ledger.Entry) -> None:
+        super().__init__(entry.step)
+        self.entry = entry
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    arguments: object
+    call_id: str | None
+    digest: bytes
+    """Of name and arguments: the same call under the same call id is answered as before, and not run again."""
+
+
+def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> ToolReply:
+    """Answer a call; what the model did wrong is text for the model, marked as an error."""
+    written = f"{name}\0{arguments if isinstance(arguments, str) else ledger.dump(arguments)}"
+    made = _Call(name, arguments, call_id or None, bytes(blake3(written.encode("utf-8", "surrogatepass")).digest()))
+    try:
+        if made.call_id is not None:
+            key = ledger.digest(made.call_id)
+            before = scope.read(lambda c: ledger.given_before(c, scope.row, "reply", key, made.digest))
+            if before is not None:
+                return _replayed(before)
+        return _commit(scope, made, _answer(scope, made))
+    except _Replay as replay:
+        return _replayed(replay.entry)
+    except StorageFailure:
+        if scope.policy.on_storage_failure == "raise":
+            raise
+        logger.exception("byref could not answer the call of %r; the turn goes on without it", name)
+        return ToolReply(f"{name}: the stored data cannot be reached right now; try again later.", True, tool=name)
+
+
+def _answer(scope: Scope, made: _Call) -> Answer:
+    tool = TOOLS.get(made.name)
+    if tool is None or made.name not in scope.tools:
+        return Answer(f"there is no tool {made.name[:100]!r} here; there are: {', '.join(scope.tools) or 'none'}", True)
+    try:
+        return tool.handler(scope, parse(tool, made.arguments))
+    except ToolError as error:
+        return Answer(str(error), True)
+
+
+def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
+    def work(connection: Connection) -> ToolReply:
+        turn = ledger.take_step(connection, scope.row)
+        digest = ledger.digest(made.call_id) if made.call_id is not None else None
+        if digest is not None:
+            before = ledger.given_before(connection, scope.row, "reply", digest, made.digest)
+            if before is not None:
+                raise _Replay(before)
+        content = answer.content if answer.commit is None else answer.commit(connection, turn.step)
+        tokens = scope.count(content)
+        columns = {
+            "tool": made.name,
+            "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
+            "call_digest": digest,
+            "content_digest": made.digest,
+            "arguments": ledger.cut_arguments(made.arguments),
+            "content": content,
+            "tokens": tokens,
+            "is_error": answer.is_error,
+        }
+        ledger.reserve(connection, scope.row, tokens)
+        scope.append(connection, turn, "reply", columns)
+        return ToolReply(content, answer.is_error, turn.step, tokens, made.name)
+
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return scope.write(work)
+        except IntegrityError:
+            if scope.host is not None:
+                raise
+            # Another process published the same bytes or bound the same name in between: what it made is there now.
+    try:
+        return scope.write(work)
+    except IntegrityError as error:
+        raise StorageFailure(f"the reply of {made.name!r} could not be committed") from error
+
+
+def _replayed(entry: ledger.Entry) -> ToolReply:
+    return ToolReply(entry.content or "", entry.is_error, entry.step, entry.tokens, entry.tool or "")

@@ -1,0 +1,49 @@
+"""code_interpreter: model-written Python over the session's variables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+from sqlalchemy import Connection
+
+from byref import interpreter, variables
+from byref.scope import Scope
+from byref.tools.record import Answer, Arguments, Tool
+
+INLINE_SHARE = 0.5
+"""Of `reply_tokens`: a larger value becomes a variable instead of being shown."""
+
+
+class CodeArguments(Arguments, frozen=True):
+    """Arguments of code_interpreter."""
+
+    code: Annotated[
+        str, Meta(description="Python source. The last expression's value is the result; print is captured too.")
+    ]
+
+
+def _run(scope: Scope, arguments: CodeArguments) -> Answer:
+    execution = interpreter.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
+    error = execution.outcome.error
+    known = (
+        scope.read(lambda connection: variables.all_of(connection, scope.read, scope.row))
+        if error is not None and error.kind == "NameError"
+        else []
+    )
+
+    def commit(connection: Connection, step: int) -> str:
+        names = interpreter.commit(connection, scope, execution, step, replied=True)
+        return interpreter.render(execution, names, scope, known)
+
+    return Answer("", is_error=error is not None, commit=commit)
+
+
+CODE_INTERPRETER = Tool(
+    "code_interpreter",
+    "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a "
+    "DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.",
+    CodeArguments,
+    _run,
+    needs_sandbox=True,
+)
