@@ -10,98 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from byref_sandbox import names, transformer
-from byref_sandbox.guards import Facade, Guards, is_own_frame
+from byref_sandbox.facades import Facade
+from byref_sandbox.guards import Guards, is_own_frame
 from byref_sandbox.modules import Modules
+from byref_sandbox.names import words
 from byref_sandbox.refusal import NotAllowed, no_files
 
-_AS_THEY_ARE = [
-    "None",
-    "False",
-    "True",
-    "Ellipsis",
-    "NotImplemented",
-    "abs",
-    "all",
-    "any",
-    "ascii",
-    "bin",
-    "bool",
-    "bytearray",
-    "bytes",
-    "callable",
-    "chr",
-    "classmethod",
-    "complex",
-    "dict",
-    "divmod",
-    "enumerate",
-    "filter",
-    "float",
-    "format",
-    "frozenset",
-    "hash",
-    "hex",
-    "id",
-    "int",
-    "isinstance",
-    "issubclass",
-    "iter",
-    "len",
-    "list",
-    "map",
-    "max",
-    "min",
-    "next",
-    "object",
-    "oct",
-    "ord",
-    "pow",
-    "property",
-    "range",
-    "repr",
-    "reversed",
-    "round",
-    "set",
-    "slice",
-    "sorted",
-    "staticmethod",
-    "str",
-    "sum",
-    "super",
-    "tuple",
-    "zip",
-]
-_PREBOUND = [
-    "math",
-    "statistics",
-    "json",
-    "re",
-    "datetime",
-    "itertools",
-    "functools",
-    "random",
-    "decimal",
-    "fractions",
-    "collections",
-    "string",
-    "textwrap",
-    "heapq",
-    "bisect",
-    "copy",
-    "time",
-    "typing",
-    "dataclasses",
-    "enum",
-    "calendar",
-    "zoneinfo",
-    "hashlib",
-    "base64",
-    "uuid",
-    "operator",
-    "warnings",
-    "csv",
-    "io",
-]
+_AS_THEY_ARE = words("""None False True Ellipsis NotImplemented abs all any ascii bin bool bytearray bytes callable chr classmethod
+    complex dict divmod enumerate filter float format frozenset hash hex id int isinstance issubclass iter len
+    list map max min next object oct ord pow property range repr reversed round set slice sorted staticmethod str
+    sum super tuple zip""")
+_PREBOUND = words("""math statistics json re datetime itertools functools random decimal fractions collections string textwrap
+    heapq bisect copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io""")
 
 
 def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:

@@ -1,108 +1,24 @@
-"""pandas methods in the form the language has them: text out but no paths, function names from a list, expressions checked."""
+"""pandas methods in the form the language has them: text out but no paths, function names from a list."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-import re
-import sys
-import types
+import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from byref_sandbox.guards import Facade, Guards, is_own_frame, only_buffers
+from byref_sandbox.names import words
 from byref_sandbox.refusal import NotAllowed, no_files
 
 FUNCTION_NAMES = frozenset(
-    [
-        "sum",
-        "mean",
-        "median",
-        "min",
-        "max",
-        "std",
-        "var",
-        "sem",
-        "count",
-        "size",
-        "nunique",
-        "first",
-        "last",
-        "nth",
-        "prod",
-        "product",
-        "quantile",
-        "skew",
-        "kurt",
-        "kurtosis",
-        "any",
-        "all",
-        "idxmin",
-        "idxmax",
-        "argmin",
-        "argmax",
-        "unique",
-        "cumsum",
-        "cumprod",
-        "cummax",
-        "cummin",
-        "cumcount",
-        "rank",
-        "diff",
-        "shift",
-        "pct_change",
-        "ffill",
-        "bfill",
-        "fillna",
-        "mode",
-        "describe",
-        "value_counts",
-        "abs",
-        "round",
-        "ngroup",
-        "ohlc",
-        "lower",
-        "upper",
-        "strip",
-        "title",
-        "capitalize",
-        "sqrt",
-        "exp",
-        "log",
-        "log1p",
-        "log10",
-        "expm1",
-        "floor",
-        "ceil",
-        "square",
-        "sign",
-        "head",
-        "tail",
-        "isna",
-        "isnull",
-        "notna",
-        "notnull",
-        "list",
-        "tuple",
-        "set",
-        "str",
-        "int",
-        "float",
-        "len",
-        "zscore",
-        "nlargest",
-        "nsmallest",
-        "interpolate",
-        "dropna",
-        "corr",
-        "cov",
-        "ptp",
-        "nanmean",
-        "nansum",
-    ]
+    words("""sum mean median min max std var sem count size nunique first last nth prod product quantile skew kurt kurtosis
+    any all idxmin idxmax argmin argmax unique cumsum cumprod cummax cummin cumcount rank diff shift pct_change
+    ffill bfill fillna mode describe value_counts abs round ngroup ohlc lower upper strip title capitalize sqrt
+    exp log log1p log10 expm1 floor ceil square sign head tail isna isnull notna notnull list tuple set str int
+    float len zscore nlargest nsmallest interpolate dropna corr cov ptp nanmean nansum""")
 )
 """Names of functions that agg, apply and transform take as strings."""
 
@@ -114,7 +30,7 @@ def text_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     def call(*arguments: Any, **options: Any) -> Any:
         for destination in [*arguments[:1], *(options[key] for key in _PATH_ARGUMENTS if key in options)]:
-            if destination is not None and not only_buffers(destination):
+            if destination is not None and not _only_buffers(destination):
                 raise NotAllowed(
                     f".{name}() cannot write to a file: there are no files here",
                     f"call .{name}() without a path to get the text",
@@ -134,7 +50,7 @@ def reader(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             if arguments
             else next((options[key] for key in (*_PATH_ARGUMENTS, "fname") if key in options), None)
         )
-        if not only_buffers(source) and not (name.startswith("np.") and type(source) is list):
+        if not _only_buffers(source) and not (name.startswith("np.") and type(source) is list):
             refusal = no_files(f"{name}() of a path or address")
             raise NotAllowed(
                 refusal.message, f"{refusal.hint}; text can be read with {name}(io.StringIO(text))", about_files=True
@@ -222,175 +138,6 @@ def _no_compiled(options: Mapping[str, object]) -> None:
         raise NotAllowed(f"engine={str(options['engine'])!r} is not available", "leave it out")
 
 
-# Expressions -------------------------------------------------------------------------------------------------------------------
-
-_NODES = (
-    ast.Module, ast.Expr, ast.Assign, ast.BoolOp, ast.boolop, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop,
-    ast.Name, ast.expr_context, ast.Constant, ast.List, ast.Tuple, ast.Call, ast.Attribute, ast.Subscript, ast.Slice, ast.keyword,
-)  # fmt: skip
-_METHODS = frozenset(
-    [
-        "str",
-        "dt",
-        "cat",
-        "isin",
-        "isna",
-        "isnull",
-        "notna",
-        "notnull",
-        "between",
-        "contains",
-        "startswith",
-        "endswith",
-        "match",
-        "fullmatch",
-        "lower",
-        "upper",
-        "strip",
-        "title",
-        "len",
-        "year",
-        "month",
-        "day",
-        "hour",
-        "minute",
-        "second",
-        "dayofweek",
-        "day_name",
-        "month_name",
-        "weekday",
-        "quarter",
-        "date",
-        "days",
-        "total_seconds",
-        "abs",
-        "mean",
-        "max",
-        "min",
-        "sum",
-        "std",
-        "var",
-        "median",
-        "mode",
-        "astype",
-        "index",
-        "fillna",
-        "round",
-        "quantile",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "values",
-        "shift",
-        "diff",
-        "cumsum",
-        "rank",
-        "clip",
-        "size",
-        "count",
-        "nunique",
-        "duplicated",
-        "T",
-        "get",
-        "replace",
-        "slice",
-        "split",
-    ]
-)
-_FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "exp",
-        "log",
-        "expm1",
-        "log1p",
-        "sqrt",
-        "sinh",
-        "cosh",
-        "tanh",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "arccosh",
-        "arcsinh",
-        "arctanh",
-        "abs",
-        "log10",
-        "floor",
-        "ceil",
-        "arctan2",
-    ]
-)
-_FIXED_OPTIONS = ("engine", "parser", "local_dict", "global_dict", "resolvers", "level", "target")
-
-
-def expression_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`query` and `eval`: the expression holds columns, plain values, operators and a list of methods."""
-
-    def call(expr: Any = None, *arguments: Any, **options: Any) -> Any:
-        if type(expr) is not str:
-            raise TypeError(f"{name}() needs an expression as a string")
-        frame = sys._getframe(1)
-        known: dict[str, Any] = {**frame.f_globals, **frame.f_locals} if is_own_frame(frame.f_globals) else {}
-        known.update(options.get("local_dict") or {})
-        values = {n: known[n] for n in _check_expression(expr, name) if n in known}
-        for variable, value in values.items():
-            if type(value) is Facade or isinstance(value, (type, types.ModuleType)) or callable(value):
-                raise NotAllowed(
-                    f"@{variable} in {name}() is not a plain value", "compute it before and pass the result"
-                )
-        for option in _FIXED_OPTIONS:
-            options.pop(option, None)
-        return method(expr, *arguments, local_dict=values, global_dict={}, **options)
-
-    return call
-
-
-def _check_expression(expression: str, method: str) -> list[str]:
-    """The names written with @, once the expression is found to be harmless."""
-    plain = re.sub(r"`[^`]*`", "_quoted_", expression).replace("\n", " ").strip()
-    text = re.sub(r"@\s*([^\W\d]\w*)", r"at__\1", plain)
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SyntaxError(f"{method}() cannot parse {expression[:200]!r}") from error
-    variables = []
-    for node in ast.walk(tree):
-        if not isinstance(node, _NODES):
-            raise NotAllowed(
-                f"{type(node).__name__} is not available inside {method}()", "use df[df[column] > value] instead"
-            )
-        if isinstance(node, ast.Attribute) and node.attr not in _METHODS and not isinstance(node.value, ast.Name):
-            raise NotAllowed(f".{node.attr} is not available inside {method}()", "use df[df[column]...] instead")
-        if isinstance(node, ast.Attribute) and node.attr not in _METHODS:
-            raise NotAllowed(f".{node.attr} is not available inside {method}()", "use df[df[column]...] instead")
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
-            if not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS):
-                raise NotAllowed(f"only methods can be called inside {method}()", "compute it before and use @name")
-        if isinstance(node, ast.Name):
-            if node.id.startswith("at__"):
-                variables.append(node.id.removeprefix("at__"))
-            elif node.id.startswith("__"):
-                raise NotAllowed(f"{node.id!r} is not available inside {method}()")
-    return variables
-
-
-def install(guards: Guards) -> None:
-    """Give the guards what only pandas and numpy know."""
-    from pandas._config.config import DictWrapper
-    from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
-
-    for name in ("to_csv", "to_json", "to_html", "to_string", "to_markdown", "to_latex"):
-        guards.wrappers[name] = text_method
-    for name in ("agg", "aggregate", "apply", "transform"):
-        guards.wrappers[name] = function_method
-    guards.wrappers["pivot_table"] = pivot
-    guards.wrappers["query"] = guards.wrappers["eval"] = expression_method
-    guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, _LocIndexer, _iLocIndexer, _AtIndexer, _iAtIndexer)
-    guards.writable_attributes[np.ndarray] = frozenset({"shape", "real", "imag", "flat"})
-    guards.writable_attributes[DictWrapper] = frozenset(dir(pd.options.display))
+def _only_buffers(destination: object) -> bool:
+    """Whether something to read from or write to is memory only."""
+    return type(destination) in (io.StringIO, io.BytesIO)

@@ -3,92 +3,22 @@
 from __future__ import annotations
 
 import builtins
-import io
 import types
-from _string import formatter_field_name_split, formatter_parser  # type: ignore[import-not-found]
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from byref_sandbox import names
+from byref_sandbox.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.refusal import NotAllowed, no_files
+from byref_sandbox.templates import safe_template
 
 LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_thisclass = super.__dict__["__thisclass__"].__get__
+_class_of_super: Callable[[Any], type] = super.__dict__["__thisclass__"].__get__
+_self_of_super: Callable[[Any], Any] = super.__dict__["__self__"].__get__
 _build_class = builtins.__build_class__
 
 Wrapper = Callable[[Callable[..., Any], str], Callable[..., Any]]
-
-
-class Facade:
-    """Stands for a module and holds only the names that are allowed."""
-
-    def __init__(
-        self,
-        name: str,
-        attributes: Mapping[str, object],
-        hidden: Iterable[str] = (),
-        hints: Mapping[str, str] | None = None,
-    ) -> None:
-        self.__dict__.update(attributes)
-        _FACADES[id(self)] = (self, name, frozenset(hidden) - set(attributes), hints or {})
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise NotAllowed(f"{facade_name(self)}.{name} cannot be set", "modules are read-only")
-
-    def __delattr__(self, name: str) -> None:
-        raise NotAllowed(f"{facade_name(self)}.{name} cannot be deleted", "modules are read-only")
-
-    def __dir__(self) -> list[str]:
-        return sorted(self.__dict__)
-
-    def __repr__(self) -> str:
-        return f"<module {facade_name(self)!r}>"
-
-    def __getattr__(self, name: str) -> object:
-        _, module, hidden, hints = _FACADES[id(self)]
-        if name in hints:
-            raise NotAllowed(f"{module}.{name} is not available", hints[name])
-        if name in hidden:
-            if name.startswith(("read_", "load", "save", "from", "to_")):
-                raise no_files(f"{module}.{name}")
-            raise NotAllowed(f"{module}.{name} is not available")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-
-
-# Kept apart from the facades themselves: their attributes are what the code sees.
-_FACADES: dict[int, tuple[Facade, str, frozenset[str], Mapping[str, str]]] = {}
-
-
-def facade_name(facade: Facade) -> str:
-    """The module's name."""
-    return _FACADES[id(facade)][1]
-
-
-class _StandInMeta(type):
-    """A class that is equal to, and an instance check for, a class that must not be had."""
-
-    _real: type
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, cls._real)
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        return subclass is cls or issubclass(subclass, cls._real)
-
-    def __repr__(cls) -> str:
-        return repr(cls._real)
-
-
-def stand_in(real: type, hint: str) -> type:
-    """A class in place of `real`: isinstance and issubclass answer as for `real`, calling it is refused."""
-
-    def __new__(cls: type, *arguments: object, **options: object) -> object:
-        raise NotAllowed(f"{real.__name__}() cannot be called", hint)
-
-    return _StandInMeta(
-        real.__name__, (), {"__new__": __new__, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
-    )
 
 
 class Attributes(dict[str, Any]):
@@ -96,16 +26,18 @@ class Attributes(dict[str, Any]):
 
     def __init__(self, guards: Guards, instance: object) -> None:
         super().__init__(instance.__dict__)
-        self._set: Callable[[str, Any], None] = lambda name, value: guards.setattr(instance, name, value)
-        self._delete: Callable[[str], None] = lambda name: guards.delattr(instance, name)
+        self._check: Callable[[str], object] = lambda name: guards.change(instance, name)
+        self._instance = instance
 
     def __setitem__(self, name: str, value: object) -> None:
-        self._set(name, value)
+        self._check(name)
+        self._instance.__dict__[name] = value
         super().__setitem__(name, value)
 
     def __delitem__(self, name: str) -> None:
+        self._check(name)
         super().__delitem__(name)
-        self._delete(name)
+        del self._instance.__dict__[name]
 
     def update(self, *arguments: Any, **options: Any) -> None:
         for name, value in dict(*arguments, **options).items():
@@ -232,9 +164,9 @@ class Guards:
             if self.is_user_class(kind) and kind.__dict__.get(name) is not None:
                 return getattr(value, name)
             template = str.__str__(value)
-            return _safe_template(template, name)
+            return safe_template(template, name)
         if issubclass(kind, type) and issubclass(value, str):
-            return lambda template, *arguments, **options: _safe_template(str.__str__(template), name)(
+            return lambda template, *arguments, **options: safe_template(str.__str__(template), name)(
                 *arguments, **options
             )
         if kind is super:
@@ -244,7 +176,7 @@ class Guards:
     def private(self, value: Any, name: str) -> Any:
         """`value`, if its attributes that begin with an underscore are the code's own."""
         kind = type(value)
-        if self.is_of_user(value) or (kind is super and self.is_user_class(_thisclass(value))):
+        if self.is_of_user(value) or (kind is super and self.is_user_class(_class_of_super(value))):
             return value
         if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
             return value
@@ -295,7 +227,7 @@ class Guards:
             target = getattr(value, name)
             if type(target) is types.MethodType:
                 return target
-            instance = super.__dict__["__self__"].__get__(value)
+            instance = _self_of_super(value)
             return lambda attribute, *new: _plain_change(self, name, instance, attribute, *new)
         if value is object:
             return lambda target, attribute, *new: _plain_change(self, name, target, attribute, *new)
@@ -384,13 +316,14 @@ class Guards:
 
     def setattr(self, value: Any, name: str, new: Any) -> None:
         """The builtin, by the same rules as an assignment in the code."""
-        setattr(self._change(value, name), name, new)
+        setattr(self.change(value, name), name, new)
 
     def delattr(self, value: Any, name: str) -> None:
         """The builtin, by the same rules as `del` in the code."""
-        delattr(self._change(value, name), name)
+        delattr(self.change(value, name), name)
 
-    def _change(self, value: Any, name: str) -> Any:
+    def change(self, value: Any, name: str) -> Any:
+        """`value`, if its attribute may be changed by a name that is only known at run time."""
         if type(name) is not str:
             raise TypeError("attribute name must be string")
         if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.WRITTEN_DUNDERS):
@@ -438,8 +371,8 @@ class Guards:
     def _make_type(self) -> type:
         guards = self
 
-        class Meta(_StandInMeta):
-            def __call__(cls, *arguments: Any) -> Any:
+        class Meta(StandInMeta):
+            def __call__(cls, *arguments: Any) -> Any:  # noqa: N805
                 if len(arguments) != 1:
                     raise NotAllowed("type() with three arguments is not available", "use a class statement")
                 value = arguments[0]
@@ -453,7 +386,7 @@ class Guards:
                     return guards.stand_ins.setdefault(kind, stand_in(kind, "there are no files here"))
                 return kind
 
-            def __getitem__(cls, item: object) -> object:
+            def __getitem__(cls, item: object) -> object:  # noqa: N805
                 return types.GenericAlias(dict, (item,))
 
         return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
@@ -482,7 +415,7 @@ def is_own_frame(namespace: Mapping[str, Any]) -> bool:
 
 
 def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any) -> None:
-    guards._change(target, name)
+    guards.change(target, name)
     if not guards.is_user_class(type(target)):
         raise NotAllowed(f"object.{change} works on instances of your own classes only", "use setattr()")
     getattr(object, change)(target, name, *new)
@@ -490,13 +423,13 @@ def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any
 
 def _public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     # Libraries look for protocols such as __array_interface__ (raw memory) on instances too.
-    def __getattr__(self: Any, name: str) -> Any:
+    def public_only(self: Any, name: str) -> Any:
         if names.is_dunder(name):
             raise AttributeError(name)
         return look_up(self, name)
 
-    __getattr__.__wrapped__ = look_up  # type: ignore[attr-defined]
-    return __getattr__
+    public_only.__wrapped__ = look_up  # type: ignore[attr-defined]
+    return public_only
 
 
 def _static(kind: type, name: str) -> object:
@@ -510,36 +443,3 @@ def _name_of(value: object) -> str:
     if type(value) is Facade:
         return f"module {facade_name(value)}"
     return repr(value.__name__ if isinstance(value, type) else type(value).__name__)
-
-
-def _safe_template(template: str, method: str) -> Callable[..., str]:
-    """`template.format`, once every attribute that the template names is found to be an ordinary one."""
-    _check_fields(template, 0)
-    bound: Callable[..., str] = getattr(template, method)
-    return bound
-
-
-def _check_fields(template: str, depth: int) -> None:
-    if depth > 2:
-        return
-    try:
-        for _, field, spec, _ in formatter_parser(template):
-            if field:
-                for is_attribute, name in formatter_field_name_split(field)[1]:
-                    if is_attribute and not _ordinary(name):
-                        raise NotAllowed(f"attribute {name!r} is not available in a format string", "use an f-string")
-                if "{" in field:
-                    _check_fields(field, depth + 1)
-            if spec:
-                _check_fields(spec, depth + 1)
-    except ValueError:
-        return  # str.format says what is wrong with it
-
-
-def _ordinary(name: str) -> bool:
-    return not name.startswith("_") and name not in names.REFUSED_ATTRIBUTES and name not in names.CHECKED_ATTRIBUTES
-
-
-def only_buffers(destination: object) -> bool:
-    """Whether something to read from or write to is memory only."""
-    return type(destination) in (io.StringIO, io.BytesIO)

@@ -67,7 +67,7 @@ def _place(error: BaseException, filename: str) -> tuple[types.FrameType | None,
 
 def listed(names: Iterable[object]) -> str:
     """Names in a line, bounded."""
-    texts = []
+    texts: list[str] = []
     for name in names:
         if len(texts) == MAX_LISTED:
             return ", ".join([*texts, "…"])
@@ -121,13 +121,13 @@ def _hint(
 def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source: str) -> str | None:
     from pandas import DataFrame, Series
 
-    missing = error.args[0] if error.args else None
+    missing: object = error.args[0] if error.args else None
     trace = error.__traceback__
     while trace is not None:
         # Inside pandas `self` is what was asked: the outermost of them is the user's own object.
-        owner = trace.tb_frame.f_locals.get("self") if trace.tb_frame is not frame else None
+        owner: object = trace.tb_frame.f_locals.get("self") if trace.tb_frame is not frame else None
         owner = getattr(owner, "obj", owner) if _of_pandas(owner) else None
-        if type(owner) in (DataFrame, Series):
+        if isinstance(owner, DataFrame | Series) and type(owner) in (DataFrame, Series):
             labels = list((owner.columns if isinstance(owner, DataFrame) else owner.index)[: MAX_LISTED + 1])
             what = "columns" if isinstance(owner, DataFrame) else "index labels"
             return f"{_close(missing, labels) if type(missing) is str else ''}the {what} are: {listed(labels)}"

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
+
+def words(text: str) -> frozenset[str]:
+    """A set of names, written as a text."""
+    return frozenset(text.split())
+
+
 REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | {
     "tb_lasti",
     "f_lasti",
@@ -14,36 +20,19 @@ REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | {
 }
 """Frames, code and tracebacks: refused wherever they are written."""
 
-FILE_METHODS = frozenset(
-    [
-        "to_pickle",
-        "to_sql",
-        "to_excel",
-        "to_parquet",
-        "to_feather",
-        "to_hdf",
-        "to_stata",
-        "to_gbq",
-        "to_orc",
-        "to_clipboard",
-        "to_xml",
-        "to_iceberg",
-        "tofile",
-        "dump",
-        "dumps",
-    ]
-)
-TEXT_METHODS = frozenset(["to_csv", "to_json", "to_html", "to_string", "to_markdown", "to_latex"])
+FILE_METHODS = words("""to_pickle to_sql to_excel to_parquet to_feather to_hdf to_stata to_gbq to_orc to_clipboard to_xml to_iceberg
+    tofile dump dumps""")
+TEXT_METHODS = words("to_csv to_json to_html to_string to_markdown to_latex")
 """pandas methods that return text, or write it to a path."""
-FUNCTION_METHODS = frozenset(["agg", "aggregate", "apply", "transform"])
+FUNCTION_METHODS = words("agg aggregate apply transform")
 """pandas methods that take the name of a method as a string."""
-EXPRESSION_METHODS = frozenset(["query", "eval"])
-PLOT_METHODS = frozenset(["plot", "hist", "boxplot", "style"])
-MEMORY_ATTRIBUTES = frozenset(["ctypes", "cffi", "capsule", "setflags", "setfield", "getfield", "resize"])
+EXPRESSION_METHODS = words("query eval")
+PLOT_METHODS = words("plot hist boxplot style")
+MEMORY_ATTRIBUTES = words("ctypes cffi capsule setflags setfield getfield resize")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
-CLASS_ATTRIBUTES = frozenset(["mro", "register"])
+CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
-LIBRARY_ATTRIBUTES = frozenset(["from_file", "from_arrow", "pyarrow_dtype", "env", "loader", "handles"])
+LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles")
 
 CHECKED_ATTRIBUTES = (
     FILE_METHODS
@@ -58,138 +47,41 @@ CHECKED_ATTRIBUTES = (
 )
 """Every other public name is an ordinary attribute access in the compiled code: what it can reach is tested by a crawl over all that is exposed."""
 
-CLASS_DUNDERS = frozenset(
-    [
-        "__init__",
-        "__new__",
-        "__post_init__",
-        "__repr__",
-        "__str__",
-        "__format__",
-        "__bytes__",
-        "__len__",
-        "__length_hint__",
-        "__iter__",
-        "__next__",
-        "__reversed__",
-        "__getitem__",
-        "__setitem__",
-        "__delitem__",
-        "__contains__",
-        "__missing__",
-        "__lt__",
-        "__le__",
-        "__eq__",
-        "__ne__",
-        "__gt__",
-        "__ge__",
-        "__hash__",
-        "__bool__",
-        "__call__",
-        "__getattr__",
-        "__setattr__",
-        "__delattr__",
-        "__dir__",
-        "__enter__",
-        "__exit__",
-        "__get__",
-        "__set__",
-        "__delete__",
-        "__set_name__",
-        "__init_subclass__",
-        "__class_getitem__",
-        "__add__",
-        "__radd__",
-        "__iadd__",
-        "__sub__",
-        "__rsub__",
-        "__isub__",
-        "__mul__",
-        "__rmul__",
-        "__imul__",
-        "__matmul__",
-        "__rmatmul__",
-        "__imatmul__",
-        "__truediv__",
-        "__rtruediv__",
-        "__itruediv__",
-        "__floordiv__",
-        "__rfloordiv__",
-        "__ifloordiv__",
-        "__mod__",
-        "__rmod__",
-        "__imod__",
-        "__divmod__",
-        "__rdivmod__",
-        "__pow__",
-        "__rpow__",
-        "__ipow__",
-        "__lshift__",
-        "__rlshift__",
-        "__ilshift__",
-        "__rshift__",
-        "__rrshift__",
-        "__irshift__",
-        "__and__",
-        "__rand__",
-        "__iand__",
-        "__or__",
-        "__ror__",
-        "__ior__",
-        "__xor__",
-        "__rxor__",
-        "__ixor__",
-        "__neg__",
-        "__pos__",
-        "__abs__",
-        "__invert__",
-        "__int__",
-        "__float__",
-        "__complex__",
-        "__index__",
-        "__round__",
-        "__trunc__",
-        "__floor__",
-        "__ceil__",
-        "__copy__",
-        "__deepcopy__",
-        "__slots__",
-        "__doc__",
-        "__match_args__",
-        "__array__",
-    ]
-)
+CLASS_DUNDERS = words("""__init__ __new__ __post_init__ __repr__ __str__ __format__ __bytes__ __len__ __length_hint__ __iter__ __next__
+    __reversed__ __getitem__ __setitem__ __delitem__ __contains__ __missing__ __lt__ __le__ __eq__ __ne__ __gt__
+    __ge__ __hash__ __bool__ __call__ __getattr__ __setattr__ __delattr__ __dir__ __enter__ __exit__ __get__
+    __set__ __delete__ __set_name__ __init_subclass__ __class_getitem__ __add__ __radd__ __iadd__ __sub__ __rsub__
+    __isub__ __mul__ __rmul__ __imul__ __matmul__ __rmatmul__ __imatmul__ __truediv__ __rtruediv__ __itruediv__
+    __floordiv__ __rfloordiv__ __ifloordiv__ __mod__ __rmod__ __imod__ __divmod__ __rdivmod__ __pow__ __rpow__
+    __ipow__ __lshift__ __rlshift__ __ilshift__ __rshift__ __rrshift__ __irshift__ __and__ __rand__ __iand__
+    __or__ __ror__ __ior__ __xor__ __rxor__ __ixor__ __neg__ __pos__ __abs__ __invert__ __int__ __float__
+    __complex__ __index__ __round__ __trunc__ __floor__ __ceil__ __copy__ __deepcopy__ __slots__ __doc__
+    __match_args__ __array__""")
 """What a class body may define. Not among them: what intercepts every look-up (`__getattribute__`), what makes isinstance lie, what rebuilds
 objects (`__reduce__`), and what hands out raw memory (`__array_interface__`, `__buffer__`, `__dlpack__`)."""
 
-MODULE_DUNDERS = frozenset(["__all__", "__author__", "__version__", "__doc__", "__date__", "__license__"])
+MODULE_DUNDERS = words("__all__ __author__ __version__ __doc__ __date__ __license__")
 """Names a script sets about itself."""
 
-READ_DUNDERS = (CLASS_DUNDERS - {"__slots__", "__array__", "__class_getitem__"}) | frozenset(
-    [
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-        "__class__",
-        "__dict__",
-        "__cause__",
-        "__context__",
-        "__notes__",
-        "__version__",
-        "__annotations__",
-    ]
+READ_DUNDERS = (CLASS_DUNDERS - {"__slots__", "__array__", "__class_getitem__"}) | words(
+    """__name__ __qualname__ __doc__ __module__ __class__ __dict__ __cause__ __context__ __notes__ __version__ __annotations__
+    __members__"""
 )
 """Dunder attributes that may be read, each through a check."""
-WRITTEN_DUNDERS = frozenset(["__name__", "__qualname__", "__doc__"])
+WRITTEN_DUNDERS = words("__name__ __qualname__ __doc__")
 """Dunder attributes that a decorator sets on a function."""
 
-NAMEDTUPLE_ATTRIBUTES = frozenset(["_asdict", "_replace", "_fields", "_make", "_field_defaults"])
+NAMEDTUPLE_ATTRIBUTES = words("_asdict _replace _fields _make _field_defaults")
 
 
 def is_dunder(name: str) -> bool:
     """Whether a name is of the form `__x__`."""
     return name.startswith("__") and name.endswith("__") and len(name) > 4
+
+
+def is_ordinary(name: str) -> bool:
+    """Whether an attribute may be read without any check."""
+    return not name.startswith("_") and name not in REFUSED_ATTRIBUTES and name not in CHECKED_ATTRIBUTES
 
 
 def why_refused(name: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from byref_sandbox import frames, hints, transformer
+from byref_sandbox import hints, libraries, transformer
 from byref_sandbox.builtin_names import safe_builtins
-from byref_sandbox.guards import Attributes, Facade, Guards, stand_in
+from byref_sandbox.facades import Facade, stand_in
+from byref_sandbox.guards import Attributes, Guards
 from byref_sandbox.modules import Modules
 from byref_sandbox.outcome import Failure
 from byref_sandbox.source import strip_dollars
@@ -54,8 +55,8 @@ class Language:
 
     def __init__(self) -> None:
         self._guards = Guards()
-        frames.install(self._guards)
         self._modules = Modules(self._guards)
+        libraries.install(self._guards, self._modules)
         self._guards.stand_ins.update(
             {
                 Attributes: dict,

@@ -1,3 +1,4 @@
+# ruff: noqa: N802, N815
 """From Python's syntax tree to one whose every risky step goes through a guard."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from RestrictedPython import RestrictingNodeTransformer
+from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from byref_sandbox import names
 
@@ -29,7 +30,7 @@ class Problem:
     hint: str | None = None
 
 
-class Transformer(RestrictingNodeTransformer):  # type: ignore[misc]
+class Transformer(RestrictingNodeTransformer):
     """RestrictedPython's default-deny transformer, widened to the language analysts write.
 
     Iteration, subscripts, calls and in-place operators stay as they are: no guard could refuse what those reach here, and they are what loops
@@ -268,7 +269,17 @@ class Transformer(RestrictingNodeTransformer):  # type: ignore[misc]
     def visit_Match(self, node: ast.Match) -> ast.AST:
         return self.node_contents_visit(node)
 
-    visit_match_case = visit_MatchSingleton = visit_MatchSequence = visit_MatchOr = visit_Match
+    def visit_match_case(self, node: ast.match_case) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_MatchSingleton(self, node: ast.MatchSingleton) -> ast.AST:
+        return node
+
+    def visit_MatchSequence(self, node: ast.MatchSequence) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_MatchOr(self, node: ast.MatchOr) -> ast.AST:
+        return self.node_contents_visit(node)
 
     def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
         # The grammar admits numbers, strings and dotted names only; a dotted name must stay one, so it cannot become a guard's call.
@@ -293,7 +304,7 @@ class Transformer(RestrictingNodeTransformer):  # type: ignore[misc]
     def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
         self._plain_path(node.cls)
         for name in node.kwd_attrs:
-            if not _ordinary(name):
+            if not names.is_ordinary(name):
                 self.error(
                     node, f"attribute {name!r} cannot be used in a pattern", "capture the object and test it in an if"
                 )
@@ -303,7 +314,7 @@ class Transformer(RestrictingNodeTransformer):  # type: ignore[misc]
 
     def _plain_path(self, node: ast.expr) -> None:
         for part in ast.walk(node):
-            if isinstance(part, ast.Attribute) and not _ordinary(part.attr):
+            if isinstance(part, ast.Attribute) and not names.is_ordinary(part.attr):
                 self.error(
                     node,
                     f"attribute {part.attr!r} cannot be used in a pattern",
@@ -327,13 +338,9 @@ def _at(place: ast.AST, node: _N) -> _N:
     return ast.copy_location(node, place)
 
 
-def _ordinary(name: str) -> bool:
-    return not name.startswith("_") and name not in names.REFUSED_ATTRIBUTES and name not in names.CHECKED_ATTRIBUTES
-
-
 def _literal_names(node: ast.expr) -> bool:
     return isinstance(node, (ast.Tuple, ast.List)) and all(
-        isinstance(e, ast.Constant) and type(e.value) is str and _ordinary(e.value) for e in node.elts
+        isinstance(e, ast.Constant) and type(e.value) is str and names.is_ordinary(e.value) for e in node.elts
     )
 
 

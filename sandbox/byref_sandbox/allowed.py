@@ -1,0 +1,91 @@
+"""The names that may be imported, module by module."""
+
+from __future__ import annotations
+
+from byref_sandbox.names import words
+
+WHOLE = words("math cmath itertools statistics heapq numbers")
+"""Modules whose every public name is harmless."""
+
+TAKEN = {
+    "re": """compile search match fullmatch split findall finditer sub subn escape purge error PatternError Pattern Match
+        NOFLAG I IGNORECASE M MULTILINE S DOTALL X VERBOSE A ASCII U UNICODE RegexFlag""",
+    "json": "dumps loads dump load JSONDecodeError JSONEncoder JSONDecoder",
+    "datetime": "date datetime time timedelta timezone tzinfo UTC MINYEAR MAXYEAR",
+    "random": """Random random uniform randint choice choices sample shuffle seed gauss normalvariate lognormvariate
+        betavariate expovariate gammavariate paretovariate weibullvariate vonmisesvariate randrange triangular getrandbits
+        randbytes binomialvariate""",
+    "decimal": """Decimal getcontext setcontext localcontext Context ROUND_HALF_UP ROUND_HALF_EVEN ROUND_DOWN ROUND_UP
+        ROUND_FLOOR ROUND_CEILING ROUND_HALF_DOWN ROUND_05UP DecimalException InvalidOperation DivisionByZero Inexact Rounded
+        Overflow Underflow""",
+    "fractions": "Fraction",
+    "string": """ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation printable whitespace
+        capwords Template""",
+    "textwrap": "dedent indent fill wrap shorten TextWrapper",
+    "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
+    "copy": "copy deepcopy replace Error",
+    "time": """time perf_counter monotonic time_ns perf_counter_ns monotonic_ns process_time strftime strptime localtime gmtime
+        mktime asctime ctime sleep struct_time""",
+    "unicodedata": """normalize category name lookup combining numeric decimal digit bidirectional east_asian_width
+        is_normalized""",
+    "calendar": """month_name month_abbr day_name day_abbr monthrange monthcalendar isleap leapdays weekday weekheader month
+        calendar timegm setfirstweekday firstweekday MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY Calendar
+        TextCalendar""",
+    "hashlib": "md5 sha1 sha224 sha256 sha384 sha512 sha3_256 sha3_512 blake2b blake2s new",
+    "base64": """b64encode b64decode b32encode b32decode b16encode b16decode b85encode b85decode urlsafe_b64encode
+        urlsafe_b64decode""",
+    "binascii": "hexlify unhexlify crc32 b2a_hex a2b_hex Error",
+    "zlib": "crc32 adler32 compress decompress error",
+    "uuid": "UUID uuid3 uuid4 uuid5 NAMESPACE_DNS NAMESPACE_URL NAMESPACE_OID NAMESPACE_X500",
+    "io": "StringIO BytesIO",
+    "array": "array typecodes",
+    "csv": """reader writer DictReader DictWriter QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC QUOTE_STRINGS
+        QUOTE_NOTNULL Error Dialect excel excel_tab unix_dialect Sniffer""",
+    "difflib": "get_close_matches SequenceMatcher ndiff unified_diff context_diff Differ",
+    "html": "escape unescape",
+    "keyword": "iskeyword issoftkeyword kwlist",
+    "ast": "literal_eval",
+    "contextlib": "contextmanager suppress closing nullcontext ExitStack ContextDecorator AbstractContextManager",
+    "urllib.parse": "urlparse urlsplit urlunparse urlunsplit urljoin parse_qs parse_qsl quote quote_plus unquote unquote_plus urlencode",
+    "zoneinfo": "ZoneInfo ZoneInfoNotFoundError",
+    "functools": "reduce partial lru_cache cache cmp_to_key cached_property",
+    "collections": "Counter defaultdict OrderedDict deque ChainMap UserDict UserList",
+    "pprint": "pformat pp pprint",
+    "warnings": "filterwarnings simplefilter warn resetwarnings",
+    "types": "MappingProxyType",
+    "abc": "ABC abstractmethod",
+    "dataclasses": "field asdict astuple replace fields is_dataclass FrozenInstanceError KW_ONLY MISSING",
+    "enum": "auto unique",
+    "sys": "maxsize float_info byteorder version version_info getsizeof getrecursionlimit setrecursionlimit platform",
+    "typing": """Any AnyStr Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet Generator
+        Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NamedTuple NewType
+        NoReturn Never Optional OrderedDict ParamSpec Protocol Required NotRequired Self Sequence Set Sized SupportsFloat
+        SupportsInt Text Tuple Type TypeAlias TypeVar TypedDict Union Annotated cast overload final override no_type_check
+        TYPE_CHECKING assert_never""",
+}
+"""Left out where a module has more: what reads files, makes code or hands out classes and modules behind the guards' back
+(`string.Formatter`, `typing.get_type_hints`, `functools.singledispatch`, `uuid.uuid1`, …)."""
+
+BASES = {
+    "builtins": "object int float str bytes list dict tuple set frozenset",
+    "abc": "ABC",
+    "typing": "Generic Protocol NamedTuple TypedDict",
+    "json": "JSONEncoder",
+    "collections": "OrderedDict defaultdict Counter deque UserDict UserList",
+    "contextlib": "ContextDecorator AbstractContextManager",
+    "datetime": "tzinfo date datetime",
+    "string": "Template",
+    "collections.abc": """Awaitable Callable Collection Container Generator Hashable ItemsView Iterable Iterator KeysView
+        Mapping MappingView MutableMapping MutableSequence MutableSet Reversible Sequence Set Sized ValuesView""",
+}
+"""What a class may inherit from, besides exceptions, enumerations and the code's own classes: none has a dangerous attribute."""
+
+NUMPY_HIDDEN = words("""load save savez savez_compressed savetxt fromfile fromregex memmap DataSource lib ctypeslib f2py test testing
+    core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack seterrcall geterrcall
+    setbufsize getbufsize rec typing exceptions dtypes distutils matlib flatiter recarray record""")
+NUMPY_PARTS = ("linalg", "fft", "polynomial", "strings", "emath", "ma")
+
+PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter eval to_pickle test show_versions plotting io core compat util testing arrays api
+    errors offsets tseries""")
+PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")
+PANDAS_OPTIONS = ("set_option", "get_option", "reset_option", "option_context")

@@ -1,0 +1,78 @@
+"""What stands for modules and classes that must not be had themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from byref_sandbox.refusal import NotAllowed, no_files
+
+
+class Facade:
+    """Stands for a module and holds only the names that are allowed."""
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Mapping[str, object],
+        hidden: Iterable[str] = (),
+        hints: Mapping[str, str] | None = None,
+    ) -> None:
+        self.__dict__.update(attributes)
+        _FACADES[id(self)] = (self, name, frozenset(hidden) - set(attributes), hints or {})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise NotAllowed(f"{facade_name(self)}.{name} cannot be set", "modules are read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise NotAllowed(f"{facade_name(self)}.{name} cannot be deleted", "modules are read-only")
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.__dict__)
+
+    def __repr__(self) -> str:
+        return f"<module {facade_name(self)!r}>"
+
+    def __getattr__(self, name: str) -> object:
+        _, module, hidden, hints = _FACADES[id(self)]
+        if name in hints:
+            raise NotAllowed(f"{module}.{name} is not available", hints[name])
+        if name in hidden:
+            if name.startswith(("read_", "load", "save", "from", "to_")):
+                raise no_files(f"{module}.{name}")
+            raise NotAllowed(f"{module}.{name} is not available")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+
+
+# Kept apart from the facades themselves: their attributes are what the code sees.
+_FACADES: dict[int, tuple[Facade, str, frozenset[str], Mapping[str, str]]] = {}
+
+
+def facade_name(facade: Facade) -> str:
+    """The module's name."""
+    return _FACADES[id(facade)][1]
+
+
+class StandInMeta(type):
+    """A class that is equal to, and an instance check for, a class that must not be had."""
+
+    _real: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls._real)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return subclass is cls or issubclass(subclass, cls._real)
+
+    def __repr__(cls) -> str:
+        return repr(cls._real)
+
+
+def stand_in(real: type, hint: str) -> type:
+    """A class in place of `real`: isinstance and issubclass answer as for `real`, calling it is refused."""
+
+    def refuse(cls: type, *arguments: object, **options: object) -> object:
+        raise NotAllowed(f"{real.__name__}() cannot be called", hint)
+
+    return StandInMeta(
+        real.__name__, (), {"__new__": refuse, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    )

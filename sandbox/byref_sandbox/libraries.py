@@ -1,0 +1,108 @@
+"""numpy and pandas as the language has them."""
+
+from __future__ import annotations
+
+import decimal
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas._config.config import DictWrapper
+from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
+from pandas.tseries import frequencies
+
+from byref_sandbox import frames, names
+from byref_sandbox.allowed import NUMPY_HIDDEN, NUMPY_PARTS, PANDAS_HIDDEN, PANDAS_OPTIONS, PANDAS_READERS
+from byref_sandbox.expressions import expression_method
+from byref_sandbox.facades import Facade, stand_in
+from byref_sandbox.guards import Guards
+from byref_sandbox.modules import Modules, public
+from byref_sandbox.refusal import NotAllowed
+
+
+def install(guards: Guards, modules: Modules) -> None:
+    """Add both to the modules, and what only they know to the guards."""
+    _numpy(guards, modules)
+    _pandas(modules)
+    guards.wrappers.update(dict.fromkeys(names.TEXT_METHODS, frames.text_method))
+    guards.wrappers.update(dict.fromkeys(names.FUNCTION_METHODS, frames.function_method))
+    guards.wrappers.update(dict.fromkeys(names.EXPRESSION_METHODS, expression_method))
+    guards.wrappers["pivot_table"] = frames.pivot
+    indexers = (_LocIndexer, _iLocIndexer, _AtIndexer, _iAtIndexer)
+    guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace)
+    guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
+    guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
+    guards.writable_attributes[DictWrapper] = frozenset(dir(pd.options.display))
+
+
+def _numpy(guards: Guards, modules: Modules) -> None:
+    exposed = {n: v for n, v in public(np, _listed(np)).items() if n not in NUMPY_HIDDEN and not n.startswith("_")}
+    for name in NUMPY_PARTS:
+        part: types.ModuleType = getattr(np, name)
+        listed = {n: v for n, v in public(part, getattr(part, "__all__", None)).items() if n not in NUMPY_HIDDEN}
+        exposed[name] = modules.add(f"numpy.{name}", listed, part)
+    for name, left_out in (
+        ("char", ("compare_chararrays",)),
+        ("random", ("set_state", "get_state")),
+        ("exceptions", ()),
+    ):
+        part = getattr(np, name)
+        listed = {n: v for n, v in public(part, _listed(part)).items() if n not in left_out}
+        exposed[name] = modules.add(f"numpy.{name}", listed, part)
+    tricks = modules.add("numpy.lib.stride_tricks", {"sliding_window_view": np.lib.stride_tricks.sliding_window_view})
+    exposed["lib"] = modules.add("numpy.lib", {"stride_tricks": tricks})
+    array_class = stand_in(np.ndarray, "use np.array(), np.zeros() or np.empty()")
+    exposed["ndarray"] = guards.stand_ins[np.ndarray] = array_class
+    for name in ("loadtxt", "genfromtxt"):
+        exposed[name] = frames.reader(getattr(np, name), f"np.{name}")
+    exposed["__version__"] = np.__version__
+    modules.add("numpy", exposed, np)
+
+
+def _pandas(modules: Modules) -> None:
+    exposed = {n: v for n, v in public(pd, _listed(pd)).items() if n not in PANDAS_HIDDEN and not n.startswith("read_")}
+    kinds = modules.add("pandas.api.types", public(pd.api.types), pd.api.types)
+    exposed["api"] = modules.add("pandas.api", {"types": kinds})
+    exposed["errors"] = modules.add("pandas.errors", public(pd.errors, _listed(pd.errors)))
+    exposed["offsets"] = modules.add("pandas.tseries.offsets", public(pd.offsets, _listed(pd.offsets)))
+    parts = modules.add("pandas.tseries.frequencies", public(frequencies, ["to_offset", "infer_freq"]))
+    exposed["tseries"] = modules.add("pandas.tseries", {"offsets": exposed["offsets"], "frequencies": parts})
+    checks = public(pd.testing, ["assert_frame_equal", "assert_series_equal", "assert_index_equal"])
+    exposed["testing"] = modules.add("pandas.testing", checks)
+    exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
+    for name in PANDAS_READERS:
+        exposed[name] = frames.reader(getattr(pd, name), f"pd.{name}")
+    for name in ("pivot_table", "crosstab"):
+        exposed[name] = frames.pivot(getattr(pd, name), name)
+    for name in PANDAS_OPTIONS:
+        exposed[name] = _display_options(getattr(pd, name), name)
+    exposed["options"] = Facade(
+        "pandas.options", {"display": pd.options.display, "mode": Facade("pandas.options.mode", {})}
+    )
+    exposed["__version__"] = pd.__version__
+    modules.add("pandas", exposed, pd)
+
+
+def _listed(module: types.ModuleType) -> list[str]:
+    return list(module.__dict__["__all__"])
+
+
+def _display_options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        flat: list[Any] = []
+        for argument in arguments:
+            flat.extend([x for pair in argument.items() for x in pair] if type(argument) is dict else [argument])
+        for key in flat[::2] if name in ("set_option", "option_context") else flat[:1]:
+            if type(key) is not str or not _DISPLAY_OPTION.fullmatch(key):
+                raise NotAllowed(
+                    f"pd.{name}({str(key)[:60]!r}) is not available", "only display.* options can be changed"
+                )
+        return function(*flat, **options)
+
+    return call
+
+
+_DISPLAY_OPTION = re.compile(r"(display\.|max_|min_rows|precision|width|chop|expand|float_format|mode\.copy)[a-z_.]*")
