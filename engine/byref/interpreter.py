@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +18,7 @@ from byref.artifacts import staging, store
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
 from byref.describe.shape import kind_of
-from byref.describe.truncate import truncate
+from byref.describe.truncate import truncate, truncate_json
 from byref.errors import ArtifactMissing, ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
@@ -85,8 +87,10 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     new = {name: value for name, value in outcome.bound.items() if name not in stored and variables.is_bindable(name)}
     kept = _keep(scope, {name: (value.kind, value.data) for name, value in list(new.items())[:MAX_KEPT_NAMES]})
     result = None
-    if outcome.kind in ("json", "dataframe", "series") and scope.count(outcome.text) > inline_tokens:
-        result = _keep(scope, {RESULT_NAME: (outcome.kind, to_block(outcome.value).data)})
+    if outcome.kind in ("json", "dataframe", "series"):
+        value = to_block(outcome.value)
+        if scope.count(value.text, "json") > inline_tokens:
+            result = _keep(scope, {RESULT_NAME: (outcome.kind, value.data)})
     return Execution(code, outcome, limits, kept, result, rebound)
 
 
@@ -178,7 +182,11 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     if execution.result is None:
         return [truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count).text]
     name = list(names)[-1]
-    shown = truncate(outcome.text, budget=limit // 4, measure=scope.count)
+    if outcome.kind == "json" and isinstance(outcome.value, dict | list):
+        size = len(outcome.text.encode("utf-8", "surrogatepass"))
+        shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size)
+    else:
+        shown = truncate(outcome.text, budget=limit // 4, measure=scope.count)
     return [
         shown.text,
         f"[INCOMPLETE: the value is too big to show; all of it is now the variable {name}: {names[name]}. "
@@ -194,11 +202,13 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     lines = strip_dollars(execution.code).splitlines()
     if error.line is not None and 0 < error.line <= len(lines):
         text += f"\n    {lines[error.line - 1].strip()[:200]}"
-    if error.hint:
-        text += f"\n{error.hint}"
-    if error.kind == "NameError" and known:
-        text += f"\nVariables with data: {_listing({variable.name: variable.shape for variable in known})}"
-    return text
+    if error.kind != "NameError":
+        return text + (f"\n{error.hint}" if error.hint else "")
+    names = {variable.name: variable.shape for variable in known}
+    missing = re.search(r"name '(\w+)'", error.message)
+    if missing and (near := difflib.get_close_matches(missing[1], names, 1)):
+        text += f"\nDid you mean {near[0]}?"
+    return text + (f"\nVariables with data: {_listing(names)}" if names else "\nNo variable with data is bound yet.")
 
 
 def _listing(names: Mapping[str, str]) -> str:

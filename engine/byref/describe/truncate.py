@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from byref.describe.cuts import CutString, Gap, cut
+from byref.describe.preview import _attribute as attribute
 from byref.describe.search import most_within
 
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
@@ -75,8 +76,8 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
 def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int]) -> Truncated:
     tree, gaps = cut(value, room)
     omitted = max(size - _size(_json(_shown(tree, None))), 0) if gaps else 0
-    weight = sum(gap.size for gap in gaps)
-    text = _json(_shown(tree, lambda gap: notice(omitted * gap.size // weight)))
+    parts = attribute(gaps, omitted, 1.0) if gaps else {}
+    text = _json(_shown(tree, lambda gap: notice(parts[gap])))
     return Truncated(text, measure(text), omitted)
 
 
