@@ -267,6 +267,11 @@ def look_unchecked(value: object, budget: int) -> Preview:
     return preview(value, budget=budget, measure=characters, total=1_000_000)
 
 
+def test_keys_that_differ_only_in_lone_surrogates_stay_apart() -> None:
+    seen = look_unchecked({"\ud800": 1, "\\ud800": 2}, 50)
+    assert seen.value == {"\\ud800": 1, "\\ud800_": 2}
+
+
 def test_integers_that_python_will_not_write_in_decimal() -> None:
     assert look_unchecked(2**100_000, 50).text == snapshot(
         '"0x1000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000… (24,883 more characters)"'

@@ -141,7 +141,7 @@ def test_nesting_is_bounded() -> None:
 
 def test_a_circular_value_is_too_deep() -> None:
     circular: list[Any] = []
-    circular.append({"self": circular})
+    circular += [{"self": circular, "again": circular}, *[circular] * 1_000]
     with pytest.raises(TooDeep):
         infer(circular)
 

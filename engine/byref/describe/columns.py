@@ -7,8 +7,8 @@ taken in chunks, which stay in the processor's cache and bound the memory of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -21,6 +21,7 @@ STRING: Final = 16
 ARRAY: Final = 32
 OBJECT: Final = 64
 CONTAINER: Final = ARRAY | OBJECT
+_SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
 
 MAX_DEPTH: Final = 250
 """Levels of nesting that are described; decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
@@ -162,19 +163,17 @@ class Inference:
             if kinds & ARRAY:
                 arrays = column if len(types) == 1 else [value for value in column if type(value) is list]
                 node.items = node.items or Node()
-                items = arrays[0] if len(arrays) == 1 else list(chain.from_iterable(arrays))
-                self._add_chunks(node.items, items, depth + 1)
+                self._add_chunks(node.items, chain.from_iterable(arrays), depth + 1)
         node.kinds |= kinds
 
-    def _add_chunks(self, node: Node, values: list[Any], depth: int) -> None:
-        if len(values) <= CHUNK:
-            if values:
-                self._add(node, values, depth)
-            return
-        for start in range(0, len(values), CHUNK):
-            self._add(node, values[start : start + CHUNK], depth)
+    def _add_chunks(self, node: Node, values: Iterator[Any], depth: int) -> None:
+        while chunk := list(islice(values, CHUNK)):
+            self._add(node, chunk, depth)
 
     def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:
+        if len(objects) == 1 and node.rest is None and (len(objects[0]) <= MAP_KEYS or not self.fold):
+            self._add_object(node, objects[0], depth)
+            return
         keysets = dict.fromkeys(map(tuple, objects))
         first, *others = keysets
         required = set(first).intersection(*others)
@@ -193,12 +192,27 @@ class Inference:
         for key, column in columns:
             child = members.get(key)
             if child is None:
-                if type(key) is not str:
-                    raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__} {key!r:.40}")
+                _check_key(key)
                 child = members[key] = Node()
             self._add(child, column, depth)
         node.objects += len(objects)
         node.required = required if node.required is None else node.required & required
+
+    def _add_object(self, node: Node, one: dict[str, Any], depth: int) -> None:
+        """`_add_objects` for a single one, of which none is folded; documents that are no tables consist of these."""
+        members = node.members
+        for key, value in one.items():
+            child = members.get(key)
+            if child is None:
+                _check_key(key)
+                child = members[key] = Node()
+            kind = _KINDS.get(type(value), 0)
+            if kind & _SIMPLE:
+                child.kinds |= kind
+            else:
+                self._add(child, (value,), depth)
+        node.objects += 1
+        node.required = set(one) if node.required is None else node.required & one.keys()
 
     def _foldable(self, node: Node, keys: Iterable[str], objects: Sequence[dict[str, Any]]) -> set[str]:
         """Which of the keys are data rather than names of fields."""
@@ -226,17 +240,21 @@ class Inference:
         return folding
 
 
+def _check_key(key: object) -> None:
+    if type(key) is not str:
+        raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__} {key!r:.40}")
+
+
 def _check_finite(column: Sequence[float]) -> None:
     # A sum over finite numbers is finite unless it overflows; only then is each one looked at.
     if not isfinite(sum(column)) and not all(map(isfinite, column)):
         raise NotPlain("expected finite numbers, found " + repr(next(x for x in column if not isfinite(x))))
 
 
-def _values(objects: Iterable[dict[str, Any]], keys: set[str]) -> list[Any]:
+def _values(objects: Iterable[dict[str, Any]], keys: set[str]) -> Iterator[Any]:
     for key in keys:
-        if type(key) is not str:
-            raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__} {key!r:.40}")
-    return [value for one in objects for key, value in one.items() if key in keys]
+        _check_key(key)
+    return (value for one in objects for key, value in one.items() if key in keys)
 
 
 def _columns(

@@ -251,7 +251,10 @@ def _plain(value: Any) -> Any:
     if kind is dict:
         members = {}
         for key, member in value.items():
-            members[encodable(key)] = _plain(member)
+            name = encodable(key)
+            while name in members:
+                name += "_"
+            members[name] = _plain(member)
         return members
     if kind is list:
         elements = []

@@ -19,6 +19,7 @@ _TYPES: Final = (
     (NUMBER, "number"),
     (STRING, "string"),
 )
+_SINGLE: Final = dict(_TYPES)
 _ALIKE: Final = 4
 """From this many members of one kind on, folding them into one shape is tried."""
 _STUB: Final = 18
@@ -41,6 +42,9 @@ _Json = dict[str, Any]
 
 def render(node: Node) -> _Json:
     """The schema of all that the node saw, as genson writes it; folded keys stand as `additionalProperties`."""
+    name = _SINGLE.get(node.kinds)
+    if name is not None:
+        return {"type": name}
     types = _types(node)
     shapes: list[_Json] = []
     for kind in _containers(node):
