@@ -1,0 +1,357 @@
+"""Searching a stored payload line by line, in time linear in its size and without holding it whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from byref.artifacts.lines import (
+    MIN_CHARS,
+    Payload,
+    check_range,
+    decode,
+    number_width,
+    numbered,
+    segments,
+)
+from byref.artifacts.patterns import Match, Regexp, compile_pattern, forget_patterns, shortened
+from byref.errors import ToolError
+
+__all__ = ["GrepResult", "grep"]
+
+_LINE_CHARS = 500
+_WINDOW_CHARS = 240
+_WINDOWS_PER_LINE = 3
+_HEADER_CHARS = 600
+
+# One call of RE2 takes at most about 1.6 ns per byte and instruction: the bytes searched at once are chosen so that even
+# the worst pattern returns in about a second, to look at the clock.
+_SLICE_BYTES = 1 << 20
+_MIN_SLICE_BYTES = 32 * 1024
+_SLICE_WORK = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GrepResult:
+    """What the model reads, and the number of matching lines: at least that many if the search was not `complete`."""
+
+    text: str
+    matches: int
+    complete: bool
+    shown: int
+    """Matching lines that are shown."""
+
+
+@dataclass(slots=True)
+class _Hit:
+    line: int
+    rows: list[str] = field(default_factory=list)
+
+
+def grep(
+    payload: Payload,
+    pattern: str,
+    *,
+    context_lines: int = 5,
+    start: int = 1,
+    end: int | None = None,
+    ignore_case: bool = False,
+    max_matches: int = 50,
+    max_chars: int,
+    deadline: float = 10.0,
+) -> GrepResult:
+    """Return the lines from `start` to `end` (1-based, inclusive) that match `pattern`, with the lines around them.
+
+    The pattern is RE2's, matched within single lines (`^` and `$` are a line's ends); one that does not compile is
+    searched as literal text, which the header says. Every matching line is counted, at most `max_matches` are shown,
+    in at most `max_chars` characters; of a line over 500 characters the surroundings of its matches. After `deadline`
+    seconds the search stops and says how far it came. In a line over 32 KiB to 1 MiB (the more complex the pattern,
+    the less), a match longer than a quarter of that may be missed.
+
+    Raises:
+        ToolError: the range is not in the payload, or the pattern is empty or too large.
+        ValueError: `max_chars` is under 1,024, or `max_matches` under 1.
+    """
+    if max_chars < 4 * MIN_CHARS or max_matches < 1:
+        raise ValueError(f"max_chars={max_chars!r}, max_matches={max_matches!r}: expected at least {4 * MIN_CHARS}, 1")
+    if context_lines < 0:
+        raise ToolError(f"context_lines={context_lines}: expected 0 or more")
+    last = check_range(payload, start, end)
+    try:
+        regexp, literal = compile_pattern(pattern, ignore_case=ignore_case)
+        search = _Search(payload, regexp, start, last, max_matches, time.monotonic() + deadline)
+        search.run()
+    finally:
+        forget_patterns()
+    room = max_chars - _HEADER_CHARS
+    rows, shown = _render(payload, search.hits, start, last, context_lines, room)
+    header = _header(search, pattern, literal, shown, deadline)
+    return GrepResult("\n".join([header, "", *rows] if rows else [header]), search.matches, search.complete, shown)
+
+
+class _Search:
+    """One pass over the payload's chunks: counts the matching lines, and keeps what is shown of the first ones."""
+
+    def __init__(self, payload: Payload, regexp: Regexp, start: int, last: int, max_matches: int, until: float) -> None:
+        self.payload, self.regexp, self.start, self.last, self.until = payload, regexp, start, last, until
+        self.matches, self.complete = 0, True
+        self.hits: list[_Hit] = []
+        self.line = start
+        self._free = max_matches
+        # The bytes in hand; where to go on in them; within a line longer than a slice, also the characters of it
+        # before the position, and where the search for its next match begins.
+        self._chunks: Iterator[tuple[int, bytes]]
+        self._data: bytes
+        self._position: int
+        self._inside: bool
+        self._column: int
+        self._resume: int
+        self._slice = max(_MIN_SLICE_BYTES, min(_SLICE_BYTES, _SLICE_WORK // regexp.programsize))
+        self._seek(start)
+
+    def run(self) -> None:
+        while self._fill() and self.line <= self.last:
+            if self._late():
+                return
+            if self._inside:
+                self._search_part()
+                continue
+            stop = len(self._data)
+            if stop - self._position > self._slice:
+                stop = self._data.rfind(b"\n", self._position, self._position + self._slice)
+            elif self._data.endswith(b"\n"):
+                stop -= 1
+            if stop < 0:
+                self._inside, self._column, self._resume = True, 0, self._position
+            else:
+                self._search_lines(stop)
+
+    def _search_lines(self, stop: int) -> None:
+        """Search whole lines: those from the position up to the line feed, or end, at `stop`."""
+        data, at, search = self._data, self._position, self.regexp.search
+        feeds = data.count(b"\n", at, stop)
+        if self.line + feeds > self.last:
+            feeds = self.last - self.line
+            stop -= len(data[at:stop].split(b"\n", feeds + 1)[-1]) + 1
+        following = self.line + feeds + 1
+        while self._free and at <= stop and (match := search(data, at, stop)):
+            begin = match.start()
+            first = data.rfind(b"\n", at, begin) + 1 or at
+            line_end = data.find(b"\n", begin, stop)
+            line_end = stop if line_end < 0 else line_end
+            self.line += data.count(b"\n", self._position, first)
+            self._position = first
+            self.matches += 1
+            self.hits.append(_Hit(self.line))
+            self._show(first, 0, match, line_end, True)
+            at = line_end + 1
+        # The others are only counted, which is most of the work where every line matches.
+        while not self._free and at <= stop and (match := search(data, at, stop)):
+            self.matches += 1
+            at = data.find(b"\n", match.start(), stop) + 1 or stop + 1
+            if not self.matches & 1023 and self._late():
+                self.line += data.count(b"\n", self._position, at)
+                return
+        self.line, self._position = following, stop + 1
+
+    def _search_part(self) -> None:
+        """Search a part of a line that is longer than a slice, overlapping the part before by a quarter."""
+        data, window = self._data, self._position + self._slice
+        feed = data.find(b"\n", self._position, window)
+        ends = feed >= 0 or len(data) <= window
+        stop = feed if feed >= 0 else min(window, len(data))
+        seen = bool(self.hits) and self.hits[-1].line == self.line
+        match = self.regexp.search(data, self._resume, stop)
+        if match and not seen:
+            self.matches += 1
+            if self._free:
+                self.hits.append(_Hit(self.line))
+                seen = True
+        if match and seen and self._show(self._position, self._column, match, stop, ends):
+            match = None
+        if match:
+            self._skip_line(feed)
+        elif ends:
+            self._inside, self._position, self.line = False, stop + 1, self.line + 1
+        else:
+            ahead = stop - self._slice // 4
+            ahead -= next((back for back in range(4) if data[ahead - back] & 0xC0 != 0x80), 0)
+            self._column += len(data[self._position : ahead].decode("utf-8", "replace"))
+            self._position, self._resume = ahead, max(ahead, self._resume)
+
+    def _show(self, first: int, column: int, match: Match | None, stop: int, ends: bool) -> bool:
+        """Keep what is shown of a matching line; False once no more of it will be.
+
+        `first` is where the part of the line in hand begins, after `column` characters of it; `stop` where it ends.
+        """
+        data, hit = self._data, self.hits[-1]
+        if ends and not column and stop - first <= 4 * _LINE_CHARS:
+            text = decode(data[first:stop].removesuffix(b"\r"))
+            if len(text) <= _LINE_CHARS:
+                hit.rows.append(text)
+                self._free -= 1
+                return False
+        most = self._free if self.start == self.last else min(self._free, _WINDOWS_PER_LINE - len(hit.rows))
+        at = first
+        while match and most:
+            begin = match.start()
+            before = data[max(at, begin - _WINDOW_CHARS - 4) : begin].decode("utf-8", "replace")[-_WINDOW_CHARS // 4 :]
+            # Invalid bytes are kept apart, to know how many were shown.
+            ahead = data[begin : min(stop, begin + 4 * _WINDOW_CHARS)].decode("utf-8", "surrogateescape")
+            after = ahead[: _WINDOW_CHARS * 3 // 4].encode("utf-8", "surrogateescape")
+            at = begin + max(1, len(after))
+            character = column + len(data[first:begin].decode("utf-8", "replace"))
+            left = "…" if character > len(before) else ""
+            right = "" if ends and at >= stop else "…"
+            text = (before + after.decode("utf-8", "replace")).replace("\0", "\ufffd").removesuffix("\r")
+            hit.rows.append(f"[column {character + 1}] {left}{text}{right}")
+            self._free, most = self._free - 1, most - 1
+            match = self.regexp.search(data, at, stop) if at < stop and not self._late() else None
+        self._resume = at
+        if match or (not most and not ends):
+            narrow = "" if self.start == self.last else f": search line {self.line} alone to see them"
+            hit.rows.append(f"[line {self.line} goes on, with more matches perhaps{narrow}]")
+        return not match and bool(most)
+
+    def _fill(self) -> bool:
+        """Have more than a slice at hand behind the position, or all there is; False if that is nothing."""
+        while len(self._data) - self._position <= self._slice:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            # One byte before the position stays, for `^` and `\b`.
+            keep = max(0, self._position - 1)
+            self._data = self._data[keep:] + chunk[1]
+            self._position, self._resume = self._position - keep, max(0, self._resume - keep)
+        return self._position < len(self._data)
+
+    def _seek(self, line: int) -> None:
+        """Go to the beginning of `line`."""
+        self._data, self._position, self._resume, self._column, self._inside = b"", 0, 0, 0, False
+        self.line = line
+        self._chunks = self.payload.chunks(line)
+        for first, data in self._chunks:
+            if data.count(b"\n") >= line - first:
+                self._data = data
+                self._position = len(data) - len(data.split(b"\n", line - first)[-1])
+                return
+
+    def _skip_line(self, feed: int) -> None:
+        if feed >= 0:
+            self._inside, self._position, self.line = False, feed + 1, self.line + 1
+        elif self.line < self.last:
+            self._seek(self.line + 1)
+        else:
+            self.line += 1
+
+    def _late(self) -> bool:
+        self.complete = self.complete and time.monotonic() < self.until
+        return not self.complete
+
+
+def _header(search: _Search, pattern: str, literal: str, shown: int, deadline: float) -> str:
+    count, total = f"{search.matches:,}", search.matches
+    noun = "match" if total == 1 else "matches"
+    if not search.complete:
+        count = f"more than {count}" if total else "no"
+    header = f"{count} {noun} for /{shortened(pattern)}/"
+    if literal:
+        header += f", searched as literal text (no usable regular expression: {literal})"
+    notes = []
+    if shown < total:
+        notes.append(f"first {shown} shown. Narrow the pattern or give start_line/end_line")
+    if not search.complete:
+        notes.append(
+            f"the search stopped in line {search.line:,} after {deadline:g} seconds. "
+            f"To go on, search from start_line={search.line}"
+        )
+    if not total and ("\n" in pattern or "\\n" in pattern):
+        notes.append("patterns match within single lines, so a line break never matches")
+    return f"[{'; '.join([header, *notes])}]"
+
+
+def _render(
+    payload: Payload, hits: list[_Hit], start: int, last: int, context_lines: int, room: int
+) -> tuple[list[str], int]:
+    """The rows of as many hits as fit into `room` characters, and how many that are."""
+    width = number_width(payload.line_count)
+    context = min(context_lines, room // (width + 3))  # no more rows than that can be shown
+    rows: list[str] = []
+    used = shown = done = 0
+    chunks = _Chunks(payload)
+    for index, hit in enumerate(hits):
+        low = max(start, hit.line - context, done + 1)
+        high = min(last, hit.line + context)
+        if index + 1 < len(hits):
+            high = min(high, hits[index + 1].line - 1)
+        marked = [numbered(hit.line, text, width, ">") for text in hit.rows]
+        before = [numbered(n, text, width) for n, text in chunks.lines(low, hit.line - 1)]
+        if rows and low > done + 1:
+            before.insert(0, "---")
+        cost = _cost(marked)
+        if used + cost + (_cost(before) if rows else 0) > room:
+            if rows:
+                break
+            # A first hit of many windows: as many as fit.
+            while cost > room:
+                cost -= len(marked.pop()) + 1
+        if not rows:
+            while _cost(before) > room - cost:
+                before.pop(0)
+        rows += before + marked
+        used += _cost(before) + cost
+        shown, done = shown + 1, hit.line
+        for number, text in chunks.lines(hit.line + 1, high):
+            row = numbered(number, text, width)
+            if used + len(row) + 1 > room:
+                return rows, shown
+            rows.append(row)
+            used, done = used + len(row) + 1, number
+    return rows, shown
+
+
+def _cost(rows: list[str]) -> int:
+    return sum(map(len, rows)) + len(rows)
+
+
+class _Chunks:
+    """Lines by number, in rising order, reading again only what is not in the chunk in hand."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+        self._source: Iterator[tuple[int, bytes]] = iter(())
+        self._first, self._data = 0, b""
+
+    def lines(self, low: int, high: int) -> Iterator[tuple[int, str]]:
+        """Yield (line, text) from `low` to `high`; only the beginning of long ones."""
+        while low <= high:
+            text = b""
+            for number, data, ends in segments(self._from(low), low):
+                text += data[: 4 * _LINE_CHARS + 1 - len(text)]
+                if ends:
+                    yield number, _clipped(text)
+                    low, text = number + 1, b""
+                elif len(text) > 4 * _LINE_CHARS:
+                    # Leave the rest of a long line unread: the next one is looked up.
+                    yield number, _clipped(text)
+                    low = number + 1
+                    break
+                if low > high:
+                    break
+            else:
+                return
+
+    def _from(self, line: int) -> Iterator[tuple[int, bytes]]:
+        if self._first < line <= self._first + self._data.count(b"\n"):
+            yield self._first, self._data
+        else:
+            self._source = self._payload.chunks(line)
+        for chunk in self._source:
+            self._first, self._data = chunk
+            yield chunk
+
+
+def _clipped(data: bytes) -> str:
+    text = decode(data.removesuffix(b"\r"))
+    return text if len(text) <= _LINE_CHARS else text[:_LINE_CHARS] + "…"

@@ -1,0 +1,168 @@
+"""Reading numbered lines out of a stored payload, a bounded page at a time, without holding it whole.
+
+Lines end at a line feed and nowhere else, as for grep and sed; a last line without one counts. A carriage return
+before it is not shown.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from byref.errors import ToolError
+
+__all__ = ["Page", "Payload", "check_range", "decode", "number_width", "numbered", "read_lines", "segments"]
+
+MIN_CHARS = 256
+_NOTE_CHARS = 160
+
+
+class Payload(Protocol):
+    """The stored bytes of an artifact, read in chunks of at most a frame."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def line_count(self) -> int:
+        """Lines; a last line without line feed counts."""
+
+    def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield (1-based line on which the chunk begins, bytes) in order, beginning at or before line `line`.
+
+        A chunk may begin inside a line, which then gives its number; one that begins on `line` itself and comes first
+        begins where the line begins.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines as the model reads them; `next_line` and `next_column` say where the next page begins, if any."""
+
+    text: str
+    first: int
+    last: int
+    next_line: int | None
+    next_column: int
+    """1-based, in characters; more than 1 if the page was cut inside `next_line`."""
+    total_lines: int
+
+
+def read_lines(payload: Payload, start: int = 1, end: int | None = None, *, max_chars: int, column: int = 1) -> Page:
+    """Return lines `start` to `end`, 1-based and inclusive, in at most `max_chars` characters.
+
+    The first line is shown from character `column` on. A line that would fit into a page of its own is never cut; a
+    longer one is, and the next page goes on inside it. An `end` past the last line means the last line.
+
+    Raises:
+        ToolError: the range or the column is not in the payload.
+        ValueError: `max_chars` is under 256.
+    """
+    if max_chars < MIN_CHARS:
+        raise ValueError(f"max_chars={max_chars!r}: expected {MIN_CHARS} or more")
+    last = check_range(payload, start, end)
+    if column < 1:
+        raise ToolError(f"start_column={column}: columns are numbered from 1")
+    width = number_width(payload.line_count)
+    room = max_chars - _NOTE_CHARS
+    line_room = room - len(numbered(1, "", width)) - 1
+    rows: list[str] = []
+    free = line_room
+    number, next_line, next_column = start, None, 1
+    for number, text, whole in _texts(payload, start, last, column, line_room):
+        if whole and len(text) <= free:
+            rows.append(numbered(number, text, width))
+            free -= len(rows[-1]) + 1
+            continue
+        next_line = number
+        if not rows or (free > line_room // 2 and not (whole and len(text) <= line_room)):
+            rows.append(numbered(number, text[:free], width))
+            next_column = free + (column if number == start else 1)
+        break
+    shown_last = number if next_line is None or next_column > 1 else number - 1
+    text = "\n".join(rows)
+    if next_line is not None:
+        text += "\n\n" + _how_to_go_on(next_line, next_column, end, payload.line_count)
+    return Page(text, start, shown_last, next_line, next_column, payload.line_count)
+
+
+def check_range(payload: Payload, start: int, end: int | None) -> int:
+    """Return the last line of the range that exists; ToolError if the range is empty, reversed or past the end."""
+    total = payload.line_count
+    if start < 1:
+        raise ToolError(f"start_line={start}: lines are numbered from 1")
+    if end is not None and end < start:
+        raise ToolError(f"end_line={end} is before start_line={start}")
+    if total == 0:
+        raise ToolError("there are no lines: the artifact is empty")
+    if start > total:
+        raise ToolError(f"start_line={start} is past the end: there are {total} lines")
+    return total if end is None else min(end, total)
+
+
+def segments(chunks: Iterable[tuple[int, bytes]], start: int) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield (line, bytes, whether the line ends here) from the beginning of line `start` on, without line feeds."""
+    number, open_line = start, False
+    for first, data in chunks:
+        position = 0
+        if first < start and not open_line and number == start:
+            feeds = data.count(b"\n")
+            if feeds < start - first:
+                continue
+            position = len(data) - len(data.split(b"\n", start - first)[-1])
+        while (feed := data.find(b"\n", position)) >= 0:
+            yield number, data[position:feed], True
+            number, position, open_line = number + 1, feed + 1, False
+        if position < len(data):
+            yield number, data[position:], False
+            open_line = True
+    if open_line:
+        yield number, b"", True
+
+
+def decode(data: bytes) -> str:
+    """Return bytes as text that can be shown: what is not UTF-8, and NUL, is replaced."""
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def number_width(total: int) -> int:
+    """The width of the column of numbers, marker excluded: at least one blank stands before every number."""
+    return max(3, len(str(total)) + 1)
+
+
+def numbered(number: int, text: str, width: int, marker: str = " ") -> str:
+    """Return one row: marker, number aligned to the right, text."""
+    return f"{marker}{number:>{width}}| {text}"
+
+
+def _texts(payload: Payload, start: int, last: int, column: int, room: int) -> Iterator[tuple[int, str, bool]]:
+    """Yield (line, text, whether that is all of it) with a little more than `room` characters of a longer line."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text, skip = "", column - 1
+    for number, data, ends in segments(payload.chunks(start), start):
+        if number > last:
+            return
+        piece = decoder.decode(data, ends)
+        text += piece[skip:]
+        skip -= min(skip, len(piece))
+        if ends:
+            decoder.reset()
+            text = text.removesuffix("\r")
+            if number == start and column > 1 and (skip or not text):
+                raise ToolError(f"start_column={column} is past the end of line {start}")
+            skip = 0
+        # Two more than the room: what is left out is then more than a carriage return.
+        if ends or len(text) > room + 2:
+            yield number, text.replace("\0", "\ufffd"), ends
+            text = ""
+
+
+def _how_to_go_on(line: int, column: int, end: int | None, total: int) -> str:
+    rest = "" if end is None else f", end_line={end}"
+    if column > 1:
+        cut = f"Cut inside line {line} of {total}, before column {column}."
+        return f"[{cut} Go on with start_line={line}, start_column={column}{rest}.]"
+    return f"[Cut before line {line} of {total}. Go on with start_line={line}{rest}.]"

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import vega_datasets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from payloads import Memory
+
+from byref.artifacts import grep as module
+from byref.artifacts.grep import GrepResult, grep
+from byref.artifacts.lines import read_lines
+from byref.errors import ToolError
+
+AIRPORTS = (Path(vega_datasets.__file__).parent / "_data/airports.csv").read_bytes()
+
+USERS = [f'  {{ "id": {i}, "role": "user" }},' for i in range(1, 52)]
+USERS[2] = '  { "id": 3, "role": "admin" },'
+USERS[48] = '  { "id": 49, "role": "admin" },'
+FIFTY_ONE = Memory("\n".join(USERS).encode(), frame=100)
+
+
+def search(payload: Memory | bytes, pattern: str, **options: object) -> GrepResult:
+    payload = Memory(payload) if isinstance(payload, bytes) else payload
+    result = grep(payload, pattern, **{"max_chars": 20_000, **options})  # type: ignore[arg-type]
+    assert len(result.text) <= options.get("max_chars", 20_000)
+    return result
+
+
+def marked(result: GrepResult) -> list[int]:
+    return [int(number) for number in re.findall(r"^> *(\d+)\| ", result.text, re.MULTILINE)]
+
+
+def test_the_form_of_a_result():
+    result = search(FIFTY_ONE, "admin", context_lines=2)
+    head, mid = '  { "id": ', ', "role": "user" },'
+    assert result.text == "\n".join(
+        [
+            "[2 matches for /admin/]",
+            "",
+            f"   1| {head}1{mid}",
+            f"   2| {head}2{mid}",
+            f'>  3| {head}3, "role": "admin" }},',
+            f"   4| {head}4{mid}",
+            f"   5| {head}5{mid}",
+            "---",
+            f"  47| {head}47{mid}",
+            f"  48| {head}48{mid}",
+            f'> 49| {head}49, "role": "admin" }},',
+            f"  50| {head}50{mid}",
+            f"  51| {head}51{mid}",
+        ]
+    )
+    assert (result.matches, result.shown, result.complete) == (2, 2, True)
+
+
+def test_the_number_of_a_hit_reads_that_line():
+    (number,) = marked(search(FIFTY_ONE, '"id": 49'))
+    assert USERS[number - 1] in read_lines(FIFTY_ONE, number, number, max_chars=500).text
+
+
+def test_groups_that_touch_are_one():
+    result = search(FIFTY_ONE, r'"id": (10|14|15|20)\b', context_lines=2)
+    shown = re.findall(r"^(---)$|^[> ] +(\d+)\|", result.text, re.MULTILINE)
+    assert [mark or int(number) for mark, number in shown] == [*range(8, 23)]
+    assert marked(result) == [10, 14, 15, 20]
+
+
+def test_a_range_bounds_the_search_and_what_is_shown():
+    result = search(FIFTY_ONE, "admin", start=2, end=10, context_lines=5)
+    assert (result.matches, marked(result)) == (1, [3])
+    assert re.findall(r"^[> ] +(\d+)\|", result.text, re.MULTILINE) == [str(i) for i in range(2, 9)]
+    assert search(FIFTY_ONE, "admin", start=49, end=49).matches == 1
+    assert search(FIFTY_ONE, "admin", start=4, end=48).text == "[0 matches for /admin/]"
+    assert search(FIFTY_ONE, "admin", end=1_000).matches == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": 0}, "numbered from 1"),
+        ({"start": 5, "end": 4}, "before start_line"),
+        ({"start": 52}, "past the end"),
+        ({"context_lines": -1}, "context_lines=-1"),
+        ({"pattern": ""}, "pattern is empty"),
+        ({"pattern": "a" * 100_000}, "pattern has 100,000 bytes"),
+        ({"pattern": r"\pL{900}"}, "too complex"),
+        ({"pattern": r"\pL" * 5_000}, "too complex"),
+        ({"pattern": r"[\pL\d]{40}"}, "too complex.* instructions"),
+    ],
+)
+def test_what_cannot_be_searched_is_explained(options, message):
+    start = time.perf_counter()
+    with pytest.raises(ToolError, match=message):
+        search(FIFTY_ONE, options.pop("pattern", "x"), **options)
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("options", [{"max_chars": 1_023}, {"max_chars": 5_000, "max_matches": 0}])
+def test_a_reply_must_hold_something(options):
+    with pytest.raises(ValueError, match="expected at least"):
+        grep(FIFTY_ONE, "x", **options)
+
+
+TEXT = "\n".join(["foo(bar)", "", "Été FOO", "a.b", r"C:\new", "baz foo", "  ", "end"]).encode()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("foo", [1, 6]),
+        ("(?i)foo", [1, 3, 6]),
+        ("^$", [2]),
+        (r"^\s*$", [2, 7]),
+        ("^", [1, 2, 3, 4, 5, 6, 7, 8]),
+        ("$", [1, 2, 3, 4, 5, 6, 7, 8]),
+        ("x*", [1, 2, 3, 4, 5, 6, 7, 8]),
+        ("foo$", [6]),
+        (r"\Afoo", [1]),
+        (r"foo\z", [6]),
+        (r"foo\Z", [6]),
+        ("(?-m)^end", [8]),
+        ("(?s-m:^end$)", [8]),
+        ("foo|end", [1, 6, 8]),
+        ("a.b", [4]),
+        (r"\Qa.b\E", [4]),
+        (r"[(]bar[)]", [1]),
+        (r"[\]\[(]", [1]),
+        ("été", []),
+        ("(?i)été", [3]),
+        (r"\p{Lu}t", [3]),
+        (r"b\s+foo", []),
+        (r"z\s+foo", [6]),
+        ("foo\nend", []),
+        (r"\)\n", []),
+        (r"\)\C", []),
+        (r"(?s)\).", []),
+        (r"\)[^x]", []),
+        (r"[\s\S]{3}foo", [6]),
+        ("C:\\\\new", [5]),
+    ],
+)
+def test_patterns_match_within_lines(pattern, lines):
+    result = search(TEXT, pattern, context_lines=0)
+    assert marked(result) == lines
+    assert result.matches == len(lines)
+    assert "literal" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines"), [("foo(", [1]), ("*", []), ("a.b(", []), (r"(?=foo)", []), (r"(a)\1", []), ("(?<x", [])]
+)
+def test_what_does_not_compile_is_searched_literally_and_that_is_said(pattern, lines):
+    result = search(TEXT, pattern, context_lines=0)
+    assert marked(result) == lines
+    assert f"/{pattern}/, searched as literal text (no usable regular expression: " in result.text
+
+
+def test_literal_text_with_case_and_bytes_that_are_not_utf8():
+    assert marked(search(TEXT, "FOO(", ignore_case=True, context_lines=0)) == [1]
+    assert marked(search(b"a\n\xed\xa0\x80\nb", "\ud800", context_lines=0)) == [2]
+    assert search(b"a\n\xff\xfe\n\0b", "b").matches == 1
+
+
+def test_a_pattern_with_a_line_break_says_why_it_never_matches():
+    assert "a line break never matches" in search(TEXT, "foo\\nend").text
+
+
+def test_case_is_ignored_on_request():
+    assert search(TEXT, "été foo").matches == 0
+    assert search(TEXT, "été foo", ignore_case=True).matches == 1
+
+
+def test_an_exact_total_when_the_display_is_cut():
+    result = search(b"x\n" * 100_000, ".", max_matches=40, context_lines=0, max_chars=5_000)
+    assert result.text.startswith(
+        "[100,000 matches for /./; first 40 shown. Narrow the pattern or give start_line/end_line]\n\n>      1| x\n"
+    )
+    assert (marked(result), result.matches, result.complete) == ([*range(1, 41)], 100_000, True)
+    tight = search(b"x\n" * 100_000, ".", max_matches=1_000, context_lines=0, max_chars=2_000)
+    assert f"; first {tight.shown} shown." in tight.text
+    assert len(marked(tight)) == tight.shown > 50
+
+
+def test_a_deadline_stops_the_search_and_says_where():
+    result = search(b"ab\n" * 3_000_000, "a|b", deadline=0.05, context_lines=0)
+    line = int(re.search(r"search from start_line=(\d+)", result.text)[1])
+    assert not result.complete
+    assert 40 < result.matches <= line < 3_000_000
+    assert result.text.startswith(f"[more than {result.matches:,} matches for /a|b/; first 50 shown.")
+    nothing = search(b"ab\n" * 3_000_000, "c", deadline=-1)
+    assert nothing.text.startswith("[no matches for /c/; the search stopped in line 1 after")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["b*c|b", "(a|a)*b", "(x+x+)+y", "(?:a?){500}a{500}", r"(?:[a-h0-9]{1,100} ?){1,9}z"]
+)
+@pytest.mark.parametrize("unit", ["b", "a", "ab ", "b\n", "a\n"])
+def test_no_pattern_runs_away(pattern, unit):
+    start = time.perf_counter()
+    search((unit * (2 << 20))[: 2 << 20].encode(), pattern, deadline=0.5)
+    assert time.perf_counter() - start < 6
+
+
+def test_a_long_line_shows_the_surroundings_of_its_matches():
+    records = [{"id": i, "name": f"nämé{i}"} for i in range(100_000)]
+    text = json.dumps(records, ensure_ascii=False)
+    for frame in (5_000, 1 << 20):
+        result = search(Memory(text.encode(), frame), 'mé6543"', max_chars=2_000)
+        assert result.text.startswith('[1 match for /mé6543"/]\n\n>  1| [column ')
+        assert '{"id": 6543, "name": "nämé6543"}' in result.text
+        column = int(re.search(r"\[column (\d+)\]", result.text)[1])
+        assert text[column - 1 :].startswith('mé6543"')
+        page = read_lines(Memory(text.encode(), frame), 1, column=column, max_chars=500)
+        assert page.text.startswith('   1| mé6543"')
+
+
+def test_every_match_in_a_lone_long_line_is_found():
+    text = json.dumps([{"id": i, "pad": "x" * 900} for i in range(20_000)])
+    for frame in (70_000, 1 << 20):
+        result = search(Memory(text.encode(), frame), r'"id": \d*777\b', max_chars=20_000)
+        assert re.findall(r'\[column \d+\].*?"id": (\d*777)\b', result.text) == [
+            str(i) for i in range(20_000) if str(i).endswith("777")
+        ]
+        assert result.matches == 1
+
+
+def test_several_long_lines_share_the_reply():
+    long = b"x" * 800 + b"needle" + b"y" * 800
+    result = search(b"short\n" + long * 20 + b"\n" + long + b"\nneedle\n", "needle", context_lines=1)
+    assert marked(result) == [2, 2, 2, 2, 3, 4]
+    assert result.matches == result.shown == 3
+    assert "search line 2 alone to see them" in result.text
+    assert search(b"short\n" + long * 20 + b"\n", "needle", start=2, end=2).text.count("needle") == 21
+
+
+def test_a_match_is_never_cut_off():
+    for context in (0, 5, 1_000):
+        result = search(
+            b"c" * 480 + b"\n" + (b"z" * 490 + b"\n") * 40 + b"needle in line\n" + b"d" * 10_000,
+            "needle",
+            context_lines=context,
+            max_chars=1_024,
+        )
+        assert marked(result) == [42]
+    wide = search(b"a" * 5_000_000 + b"needle" + b"b" * 3_000_000, "needle", max_chars=1_024)
+    assert "aaneedlebb" in wide.text
+
+
+def test_anchors_hold_inside_a_long_line():
+    data = b"a" * 3_000_000 + b"z" + b"a" * 10
+    assert search(data, "^a{20}").text.count("[column 1]") == 1
+    assert search(data, "^z").matches == search(data, "z$").matches == search(data, r"\bz").matches == 0
+    assert search(data, "za{10}$").matches == search(data + b"\r\nb", "za{10}\r$").matches == 1
+
+
+def test_lines_behind_a_long_one_keep_their_numbers():
+    for frame in (1_000, 1 << 20):
+        payload = Memory(b"one\n" + b"x" * 3_000_000 + b"\nthree\n" + b"y" * 2_000_000 + b"\nfive x\n", frame)
+        result = search(payload, "three|x", context_lines=1)
+        assert (result.matches, sorted(set(marked(result)))) == (3, [2, 3, 5])
+        assert result.text.endswith("…\n>  5| five x")
+
+
+def test_memory_and_reading_stay_bounded():
+    payload = Memory(b"x" * (64 << 20) + b"\nneedle\n")
+    assert search(payload, "x|needle").matches == 2
+    assert sum(payload.read) < 8 << 20  # the rest of a line that matched is not read
+
+
+def naive(text: str, pattern: str, flags: int = 0) -> list[int]:
+    lines = text.split("\n")
+    lines = lines if lines[-1] else lines[:-1]
+    regexp = re.compile(pattern, re.ASCII | flags)
+    return [number for number, line in enumerate(lines, 1) if regexp.search(line)]
+
+
+ATOMS = st.sampled_from(
+    ["a", "b", "é", "1", " ", ".", "^", "$", r"\b", r"\d", r"\w", r"\W", "[ab]", "[^a]", r"\S", "aa", ""]
+)
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("(?:{0[0]}|{0[1]})".format),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "*?"])).map(lambda pair: f"(?:{pair[0]}){pair[1]}"),
+    ),
+    max_leaves=6,
+).filter(bool)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    text=st.text(st.sampled_from("aab é1 \t\n\n"), min_size=1, max_size=80),
+    pattern=PATTERNS,
+    frame=st.integers(1, 40),
+    context=st.integers(0, 3),
+)
+def test_the_same_lines_as_one_by_one(text, pattern, frame, context):
+    expected = naive(text, pattern)
+    result = search(Memory(text.encode(), frame), pattern, context_lines=context)
+    assert (result.matches, marked(result)) == (len(expected), expected[:50])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text(st.sampled_from("aab é\n"), min_size=1, max_size=600),
+    word=st.text(st.sampled_from("ab é"), min_size=1, max_size=6),
+    frame=st.integers(1, 300),
+    bounds=st.tuples(st.integers(1, 60), st.integers(0, 60)),
+)
+def test_the_same_lines_when_all_lines_are_long(text, word, frame, bounds):
+    payload = Memory(text.encode(), frame)
+    start = min(bounds[0], payload.line_count)
+    end = start + bounds[1]
+    expected = [number for number in naive(text, re.escape(word)) if start <= number <= end]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SLICE_BYTES", 64)
+        patch.setattr(module, "_MIN_SLICE_BYTES", 64)
+        result = search(payload, word, start=start, end=end, context_lines=0, max_matches=1_000)
+    assert result.matches == len(expected)
+    assert list(dict.fromkeys(marked(result))) == expected
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^00[A-M]", "Field,", "CA,USA", r"-1[0-9]{2}\.[0-9]+$", "x|Memorial", "Municipal", "no such"]
+)
+def test_gnu_grep_numbers_the_same_lines(pattern):
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    out = subprocess.run(
+        ["grep", "-nE", "-e", pattern], input=AIRPORTS, capture_output=True, env=env, check=False
+    ).stdout
+    expected = [int(line.split(b":", 1)[0]) for line in out.splitlines()]
+    result = search(Memory(AIRPORTS, 30_000), pattern, context_lines=0, max_matches=10_000, max_chars=1_000_000)
+    assert (result.matches, marked(result)) == (len(expected), expected)
+    assert bool(expected) == (pattern != "no such")
