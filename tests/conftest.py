@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -122,6 +124,47 @@ def database(database_url: str) -> Iterator[Database]:
     database.prepare()
     yield database
     database.close()
+
+
+@pytest.fixture
+def race() -> Callable[..., list[str]]:
+    """Run a script in several processes at the same moment; give what each printed, or fail with what one complained.
+
+    The script imports what it needs, calls `go()`, and does its work; arguments are in `sys.argv[1:]`.
+    """
+
+    def run(processes: int, script: str, *arguments: str) -> list[str]:
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", _STARTING_LINE + script, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(processes)
+        ]
+        for process in started:
+            assert process.stdout
+            process.stdout.readline()
+        for process in started:
+            assert process.stdin
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        ended = [process.communicate(timeout=120) for process in started]
+        assert [errors for _, errors in ended if errors] == []
+        assert [process.returncode for process in started] == [0] * processes
+        return [output.strip() for output, _ in ended]
+
+    return run
+
+
+_STARTING_LINE = """
+import sys
+def go():
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
 
 
 def _at(server: str, database: str) -> str:

@@ -92,6 +92,8 @@ def transaction(engine: Engine, *, write: bool, foreign_keys: bool = True) -> It
     On SQLite a write begins IMMEDIATE, so that it waits for its turn before it reads anything, and a host's connection
     gets its own `foreign_keys` setting back.
     """
+    if isinstance(engine.pool, StaticPool):
+        _see_that_it_is_free(engine.pool)
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             with _begun_on_sqlite(connection, write=write, foreign_keys=foreign_keys):
@@ -101,14 +103,19 @@ def transaction(engine: Engine, *, write: bool, foreign_keys: bool = True) -> It
                 yield connection
 
 
-@contextmanager
-def _begun_on_sqlite(connection: Connection, *, write: bool, foreign_keys: bool) -> Iterator[None]:
-    driver: Any = connection.connection.driver_connection
-    if driver.in_transaction and getattr(driver, "autocommit", None) is not False:
+def _see_that_it_is_free(pool: Any) -> None:
+    """Asked of the pool, not of a connection from it: giving that back would roll the other's transaction back."""
+    driver = pool.connection.driver_connection
+    if getattr(driver, "in_transaction", False) and getattr(driver, "autocommit", None) is not False:
         raise ConfigurationError(
             "this engine shares one connection between threads, and somebody's transaction is open on it: "
             "give byref a URL or an engine with a pool"
         )
+
+
+@contextmanager
+def _begun_on_sqlite(connection: Connection, *, write: bool, foreign_keys: bool) -> Iterator[None]:
+    driver: Any = connection.connection.driver_connection
     begun = connection.begin()
     if driver.in_transaction:  # a driver with autocommit=False, or a host's listener, has said BEGIN already
         connection.exec_driver_sql("ROLLBACK")

@@ -53,14 +53,14 @@ class Database:
             self._engine = accepted(url_or_engine)
         self.dialect = self._engine.dialect.name
         self.schema = checked_schema(self._engine, schema)
-        self._options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
+        mapped: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
         self._reader, self._writer = self._engine, self._engine
         if self.dialect == "postgresql":
             # A read sees one moment, as it does on SQLite; a write sees what the lock it waited for was guarding.
-            self._reader = self._engine.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True, **self._options
-            )
-            self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **self._options)
+            # SQLAlchemy gives a connection its isolation level back, but not its read_only: that is for our own only.
+            read_only = {"postgresql_readonly": True} if self._is_ours else {}
+            self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ", **read_only, **mapped)
+            self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **mapped)
         self._shares_connection = isinstance(self._engine.pool, StaticPool)
         self._reset_locks()
         _databases.add(self)
@@ -83,11 +83,12 @@ class Database:
 
         Raises:
             SchemaMismatch: the database is at another revision; the text names the cure.
-            StorageFailure: the database cannot be reached, read or written.
+            ConfigurationError: the SQLite file is read-only.
+            StorageFailure: the database cannot be reached, or is no database.
         """
+        self._see_that_it_can_be_written()
         found = self._working(lambda: current(self._engine, schema=self.schema))
         if found == HEAD:
-            self._see_that_it_can_be_written()
             return
         if create or (create is None and found is None and self.dialect == "sqlite" and self._is_empty()):
             from .migrate import upgrade
@@ -216,7 +217,7 @@ class Database:
 
     def _see_that_it_can_be_written(self) -> None:
         path = sqlite_path(self._engine.url)
-        if path is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        if path is not None and path.exists() and not all(os.access(place, os.W_OK) for place in (path, path.parent)):
             raise ConfigurationError(
                 f"the database {str(path)!r} is read-only: make the file and its folder writable for this user"
             )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,6 +28,8 @@ from .tables import Base
 
 _ADVISORY_LOCK = 0x62797265660A
 """Any constant: the lock that every migration by byref takes on PostgreSQL ("byref" in ASCII)."""
+
+_THERE_ARE = f"there are base, {', '.join(REVISIONS)}, head, and steps such as +1 or -1"
 
 _alembic_lock = threading.Lock()
 """Alembic's `op` and `context` are one per process."""
@@ -60,7 +63,7 @@ def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema
         StorageFailure: the database did not take it; nothing has changed.
     """
     with _alembic_lock, exclusive(url_or_engine, schema=schema) as connection, _alembic_errors():
-        command.upgrade(_config(connection), revision)
+        command.upgrade(_config(connection), _target(revision))
 
 
 def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str | None = None) -> None:
@@ -69,7 +72,7 @@ def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str |
     Raises: as `upgrade`.
     """
     with _alembic_lock, exclusive(url_or_engine, schema=schema) as connection, _alembic_errors():
-        command.downgrade(_config(connection), revision)
+        command.downgrade(_config(connection), _target(revision))
 
 
 @contextmanager
@@ -133,12 +136,19 @@ def _is_ours(name: str | None, type_: str, _parent_names: object) -> bool:
     return type_ != "table" or name in Base.metadata.tables
 
 
+def _target(revision: str) -> str:
+    """A revision as Alembic takes it: by name, or so many steps up or down."""
+    if revision not in ("base", *REVISIONS, "head") and not re.fullmatch(r"[+-]\d{1,4}", revision):
+        raise ConfigurationError(f"no revision is called {revision!r}: {_THERE_ARE}")
+    return revision
+
+
 @contextmanager
 def _alembic_errors() -> Iterator[None]:
     try:
         yield
     except CommandError as error:
-        raise ConfigurationError(f"{error}; there are: base, {', '.join(REVISIONS)}, head") from error
+        raise ConfigurationError(f"{error}: {_THERE_ARE}") from error
 
 
 def _config(connection: Connection | None = None) -> Config:

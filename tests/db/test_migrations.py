@@ -1,0 +1,430 @@
+"""A database can be built, unbuilt and rebuilt at every revision, and ends up as the tables in the code say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy.pool import StaticPool
+
+from byref import db
+from byref.db import migrate, revisions
+from byref.db.database import Database
+from byref.db.tables import Base
+from byref.errors import ConfigurationError, SchemaMismatch, StorageFailure
+
+CHECKOUT = Path(__file__).parents[2]
+TABLES = {*Base.metadata.tables, "byref_version"}
+
+
+@pytest.fixture
+def engine(empty_url: str) -> Iterator[Engine]:
+    engine = create_engine(empty_url)
+    yield engine
+    engine.dispose()
+
+
+def structure(engine: Engine) -> list[tuple[str, ...]]:
+    """All that the database knows of our tables, each constraint and index in its own words."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            found = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
+        # The order of constraints means nothing.
+        return sorted((name, *sorted(line.strip(" ,\t") for line in sql.splitlines())) for name, sql in found)
+    queries = [
+        "SELECT 'column', attrelid::regclass::text, attname, format_type(atttypid, atttypmod), attnotnull::text,"
+        " attstorage::text, pg_get_expr(adbin, adrelid) FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid"
+        " LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = attnum"
+        " WHERE attnum > 0 AND relkind = 'r' AND relname LIKE 'byref%'",
+        "SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE conname LIKE '%byref%'",
+        "SELECT 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+        " WHERE indexrelid::regclass::text LIKE '%byref%'",
+    ]
+    with engine.connect() as connection:
+        return sorted(tuple(map(str, row)) for query in queries for row in connection.execute(text(query)))
+
+
+def test_there_is_one_head_and_the_list_of_revisions_is_right() -> None:
+    scripts = ScriptDirectory.from_config(migrate._config())
+    assert scripts.get_heads() == [revisions.HEAD] == [db.head()]
+    assert tuple(record.revision for record in db.history()) == revisions.REVISIONS
+    assert [record.down_revision for record in db.history()] == [None, *revisions.REVISIONS[:-1]]
+    assert all(record.message for record in db.history())
+
+
+@pytest.mark.parametrize("revision", revisions.REVISIONS)
+def test_every_step_can_be_retraced(engine: Engine, revision: str) -> None:
+    before = {record.revision: record.down_revision for record in db.history()}[revision]
+    db.upgrade(engine, revision)
+    built = structure(engine)
+    db.downgrade(engine, before or "base")
+    assert db.current(engine) == before
+    db.upgrade(engine, revision)
+    assert db.current(engine) == revision
+    assert structure(engine) == built
+
+
+def test_base_leaves_no_table_of_ours(engine: Engine) -> None:
+    db.upgrade(engine)
+    assert set(inspect(engine).get_table_names()) == TABLES
+    db.downgrade(engine, "base")
+    assert set(inspect(engine).get_table_names()) == {"byref_version"}
+    assert db.current(engine) is None
+
+
+def test_the_tables_in_the_code_are_those_of_the_migrations(
+    engine: Engine, tmp_path: Path, make_postgres: Callable[..., str]
+) -> None:
+    db.upgrade(engine)
+    with migrate.exclusive(engine) as connection:
+        command.check(migrate._config(connection))
+    made_by_code = create_engine(
+        f"sqlite:///{tmp_path / 'code'}" if engine.dialect.name == "sqlite" else make_postgres()
+    )
+    with made_by_code.begin() as connection:
+        Base.metadata.create_all(connection)
+        if engine.dialect.name == "postgresql":  # which no table in the code can say
+            connection.execute(text("ALTER TABLE byref_frames ALTER data SET STORAGE EXTERNAL"))
+    expected = structure(made_by_code)
+    made_by_code.dispose()
+    assert [row for row in structure(engine) if "byref_version" not in " ".join(row)] == expected
+
+
+def test_drift_would_be_noticed(engine: Engine) -> None:
+    db.upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE byref_runs ADD COLUMN stray INTEGER"))
+    with pytest.raises(CommandError, match="stray"), migrate.exclusive(engine) as connection:
+        command.check(migrate._config(connection))
+
+
+def test_frames_are_kept_out_of_line_and_uncompressed(empty_postgres_url: str) -> None:
+    engine = create_engine(empty_postgres_url)
+    db.upgrade(engine)
+    with engine.connect() as connection:
+        query = "SELECT attstorage FROM pg_attribute WHERE attrelid = 'byref_frames'::regclass AND attname = 'data'"
+        assert connection.execute(text(query)).scalar_one() == "e"
+    engine.dispose()
+
+
+def test_upgrading_again_changes_nothing(engine: Engine) -> None:
+    db.upgrade(engine)
+    built = structure(engine)
+    db.upgrade(engine)
+    assert structure(engine) == built
+
+
+def test_many_processes_may_start_on_a_new_database_at_once(empty_url: str, race: Callable[..., list[str]]) -> None:
+    script = """
+from byref import db
+from byref.db.database import Database
+import byref.db.migrate
+go()
+database = Database(sys.argv[1])
+database.prepare(create=None if database.dialect == "sqlite" else True)
+print(db.current(database.engine))
+database.close()
+"""
+    assert race(6, script, empty_url) == [revisions.HEAD] * 6
+
+
+def test_threads_may_migrate_several_databases_at_once(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    urls = [f"sqlite:///{tmp_path / f'{number}.db'}" for number in range(4)] * 2
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(db.upgrade, urls))
+    assert {db.current(url) for url in urls} == {revisions.HEAD}
+
+
+@pytest.mark.parametrize("failing_at", ["byref_frames", "byref_tombstones", "byref_version"])
+def test_a_failed_migration_leaves_nothing(engine: Engine, failing_at: str) -> None:
+    with engine.begin() as connection:  # a view of the same name: CREATE TABLE fails half-way
+        connection.execute(text(f"CREATE VIEW {failing_at} AS SELECT 1 AS version_num"))
+    with pytest.raises((StorageFailure, SchemaMismatch), match=failing_at if failing_at != "byref_version" else "'1'"):
+        db.upgrade(engine)
+    assert inspect(engine).get_table_names() == []
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP VIEW {failing_at}"))
+    db.upgrade(engine)
+    assert db.current(engine) == revisions.HEAD
+
+
+def test_a_failed_downgrade_leaves_everything(engine: Engine) -> None:
+    db.upgrade(engine)
+    with engine.begin() as connection:  # one of the last that it drops
+        connection.execute(
+            text("DROP TABLE byref_blobs CASCADE" if engine.dialect.name == "postgresql" else "DROP TABLE byref_blobs")
+        )
+    built = structure(engine)
+    with pytest.raises(StorageFailure):
+        db.downgrade(engine, "base")
+    assert structure(engine) == built
+
+
+@pytest.mark.parametrize("revision", ["9999", "no such", "head:base", "", "+9"])
+def test_an_unknown_revision_is_named(engine: Engine, revision: str) -> None:
+    with pytest.raises(ConfigurationError, match="there are base, 0001"):
+        db.upgrade(engine, revision)
+    assert inspect(engine).get_table_names() == []
+
+
+class TestMismatch:
+    def test_nothing_there(self, engine: Engine) -> None:
+        with pytest.raises(SchemaMismatch) as caught:
+            db.check(engine)
+        assert "has no byref tables" in str(caught.value)
+        assert "`byref db upgrade`" in str(caught.value)
+        assert "byref.db.upgrade(engine)" in str(caught.value)
+
+    def test_up_to_date(self, engine: Engine) -> None:
+        db.upgrade(engine)
+        db.check(engine)
+
+    def test_older(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        db.upgrade(engine)
+        monkeypatch.setattr(revisions, "REVISIONS", (*revisions.REVISIONS, "0999"))
+        monkeypatch.setattr(revisions, "HEAD", "0999")
+        with pytest.raises(
+            SchemaMismatch, match=r"is at revision '0001', and this byref needs '0999': run `byref db upgrade`"
+        ):
+            db.check(engine)
+
+    @pytest.mark.parametrize("act", [db.check, db.upgrade, lambda engine: db.downgrade(engine, "base")])
+    def test_newer(self, engine: Engine, act: Callable[[Engine], None]) -> None:
+        db.upgrade(engine)
+        built = structure(engine)
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE byref_version SET version_num = 'ffff'"))
+        with pytest.raises(SchemaMismatch, match=r"'ffff'.* newer byref\. Upgrade the package"):
+            act(engine)
+        assert structure(engine) == built
+
+
+def test_asking_makes_no_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'absent.db'}"
+    assert db.current(url) is None
+    with pytest.raises(SchemaMismatch):
+        db.check(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestInsideAHost:
+    """A host's tables, its `alembic_version` and its autogenerate live in the same database."""
+
+    @pytest.fixture
+    def host(self, engine: Engine) -> Engine:
+        with engine.begin() as connection:
+            connection.execute(text("CREATE TABLE users (id INTEGER PRIMARY KEY)"))
+            connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+            connection.execute(text("INSERT INTO alembic_version VALUES ('host-rev')"))
+        return engine
+
+    def version(self, connection: Connection) -> object:
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+
+    def test_neither_notices_the_other(self, host: Engine) -> None:
+        before = set(inspect(host).get_table_names())
+        db.upgrade(host)
+        with migrate.exclusive(host) as connection:
+            command.check(migrate._config(connection))
+            assert self.version(connection) == "host-rev"
+        db.downgrade(host, "base")
+        assert set(inspect(host).get_table_names()) == before | {"byref_version"}
+        with host.connect() as connection:
+            assert self.version(connection) == "host-rev"
+
+    def test_the_hosts_autogenerate_leaves_our_tables_alone(self, host: Engine) -> None:
+        db.upgrade(host)
+
+        def changes(**options: object) -> set[str]:
+            from sqlalchemy import MetaData
+
+            with host.connect() as connection:
+                context = MigrationContext.configure(connection, opts=options)
+                found = compare_metadata(context, MetaData())
+            return {change[1].name for change in found if change[0] == "remove_table"}
+
+        assert changes(include_name=db.include_name) == {"users"}
+        assert changes() == {"users", *TABLES}  # what include_name is there to prevent
+
+    def test_the_hosts_engine_is_as_it_was(self, host: Engine) -> None:
+        if host.dialect.name == "sqlite":
+            with host.connect() as connection:
+                before = [
+                    connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("foreign_keys", "journal_mode")
+                ]
+            db.upgrade(host)
+            with host.connect() as connection:
+                after = [
+                    connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("foreign_keys", "journal_mode")
+                ]
+            assert after == before == [0, "delete"]
+        else:
+            level = host.dialect.default_isolation_level
+            db.upgrade(host)
+            with host.connect() as connection:
+                assert connection.get_isolation_level() == level
+                assert connection.exec_driver_sql("SHOW search_path").scalar() == '"$user", public'
+
+    def test_a_host_in_autocommit_or_serializable_still_migrates_whole(self, empty_postgres_url: str) -> None:
+        for level in ("AUTOCOMMIT", "SERIALIZABLE"):
+            engine = create_engine(empty_postgres_url, isolation_level=level)
+            with engine.connect() as connection:
+                connection.exec_driver_sql("CREATE VIEW byref_tombstones AS SELECT 1 AS one")
+                connection.commit()
+            with pytest.raises(StorageFailure):
+                db.upgrade(engine)
+            assert inspect(engine).get_table_names() == []
+            with engine.connect() as connection:
+                connection.exec_driver_sql("DROP VIEW byref_tombstones")
+                connection.commit()
+            engine.dispose()
+
+
+class TestSchema:
+    """On PostgreSQL the tables may live in a schema of their own."""
+
+    NAME = 'Agent "memory"'
+
+    def test_up_and_down(self, empty_postgres_url: str) -> None:
+        engine = create_engine(empty_postgres_url)
+        db.upgrade(engine, schema=self.NAME)
+        assert set(inspect(engine).get_table_names(schema=self.NAME)) == TABLES
+        assert inspect(engine).get_table_names() == []
+        assert db.current(engine, schema=self.NAME) == revisions.HEAD
+        assert db.current(engine) is None
+        db.check(engine, schema=self.NAME)
+        with migrate.exclusive(engine, schema=self.NAME) as connection:
+            command.check(migrate._config(connection))
+        db.upgrade(engine, schema="second")
+        db.downgrade(engine, "base", schema=self.NAME)
+        assert set(inspect(engine).get_table_names(schema=self.NAME)) == {"byref_version"}
+        assert db.current(engine, schema="second") == revisions.HEAD
+        engine.dispose()
+
+    def test_a_failure_leaves_no_schema(self, empty_postgres_url: str) -> None:
+        engine = create_engine(empty_postgres_url)
+        with pytest.raises(ConfigurationError):
+            db.upgrade(engine, "9999", schema="agent")
+        assert "agent" not in inspect(engine).get_schema_names()
+        engine.dispose()
+
+    @pytest.mark.parametrize("schema", ["", "x" * 64, "a\0b"])
+    def test_names_that_cannot_be(self, empty_postgres_url: str, schema: str) -> None:
+        with pytest.raises(ConfigurationError, match="1 to 63 bytes"):
+            db.upgrade(empty_postgres_url, schema=schema)
+
+    def test_sqlite_has_none(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="only PostgreSQL has schemas"):
+            db.upgrade(f"sqlite:///{tmp_path / 'x.db'}", schema="agent")
+
+
+class TestCommandLine:
+    """`alembic` in a checkout does what `byref.db` does."""
+
+    def alembic(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "alembic", *arguments],
+            cwd=CHECKOUT,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+        )
+
+    def test_up_and_down(self, empty_url: str) -> None:
+        up = self.alembic("upgrade", "head", BYREF_DB=empty_url)
+        assert up.returncode == 0, up.stderr
+        db.check(empty_url)
+        down = self.alembic("-x", f"url={empty_url}", "downgrade", "base")
+        assert down.returncode == 0, down.stderr
+        assert db.current(empty_url) is None
+
+    def test_offline(self, tmp_path: Path, empty_postgres_url: str) -> None:
+        given = self.alembic("-x", "url=sqlite://", "upgrade", "head", "--sql")
+        assert given.returncode == 0, given.stderr
+        import sqlite3
+
+        with sqlite3.connect(tmp_path / "offline.db") as connection:
+            connection.executescript(given.stdout.replace(" RETURNING version_num", ""))
+        connection.close()
+        db.check(f"sqlite:///{tmp_path / 'offline.db'}")
+
+        given = self.alembic("-x", f"url={empty_postgres_url}", "-x", "schema=agent", "upgrade", "head", "--sql")
+        assert given.returncode == 0, given.stderr
+        engine = create_engine(empty_postgres_url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(given.stdout)
+        db.check(engine, schema="agent")
+        engine.dispose()
+
+    def test_it_asks_which_database(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "BYREF_DB"}
+        done = subprocess.run(
+            [sys.executable, "-m", "alembic", "upgrade", "head"],
+            cwd=CHECKOUT,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode != 0
+        assert "BYREF_DB" in done.stdout + done.stderr
+
+
+def test_a_package_finds_its_scripts_inside_itself(tmp_path: Path) -> None:
+    """In a wheel the scripts are at byref/migrations, and no checkout is near."""
+    shutil.copytree(CHECKOUT / "engine" / "byref", tmp_path / "byref")
+    shutil.copytree(CHECKOUT / "migrations", tmp_path / "byref" / "migrations")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from byref import db; assert db.__file__.startswith(sys.argv[1]), db.__file__\n"
+        "db.upgrade(sys.argv[2]); db.check(sys.argv[2])"
+    )
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path), url], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_alembic_is_imported_only_to_migrate(sqlite_url: str) -> None:
+    script = (
+        "import sys; from byref.db.database import Database\n"
+        "database = Database(sys.argv[1]); database.prepare(); database.close()\n"
+        "assert 'alembic' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script, sqlite_url], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_in_memory_database_of_a_host_migrates() -> None:
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    Database(engine).prepare()
+    assert set(inspect(engine).get_table_names()) == TABLES
+    engine.dispose()
+
+
+def test_starting_is_quick(tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+    database.prepare()
+    made = time.perf_counter() - begun
+    durations = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        Database(database.engine).prepare()
+        durations.append(time.perf_counter() - begun)
+    database.close()
+    assert made < 0.5
+    assert min(durations) < 0.01
