@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from byref.describe.gaps import CutString, Gap, Kind
 from byref.describe.jsontext import encodable
 from byref.describe.room import shares, size_within
 
@@ -35,46 +35,6 @@ _SAMPLES: Final = 5
 """Elements looked at to estimate what was left out."""
 _PATH: Final = 80
 """Characters of a path from which on its start is cut."""
-
-
-Kind = Literal["items", "keys", "characters"]
-
-
-@dataclass(slots=True, eq=False)
-class Gap:
-    """Something left out at `path`: `items` of an array, `keys` of an object or `characters` of a string or key."""
-
-    kind: Kind
-    path: str
-    kept: int
-    omitted: int
-    sample: Sequence[Any]
-    """Some of what was left out of an array or object."""
-
-    def weigh(self, limit: int) -> tuple[int, bool]:
-        """About how many characters of JSON were left out; whether some of it is larger than the `limit` for one value."""
-        if not self.sample:
-            return self.omitted, False
-        sizes = [size_within(value, limit) + 1 for value in self.sample]
-        return max(sum(sizes) * self.omitted // len(sizes), 1), max(sizes) > limit + 1
-
-    def text(self, tokens: int) -> str:
-        """What stands in the place of an array's omitted items or as the value of an object's omitted keys."""
-        if self.kind == "items":
-            return f"... ({tokens:,} tokens omitted) ..."
-        return f"{self.omitted:,} {'more ' if self.kept else ''}{'key' if self.omitted == 1 else 'keys'}"
-
-
-@dataclass(slots=True, eq=False)
-class CutString:
-    """The first part of a string."""
-
-    head: str
-    gap: Gap
-
-    def text(self) -> str:
-        """The first part and how much more there is."""
-        return f"{self.head}… ({self.gap.omitted:,} {'more ' if self.gap.kept else ''}characters)"
 
 
 def cut(value: object, room: int) -> tuple[Any, list[Gap]]:
@@ -174,7 +134,7 @@ class _Cutter:
         if len(key) <= _KEY:
             return encodable(key)
         gap = self._gap("characters", _join(path, key), _KEY // 2, len(key) - _KEY // 2)
-        return CutString(encodable(key[: _KEY // 2]), gap).text()
+        return encodable(key[: _KEY // 2]) + gap.mark(0)
 
 
 def _whole_ends(values: list[Any], room: int) -> tuple[int, int]:

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.jsontext import compact, encodable
 from byref.describe.room import shares
+from byref.describe.search import most_within
 
 _TYPES: Final = (
     (BOOLEAN, "boolean"),
@@ -32,12 +33,17 @@ _GUESS: Final = 4
 """Characters of a schema to a token at first; corrected by measuring."""
 _MOST: Final = 12
 """Characters to a token that no schema reaches: a larger one is not rendered to see whether it fits."""
-_ROUNDS: Final = 8
-"""How often a schema is cut anew for a better use of its budget."""
-_ENOUGH: Final = 0.93
-"""The part of the budget from which on a schema is not grown any more."""
 
 _Json = dict[str, Any]
+
+
+class _Candidate(NamedTuple):
+    schema: _Json
+    tokens: int
+
+    @classmethod
+    def of(cls, schema: _Json, measure: Callable[[str], int]) -> _Candidate:
+        return cls(schema, measure(compact(schema)))
 
 
 def render(node: Node) -> _Json:
@@ -75,24 +81,16 @@ def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json) ->
         whole = {**head, **render(node)}
         if measure(compact(whole)) <= budget:
             return whole
-    best: _Json | None = None
-    low, high, room = 0, min(size, most), _GUESS * budget
-    for _ in range(_ROUNDS):
-        if low >= high:
-            break
-        if not low < room <= high:
-            room = (low + high + 1) // 2
-        schema = fitting.cut(node, room)
-        tokens = measure(compact(schema))
-        if tokens <= budget:
-            best, low = schema, room
-            if tokens >= _ENOUGH * budget:
-                break
-        else:
-            high = room - 1
-        room = room * budget // max(tokens, 1)
-    if best is not None:
-        return best
+    high = min(size, most)
+    found = most_within(
+        budget,
+        room=min(_GUESS * budget, high),
+        high=high,
+        make=lambda room: _Candidate.of(fitting.cut(node, room), measure),
+        whole=lambda _: False,
+    )
+    if found is not None:
+        return found.schema
     for schema in (fitting.cut(node, 0), {}):
         if measure(compact(schema)) <= budget:
             return schema

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from byref.describe.cuts import CutString, Gap, cut
+from byref.describe.cuts import cut
+from byref.describe.gaps import Gap, attribute, shown
 from byref.describe.jsontext import compact
 from byref.describe.room import size_within
+from byref.describe.search import most_within
 
 _GUESS: Final = 3.2
 """Characters of JSON to a token at first; corrected by measuring."""
 _MOST: Final = 16
 """Characters of JSON to a token that are hardly ever reached."""
-_ROUNDS: Final = 7
-"""How often a preview is cut anew for a better use of its budget; each costs two measurements of at most a budget's text."""
-_ENOUGH: Final = 0.93
-"""The part of the budget from which on a preview is not grown any more."""
-_SAMPLE: Final = 2_048
-_SAMPLES: Final = 10_000
-"""Characters of one omitted value, and of one for each gap, that are looked at to divide the tokens left out."""
 _ENTRIES: Final = 8
 """How many places `omitted` names; further ones are counted."""
 
@@ -51,28 +46,15 @@ def preview(value: object, *, budget: int, measure: Callable[[str], int], total:
     the preview without such marks, divided among the cuts by the size of what each left out. NaN and infinities are
     shown as strings, lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
     """
-    best: Preview | None = None
-    low, high = 0, _MOST * budget
-    room = size_within(value, high)
-    if room > high // 2:
-        room = int(_GUESS * budget)
-    for _ in range(_ROUNDS):
-        found = _at(value, room, measure, total)
-        if found.tokens <= budget:
-            if best is None or found.tokens > best.tokens:
-                best = found
-            low = max(low, room)
-            if found.omitted is None or found.tokens >= _ENOUGH * budget:
-                break
-        else:
-            high = min(high, room - 1)
-        if low >= high:
-            break
-        wanted = int(room * 0.97 * budget / max(found.tokens, 1))
-        room = wanted if low < wanted <= high else (low + high + 1) // 2
-    if best is not None:
-        return best
-    return _minimal(value, budget, measure, total)
+    high = _MOST * budget
+    size = size_within(value, high)
+    return most_within(
+        budget,
+        room=size if size <= high // 2 else int(_GUESS * budget),
+        high=high,
+        make=lambda room: _at(value, room, measure, total),
+        whole=lambda found: found.omitted is None,
+    ) or _minimal(value, budget, measure, total)
 
 
 def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> Preview:
@@ -80,13 +62,13 @@ def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> 
     if not gaps:
         text = compact(tree)
         return Preview(tree, text, measure(text), None)
-    bare = compact(_shown(tree, None))
+    bare = compact(shown(tree, None))
     bare_tokens = measure(bare)
     left_out = max(total - bare_tokens, 0)
-    parts = _attribute(gaps, left_out, bare_tokens / len(bare))
-    value = _shown(tree, parts)
-    text = compact(value)
-    return Preview(value, text, measure(text), _omitted(parts, left_out))
+    parts = attribute(gaps, left_out, bare_tokens / len(bare))
+    marked = shown(tree, lambda gap: gap.mark(parts[gap]))
+    text = compact(marked)
+    return Preview(marked, text, measure(text), _omitted(parts, left_out))
 
 
 def _minimal(value: object, budget: int, measure: Callable[[str], int], total: int) -> Preview:
@@ -98,50 +80,6 @@ def _minimal(value: object, budget: int, measure: Callable[[str], int], total: i
     if tokens > budget:
         raise ValueError(f"a budget of {budget} tokens holds no preview at all; give at least 20")
     return Preview("...", text, tokens, {"tokens": total})
-
-
-def _shown(tree: Any, tokens: dict[Gap, int] | None) -> Any:
-    """The tree as JSON, with its marks, or without them where `tokens` is None."""
-    kind = type(tree)
-    if kind is dict:
-        members = {}
-        for key, member in tree.items():
-            if type(member) is not Gap:
-                members[key] = _shown(member, tokens)
-            elif tokens is not None:
-                members[key] = member.text(tokens[member])
-        return members
-    if kind is list:
-        elements = []
-        for element in tree:
-            if type(element) is not Gap:
-                elements.append(_shown(element, tokens))
-            elif tokens is not None:
-                elements.append(element.text(tokens[element]))
-        return elements
-    if kind is CutString:
-        return tree.head if tokens is None else tree.text()
-    return tree
-
-
-def _attribute(gaps: Sequence[Gap], tokens: int, per_character: float) -> dict[Gap, int]:
-    """Divide the tokens left out among the gaps; what the known sizes do not explain lies beyond what was looked at."""
-    limit = min(_SAMPLE, _SAMPLES // len(gaps))
-    sizes = {gap: gap.weigh(limit) for gap in gaps}
-    weights = {gap: max(round(size * per_character), 1) for gap, (size, _) in sizes.items()}
-    beyond = {gap: size for gap, (size, above) in sizes.items() if above}
-    unexplained = tokens - sum(weights.values())
-    if beyond and unexplained > 0:
-        known = sum(beyond.values())
-        for gap, size in beyond.items():
-            weights[gap] += unexplained * size // known
-    whole, seen, spent = sum(weights.values()), 0, 0
-    parts = {}
-    for gap, weight in weights.items():
-        seen += weight
-        parts[gap] = tokens * seen // whole - spent
-        spent += parts[gap]
-    return parts
 
 
 def _omitted(parts: dict[Gap, int], tokens: int) -> dict[str, object]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from byref.describe.cuts import CutString, Gap, cut
-from byref.describe.preview import _attribute as attribute
+from byref.describe.cuts import cut
+from byref.describe.gaps import attribute, shown
+from byref.describe.jsontext import compact
 from byref.describe.search import most_within
 
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
@@ -75,37 +74,10 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
 
 def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int]) -> Truncated:
     tree, gaps = cut(value, room)
-    omitted = max(size - _size(_json(_shown(tree, None))), 0) if gaps else 0
+    omitted = max(size - _size(compact(shown(tree, None))), 0) if gaps else 0
     parts = attribute(gaps, omitted, 1.0) if gaps else {}
-    text = _json(_shown(tree, lambda gap: notice(parts[gap])))
+    text = compact(shown(tree, lambda gap: notice(parts[gap])))
     return Truncated(text, measure(text), omitted)
-
-
-def _shown(tree: Any, mark: Callable[[Gap], str] | None) -> Any:
-    """The tree as JSON, with a mark in each gap, or with nothing there."""
-    if type(tree) is dict:
-        members = {}
-        for key, member in tree.items():
-            if type(member) is not Gap:
-                members[key] = _shown(member, mark)
-            elif mark is not None:
-                members[key] = mark(member)
-        return members
-    if type(tree) is list:
-        elements = []
-        for element in tree:
-            if type(element) is not Gap:
-                elements.append(_shown(element, mark))
-            elif mark is not None:
-                elements.append(mark(element))
-        return elements
-    if type(tree) is CutString:
-        return tree.head if mark is None else tree.head + mark(tree.gap)
-    return tree
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _cut(text: str, room: int, size: int, measure: Callable[[str], int]) -> Truncated:
