@@ -22,6 +22,7 @@ from byref.tools.render import render
 from byref.usage import Usage, normalise
 from byref.variables import Variable
 from byref_sandbox import Outcome
+from byref_sandbox.jsontext import collector_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +97,11 @@ class Session:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
-        return pipeline.process(
-            self._scope,
-            output,
-            tool=_text("tool", tool) or "tool",
-            call_id=_call_id(call_id),
-            arguments=arguments,
-            is_error=bool(is_error),
-        )
+        tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
+        with collector_paused():
+            return pipeline.process(
+                self._scope, output, tool=tool, call_id=call_id, arguments=arguments, is_error=bool(is_error)
+            )
 
     # The session's own tools
 

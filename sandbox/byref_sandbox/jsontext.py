@@ -27,7 +27,7 @@ def decode(data: bytes) -> object:
     Python's recursion limit.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
-    with _collector_paused():
+    with collector_paused():
         try:
             text = str(data, "utf-8")  # msgspec does not look at the encoding
         except UnicodeDecodeError:
@@ -62,8 +62,11 @@ def _refuse_encoding() -> str:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Parsing makes millions of objects and no garbage: the cycle collector only costs time (2.4x on 100 MB)."""
+def collector_paused() -> Iterator[None]:
+    """Keep the cycle collector off where millions of objects come and go without cycles: it only costs time there.
+
+    Parsing 100 MB is 2.4 times as fast. The collector of a host that switched it off itself stays off.
+    """
     if not gc.isenabled():
         yield
         return
