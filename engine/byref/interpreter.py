@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert
 
 from byref import variables
 from byref.artifacts import staging, store
+from byref.artifacts.frames import line_count
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
 from byref.describe.shape import kind_of
@@ -228,7 +229,7 @@ def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
     members = b",\n".join(json.dumps(name).encode() + b":" + data for name, (_, data) in values.items())
     document = b"{\n" + members + b"\n}"
     digest = bytes(blake3(document).digest())
-    blob_id = staging.stage(scope.stage, scope.tenant, document, digest)
+    blob_id = staging.stage(scope.stage, scope.tenant, document, digest, line_count(document))
     return Kept(blob_id, digest, parts, scope.count(store.decode_text(document), "json"))
 
 

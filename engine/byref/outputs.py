@@ -45,8 +45,17 @@ class Block:
     def size(self) -> int:
         """UTF-8 bytes of `text`."""
         if self.from_value:
-            return len(self.data) - self.data.count(b"\n")
+            return len(self.data) - self._line_feeds
         return len(self.text.encode()) if self.lossy else len(self.data)
+
+    @property
+    def line_count(self) -> int:
+        """Lines of `data`; a last line without line feed counts."""
+        return self._line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
+
+    @cached_property
+    def _line_feeds(self) -> int:
+        return self.data.count(b"\n")
 
     @cached_property
     def parsed(self) -> tuple[Kind, object]:

@@ -9,7 +9,6 @@ from blake3 import blake3
 
 from byref import gates, ledger, variables
 from byref.artifacts import staging, store
-from byref.artifacts.frames import line_count
 from byref.artifacts.store import Description
 from byref.describe.preview import preview
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
@@ -22,6 +21,8 @@ from byref.policy import INTERPRETER, READERS
 from byref.scope import Scope
 
 logger = logging.getLogger("byref")
+
+Shape = dict[str, str] | str
 
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
@@ -137,8 +138,9 @@ def offload(prepared: Prepared, reason: Reason) -> Plan:
     if len(block.data) > policy.max_artifact_bytes:
         route, reason = "truncate", "max_artifact_bytes"
     keeps = reason != "max_artifact_bytes"
-    draft = _draft(prepared, route, structured, keeps)
-    about = _describe(prepared, structured) if keeps else None
+    words: Shape = shape(block.parsed[1]) if structured else "text"
+    draft = _draft(prepared, route, structured, keeps, words)
+    about = _describe(prepared, structured, words) if keeps else None
     if _draftis_no_smaller(prepared, draft):
         return Plan("inline", "not_smaller")
     return Plan(draft.route, reason, draft=draft, about=about, blob_id=restage(prepared) if keeps else None)
@@ -161,17 +163,17 @@ def _schema(prepared: Prepared) -> Schema | None:
     return prepared.schema
 
 
-def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool) -> Draft:
+def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool, words: Shape) -> Draft:
     scope, block, policy = prepared.scope, prepared.block, prepared.scope.policy
     count = scope.count
     half = max(prepared.tokens // 2, 100)
-    lines = line_count(block.data)
+    lines = block.line_count
     if route == "variables" and prepared.schema is not None:
         _, value = block.parsed
         return VariablesDraft(
             value=value,
             schema=prepared.schema,
-            parts=variables.parts(prepared.tool, value),
+            parts=variables.parts(prepared.tool, value, words),
             total=prepared.tokens,
             tools=scope.tools,
             budget=min(policy.envelope_budget, half),
@@ -180,7 +182,7 @@ def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool) -> Dra
         )
     if route == "artifact":
         return ArtifactDraft(
-            shape=shape(block.parsed[1]) if structured else "text",
+            shape=words if structured else "text",
             size=block.size,
             lines=lines,
             structured=structured,
@@ -220,16 +222,17 @@ def is_no_smaller(prepared: Prepared, rendered: Rendered) -> bool:
     )
 
 
-def _describe(prepared: Prepared, structured: bool) -> Description:
+def _describe(prepared: Prepared, structured: bool, words: Shape) -> Description:
     block = prepared.block
     if not structured or prepared.schema is None:
         kind = "application/octet-stream" if block.lossy else "text/plain"
         return Description("text", kind, prepared.tokens, "text")
     schema = prepared.schema
     kept = schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()
-    return Description("json", "application/json", prepared.tokens, shape(block.parsed[1]), store.pack_schema(kept))
+    return Description("json", "application/json", prepared.tokens, words, store.pack_schema(kept))
 
 
 def restage(prepared: Prepared) -> int:
     """Write the payload's frames, or find its bytes published already; return the blob's id."""
-    return staging.stage(prepared.scope.stage, prepared.scope.tenant, prepared.block.data, prepared.digest)
+    block = prepared.block
+    return staging.stage(prepared.scope.stage, prepared.scope.tenant, block.data, prepared.digest, block.line_count)

@@ -67,19 +67,24 @@ class Part:
     kind: Literal["value", "dataframe"] = "value"
 
 
-def parts(tool: str, value: object, renamed: Mapping[str, str] | None = None) -> list[Part]:
+def parts(
+    tool: str, value: object, words: Mapping[str, str] | str, renamed: Mapping[str, str] | None = None
+) -> list[Part]:
     """Return the whole of a structured value, named after the tool, and one part per top-level array or object.
 
-    `renamed` maps keys to names. Beyond `MAX_PARTS` members only the whole is bound.
+    `words` is the value's shape, `renamed` maps keys to names. Beyond `MAX_PARTS` members only the whole is bound.
     """
-    renamed = renamed or {}
+    if type(value) is not dict or isinstance(words, str):
+        return [Part(identifier(tool), (), words if isinstance(words, str) else kind_of(value))]
     whole = Part(identifier(tool), (), kind_of(value))
-    if type(value) is not dict:
-        return [whole]
     inner = [(key, member) for key, member in value.items() if type(member) in (dict, list)]
     if len(inner) > MAX_PARTS:
         return [whole]
-    return [whole, *(Part(identifier(renamed.get(key, key)), (key,), kind_of(member)) for key, member in inner)]
+    names = renamed or {}
+    members = [
+        Part(identifier(names.get(key, key)), (key,), words.get(key) or kind_of(member)) for key, member in inner
+    ]
+    return [whole, *members]
 
 
 def identifier(text: str) -> str:

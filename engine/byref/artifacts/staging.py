@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from byref.artifacts import blobs
-from byref.artifacts.frames import cut, line_count
+from byref.artifacts.frames import cut
 
 STAGE_BATCH = 8
 """Frames written by one staging transaction; they are compressed before it begins."""
@@ -17,12 +17,12 @@ STAGE_BATCH = 8
 Transact = Callable[[Callable[[Connection], Any]], Any]
 
 
-def stage(transact: Transact, tenant: str, data: bytes, digest: bytes) -> int:
+def stage(transact: Transact, tenant: str, data: bytes, digest: bytes, lines: int) -> int:
     """Write a payload's frames, or find its bytes published already in the tenant; return the blob's id."""
     known = transact(lambda connection: blobs.published(connection, tenant, digest))
     if known is not None:
         return int(known)
-    frames, lines = cut(data), line_count(data)
+    frames = cut(data)
     batch = list(islice(frames, STAGE_BATCH))
 
     def begin(connection: Connection) -> int:

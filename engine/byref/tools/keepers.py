@@ -68,7 +68,7 @@ def store_value(
         kind, content_type or own_type, scope.count(block.text, kind), shape(parsed) if kind == "json" else "text"
     )
     digest = bytes(blake3(block.data).digest())
-    return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest), about
+    return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
 
 
 def insert_value(
