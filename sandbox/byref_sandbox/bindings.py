@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, cast
 
 import pandas as pd
 
@@ -61,4 +61,4 @@ def frame_of(value: object) -> pd.DataFrame:
         )
     if value is None or isinstance(value, str | bytes | bool | int | float):
         raise TypeError(f"df() makes a table of records, a list of objects; this is {type(value).__name__}")
-    return pd.DataFrame(value)
+    return pd.DataFrame(cast(Any, value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import platform
 import resource
 import signal
 import socket
@@ -37,12 +38,16 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
 
     language = Language()
     warm(language)
+    _forget_the_host()
     jail.prepare()
     gc.collect()
     gc.freeze()
     gc.disable()
-    threads = len(os.listdir("/proc/self/task"))
+    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
     layers = _check_in_child(jail)
+    # Whatever is said on standard error from now on would pile up in the host's memory.
+    with Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
     wire.send(orders, wire.Ready(layers, threads, round((time.monotonic() - started) * 1000, 1)))
     Zygote(orders, jail, language).serve()
 
@@ -53,6 +58,12 @@ def check(without: str) -> None:
     jail.prepare()
     layers = _check_in_child(jail)
     sys.stdout.write(msgspec.json.encode(layers).decode())
+
+
+def _forget_the_host() -> None:
+    """What Python remembers of it: command line and host name; paths of imported modules stay."""
+    sys.argv = [""]
+    vars(platform)["_uname_cache"] = platform.uname()._replace(node="")
 
 
 def _begin(without: str) -> Jail:

@@ -15,9 +15,9 @@ import msgspec
 
 from . import wire
 
-START_SECONDS: Final = 60.0
-"""A zygote that is asked to start a run, or given a payload, answers within this time, whatever else it is doing."""
-END_SECONDS: Final = 2.0
+START_SECONDS = 30.0
+"""A zygote answers an order within this time, whatever else it is doing; loading prolongs it."""
+END_SECONDS = 2.0
 """Beyond the time at which a zygote ends a run, and for the news of an end that has happened."""
 FRAMES_SLACK_BYTES: Final = 2 << 20
 """Names, reasons and framing, beside what the limits count."""
@@ -126,7 +126,8 @@ class _Exchange:
 
     def _give(self, index: int) -> None:
         payload = self._loads[index]()
-        self._run_seconds += len(payload) / wire.LOAD_BYTES_PER_SECOND
+        seconds = len(payload) / wire.LOAD_BYTES_PER_SECOND
+        self._run_seconds += seconds
         descriptor = wire.memory_file(payload)
         try:
             wire.send(self._channel, wire.Give(index), (descriptor,))
@@ -134,7 +135,7 @@ class _Exchange:
             self._answer.fault = "gone"
         finally:
             os.close(descriptor)
-        self._deadline = time.monotonic() + START_SECONDS
+        self._deadline = max(self._deadline, time.monotonic()) + START_SECONDS + seconds
 
     def _read(self) -> bool:
         """Takes what the pipe holds; whether more may come."""

@@ -94,7 +94,7 @@ class Jail:
         return () if self._ruleset is None else (self._ruleset,)
 
     def less(self, without: Collection[str]) -> Jail:
-        """This jail without more of its layers: for tests of one layer alone."""
+        """The same without more of its layers: for tests of one layer alone."""
         if not without:
             return self
         lesser = Jail(self.without | set(without))
@@ -137,17 +137,15 @@ class Jail:
                     fault = "put in force, yet its test shows no effect"
             except OSError as error:
                 fault = str(error)
-        detail = wall.detail if fault is None else fault
-        return Layer(
-            wall.name, fault is None, wall.mandatory, self._notes.get(wall.name, detail) if not fault else fault
-        )
+        detail = self._notes.get(wall.name, wall.detail) if fault is None else fault
+        return Layer(wall.name, fault is None, wall.mandatory, detail)
 
     def _attempt(self, name: str, step: Callable[[], None]) -> None:
         if name in self.without:
             return
         try:
             step()
-        except (OSError, seccomp.UnsupportedError) as error:
+        except OSError as error:
             self._faults[name] = str(error)
 
     def _isolate(self) -> None:
@@ -298,7 +296,7 @@ _WALLS: Final = (
         "system calls by allow-list",
         Jail._filter,
         # The first would be ENOENT or EMFILE, the second would succeed.
-        lambda _j, _t: _refused(lambda: os.stat("/"), errno.EACCES) and _refused(os.uname, errno.EPERM),
+        lambda _j, _t: _refused(lambda: Path("/").stat(), errno.EACCES) and _refused(os.uname, errno.EPERM),
     ),
 )
 

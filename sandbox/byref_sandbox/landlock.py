@@ -22,18 +22,18 @@ _SCOPES: Final = 0x3
 
 
 def abi() -> int:
-    """The kernel's Landlock version; 0 without."""
+    """The kernel's Landlock version; raises OSError where there is none."""
     version: int = libc.syscall(
         ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG)
     )
-    return max(version, 0)
+    if version < 0:
+        _fail("landlock_create_ruleset")
+    return version
 
 
 def prepare() -> int:
     """A descriptor of an empty ruleset that handles everything this kernel knows; raises OSError."""
     version = abi()
-    if version == 0:
-        raise OSError("the kernel has no Landlock, or it is not enabled")
     fields = [_FILE_RIGHTS.get(version, _FILE_RIGHTS_SINCE_5)]
     if version >= 4:
         fields.append(_TCP_RIGHTS)

@@ -21,7 +21,7 @@ PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """prctl(2); raises OSError."""
+    """One call of prctl; raises OSError."""
     padded = (*arguments, 0, 0, 0, 0)[:4]
     result: int = libc.prctl(ctypes.c_int(option), *(ctypes.c_ulong(value) for value in padded))
     if result < 0:

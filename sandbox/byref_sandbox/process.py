@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
 import struct
 import subprocess
 import sys
+import weakref
 from typing import Final
 
 import msgspec
@@ -19,6 +19,9 @@ from .jail import Layer, SandboxUnavailable
 START_SECONDS: Final = 120.0
 """Importing pandas takes one second; on a machine under heavy load much more."""
 CHECK_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 5.0
+"""A root that does not do the simplest thing within this time is wedged."""
+_CLOSE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 10
 _READY: Final = msgspec.msgpack.Decoder(wire.Ready)
 _LAYERS: Final = msgspec.json.Decoder(list[Layer])
@@ -51,6 +54,8 @@ class RootProcess:
             raise
         finally:
             os.close(complaints)
+        # At the interpreter's exit, or when nobody holds it any more.
+        self._finalizer = weakref.finalize(self, _end, self.orders, self._process)
 
     @property
     def pid(self) -> int:
@@ -75,27 +80,28 @@ class RootProcess:
 
     def kill_session(self, number: int) -> None:
         """Ends a session zygote that no longer answers, or everything if the root does not answer either."""
-        try:
-            wire.send(self.orders, wire.Kill(number))
-        except wire.Broken:
-            self.kill()
+        ours, theirs = order_sockets()
+        with ours:
+            ours.settimeout(ANSWER_SECONDS)
+            try:
+                with theirs:
+                    wire.send(self.orders, wire.Kill(number), (theirs.fileno(),))
+                ours.recv(1)
+            except (wire.Broken, OSError):
+                self.kill()
 
     def kill(self) -> None:
         """Ends the root, and with it all that was forked from it."""
-        self.orders.close()
         self._process.kill()
-        self._process.wait()
+        self._finalizer()
 
     def close(self) -> None:
-        """Lets the root end by itself; kills it if it does not."""
-        self.orders.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-            return
-        self.kill()
+        """Lets the root end by itself, and kills it if it does not."""
+        self._finalizer()
 
     def abandon(self) -> None:
         """In a forked copy of the host: the process is the parent's, only the descriptor goes."""
+        self._finalizer.detach()
         self.orders.close()
         self._process.returncode = 0  # not ours to wait for
 
@@ -112,6 +118,15 @@ class RootProcess:
         self._process.wait()
         said = os.pread(complaints, 1 << 20, 0).decode("utf-8", "replace").strip()
         raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
+
+
+def _end(orders: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    orders.close()
+    try:
+        process.wait(_CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:

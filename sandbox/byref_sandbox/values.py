@@ -12,7 +12,7 @@ import itertools
 import json
 import types
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -241,14 +241,14 @@ def _column(series: pd.Series, *, for_text: bool = False) -> list[object]:
     return [None if gone else value for value, gone in zip(values.tolist(), missing.tolist(), strict=True)]
 
 
-def _moments(values: np.ndarray, *, for_text: bool) -> list[object]:
+def _moments(values: np.ndarray[Any, np.dtype[np.datetime64]], *, for_text: bool) -> list[object]:
     present_ones = values[~np.isnat(values)]
     unit = "ns"
     for candidate in ("D", "s", "ms", "us") if for_text else ("s", "ms", "us"):
         if (present_ones.astype(f"M8[{candidate}]") == present_ones).all():
             unit = candidate
             break
-    return [None if text == "NaT" else text for text in np.datetime_as_string(values, unit=unit).tolist()]
+    return [None if text == "NaT" else text for text in np.datetime_as_string(values, unit=cast(Any, unit)).tolist()]
 
 
 def _plain(value: object) -> object:

@@ -50,7 +50,7 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Ends a session zygote that no longer answers."""
+    """Ends a session zygote that no longer answers; descriptor: a call socket, closed once that is done."""
 
     session: int
 

@@ -89,9 +89,9 @@ def _guarded(
     reserve = bytearray(_RESERVE_BYTES)
     try:
         body = prepare()
-        sys.stdin = None  # type: ignore[assignment]
         sys.stdout = sys.stderr = stdout
-        sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
+        for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
+            setattr(sys, name, None)
         _arm(terms)
         jail.enter(
             Terms(

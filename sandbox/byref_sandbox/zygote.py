@@ -100,8 +100,10 @@ class Zygote:
             self._begin(*descriptors)
         elif isinstance(order, wire.Fork):
             self._fork_session(order, *descriptors)
-        elif (pid := self._sessions.get(order.session)) is not None:
-            os.kill(pid, signal.SIGKILL)
+        else:
+            if (pid := self._sessions.get(order.session)) is not None:
+                os.kill(pid, signal.SIGKILL)
+            os.close(*descriptors)
 
     def _quit(self) -> NoReturn:
         # Their parent-death signal would do it as well, a moment later.

@@ -1,0 +1,273 @@
+"""The second wall alone: raw CPython attacks it as if the language had fallen, and nothing gets out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from jail_attacks import ATTACKS, GROUPS, PRELUDE
+from seccompy import syscall_nr
+
+from byref_sandbox import Layer, Limits, Outcome, Sandbox, SandboxUnavailable, probe, seccomp
+from byref_sandbox.jail import require
+from byref_sandbox.testing import run_in_jail
+
+Script = Callable[..., CompletedProcess[str]]
+LIMITS = Limits(wall_seconds=5, cpu_seconds=5, memory_bytes=256 << 20)
+SENTINEL = Path("/tmp/byref-sentinel")
+LOOT = [Path("/tmp/byref-breach"), Path("/dev/shm/byref"), Path("byref-breach")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sentinel() -> Iterator[None]:
+    """A file that attacks try to reach, writable by anyone."""
+    SENTINEL.write_text("untouched")
+    SENTINEL.chmod(0o666)
+    before = SENTINEL.stat()
+    yield
+    assert SENTINEL.read_text() == "untouched"
+    assert SENTINEL.stat().st_mode == before.st_mode
+    assert SENTINEL.stat().st_mtime_ns == before.st_mtime_ns
+    assert [path for path in LOOT if path.exists()] == []
+    SENTINEL.unlink()
+
+
+def attack(sandbox: Sandbox, source: str, without: tuple[str, ...] = ()) -> Outcome:
+    return run_in_jail(source, LIMITS, sandbox=sandbox, without=without)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_has_no_effect(sandbox: Sandbox, name: str) -> None:
+    root = sandbox.start()._root
+    outcome = attack(sandbox, ATTACKS[name])
+    assert outcome.value is None
+    if outcome.error is not None:
+        # An attack that fails by its own mistake would prove nothing.
+        assert outcome.error.kind not in {"NameError", "TypeError", "SyntaxError", "AttributeError", "Crash"}, outcome
+    assert sandbox._root is root
+    assert root is not None
+    assert root.alive
+
+
+# What succeeds with the layers taken away shows that the attack is real and that its loot would be seen.
+REAL = [
+    *(f"network: {name}" for name in ("socket(1, 1)", "socket(2, 1)", "socket(10, 2)", "socket(16, 3)", "socketpair")),
+    *("network: python socket", "network: abstract unix socket"),
+    *(f"files: {name}" for name in ("open /etc/passwd", "open /proc/self/maps", "open /dev/null", "O_PATH", "openat2")),
+    *(f"files: {name}" for name in ("list /", "list here", "scandir", "exists", "stat", "lstat", "statx")),
+    *(
+        f"files: {name}"
+        for name in ("statvfs", "access", "readlink", "getcwd", "chdir", "memfd_create", "eventfd2(0, 0)")
+    ),
+    *(f"files: {name}" for name in ("pandas reads a file", "numpy memmap", "arrow reads a file", "inotify_init1(0)")),
+    *(f"processes: {name}" for name in ("fork", "clone", "clone3", "vfork", "thread", "raw thread", "thread pool")),
+    *(f"processes: {name}" for name in ("system", "popen", "subprocess", "posix_spawn", "pidfd_open", "new session")),
+    *(
+        f"processes: {name}"
+        for name in ("survive the zygote", "become dumpable", "rename oneself", "a new timer", "alarm")
+    ),
+    *(f"processes: {name}" for name in ("signals through fcntl", "duplicate a descriptor", "POSIX timer")),
+    *(f"kernel: {name}" for name in ("shmget(0, 4096, 0o1777)", "personality(0x400000)")),
+    *(f"memory: {name}" for name in ("writable and executable", "executable", "made executable")),
+    *(f"memory: {name}" for name in ("stack made executable", "shared and executable")),
+    *(f"surroundings: {name}" for name in ("host name", "descriptors", "limits", "unlimited memory", "unlimited time")),
+]
+ALL_LAYERS = ("limits", "descriptors", "landlock", "seccomp", "undumpable")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_same_attack_succeeds_without_the_jail(sandbox: Sandbox, name: str) -> None:
+    outcome = attack(sandbox, ATTACKS[name], without=ALL_LAYERS)
+    assert outcome.value is not None, outcome.error
+
+
+@pytest.mark.parametrize("group", sorted(set(GROUPS) - {"surroundings"}))
+def test_system_calls_alone_stop_the_same_attacks(sandbox: Sandbox, group: str) -> None:
+    """Without Landlock, limits and closed descriptors."""
+    loot = {}
+    for name in GROUPS[group]:
+        # Without a limit of their number, descriptors can be read of, but not used.
+        outcome = attack(sandbox, ATTACKS[f"{group}: {name}"], without=("landlock", "limits", "descriptors"))
+        if outcome.value is not None:
+            loot[name] = outcome.value
+    assert loot == {}
+
+
+def test_landlock_alone_stops_files(sandbox: Sandbox) -> None:
+    for name in ("open /etc/passwd", "list /", "create in /tmp", "import of what is not loaded", "openat2", "O_PATH"):
+        outcome = attack(sandbox, ATTACKS[f"files: {name}"], without=("seccomp", "limits"))
+        if name != "O_PATH":  # says only that something exists, as stat does
+            assert outcome.value is None, name
+
+
+def test_unprivileged_it_holds_as_well(script: Script) -> None:
+    """The whole list, from a host that is not root."""
+    done = script(_AS_NOBODY, str(Path(__file__).parent))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["uid"] != 0
+    assert told["loot"] == {}
+    assert told["tried"] == len(ATTACKS)
+    assert [layer for layer in told["layers"] if layer["mandatory"] and not layer["in_force"]] == []
+
+
+# Where this is root's own Python, only root may read it: of all of root's rights that one is passed on, and user namespaces, in which
+# it would be lost, are refused as container runtimes refuse them.
+_AS_NOBODY = """
+import ctypes, errno, json, os, struct, sys
+sys.path.insert(0, sys.argv[1])
+from jail_attacks import ATTACKS
+import msgspec
+from seccompy import Filter
+from byref_sandbox import Limits, Sandbox
+from byref_sandbox.libc import libc, prctl
+from byref_sandbox.testing import run_in_jail
+if os.geteuid() == 0:
+    read_all = 2  # CAP_DAC_READ_SEARCH
+    prctl(8, 1)  # keep capabilities
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    sets = struct.pack("6I", 1 << read_all, 1 << read_all, 1 << read_all, 0, 0, 0)
+    assert libc.capset(struct.pack("Ii", 0x20080522, 0), sets) == 0
+    prctl(47, 2, read_all, 0, 0)  # ambient
+    handicap = Filter()
+    handicap.errno("unshare", errno.EPERM)
+    handicap.load()
+limits = Limits(wall_seconds=5, cpu_seconds=5, memory_bytes=256 << 20)
+with Sandbox() as sandbox:
+    outcomes = {name: run_in_jail(source, limits, sandbox=sandbox) for name, source in ATTACKS.items()}
+    layers = msgspec.to_builtins(sandbox.report())
+loot = {name: outcome.value for name, outcome in outcomes.items() if outcome.value is not None}
+print(json.dumps({"uid": os.getuid(), "tried": len(outcomes), "loot": loot, "layers": layers}))
+"""
+
+
+def test_every_other_system_call_is_refused(sandbox: Sandbox) -> None:
+    """All numbers a kernel may know, not only those with a name here: none but the allowed list is let through."""
+    numbered = {}
+    for name in (*seccomp._ALLOWED, *seccomp._KILLED, "mmap", "mprotect", "fcntl", "prlimit64", "getrlimit"):
+        try:
+            numbered[syscall_nr(name)] = name
+        except ValueError:
+            continue
+    # Since Linux 6.14 uretprobe and uprobe pass every filter; all they do is end the caller with SIGILL.
+    rest = [number for number in range(600) if number not in numbered and number not in (335, 336)]
+    source = (
+        PRELUDE
+        + f"""
+result = []
+for number in {rest}:
+    try:
+        result.append([number, call(number, -1, 0, 0, 0, 0, 0)])
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTTY):
+            result.append([number, error.errno])
+"""
+    )
+    outcome = attack(sandbox, source)
+    assert outcome.error is None
+    assert outcome.value == []
+    assert len(rest) > 400
+
+
+def test_the_report_tells_every_layer(sandbox: Sandbox) -> None:
+    layers = {layer.name: layer for layer in sandbox.start().report()}
+    assert {name for name, layer in layers.items() if layer.mandatory} == {
+        "environment",
+        "no_new_privs",
+        "undumpable",
+        "parent_death",
+        "limits",
+        "descriptors",
+        "seccomp",
+    }
+    assert set(layers) - {name for name, layer in layers.items() if layer.mandatory} == {
+        "identity",
+        "capabilities",
+        "namespaces",
+        "landlock",
+    }
+    assert all(layer.in_force for layer in layers.values() if layer.mandatory)
+    assert all(layer.detail for layer in layers.values())
+
+
+def test_a_probe_says_the_same_without_a_sandbox(sandbox: Sandbox) -> None:
+    assert probe() == sandbox.start().report()
+
+
+def test_a_host_may_choose_the_language_alone() -> None:
+    layers = {layer.name: layer for layer in probe(jail="language-only")}
+    assert not layers["seccomp"].in_force
+    assert not layers["seccomp"].mandatory
+    assert layers["seccomp"].detail == "left out by the host's choice"
+    assert layers["limits"].in_force
+    with Sandbox(jail="language-only") as sandbox:
+        assert sandbox.run("1 + 1").value == 2
+        assert not {layer.name: layer for layer in sandbox.report()}["seccomp"].in_force
+
+
+def test_a_missing_mandatory_layer_is_named() -> None:
+    with pytest.raises(SandboxUnavailable, match=r"seccomp \(the kernel has none\)"):
+        require([Layer("landlock", False, False, "no"), Layer("seccomp", False, True, "the kernel has none")])
+
+
+# The layer is taken away by a filter over the host, as container runtimes do it.
+_HANDICAPPED = """
+import json, sys
+import msgspec, errno
+from seccompy import Filter
+from byref_sandbox import Sandbox, SandboxUnavailable, probe
+handicap = Filter()
+for name in sys.argv[1].split(","):
+    handicap.errno(name, errno.EPERM)
+handicap.load()
+told = {"probe": msgspec.to_builtins(probe())}
+try:
+    with Sandbox() as sandbox:
+        told["value"] = sandbox.run("1 + 1").value
+        told["report"] = msgspec.to_builtins(sandbox.report())
+except SandboxUnavailable as error:
+    told["error"] = str(error)
+print(json.dumps(told))
+"""
+
+
+def test_without_system_call_filters_it_refuses_to_work(script: Script) -> None:
+    done = script(_HANDICAPPED, "seccomp")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert "value" not in told
+    assert "seccomp" in told["error"]
+    assert "language-only" in told["error"]
+    assert [layer["name"] for layer in told["probe"] if layer["mandatory"] and not layer["in_force"]] == ["seccomp"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "calls"),
+    [("landlock", "landlock_create_ruleset"), ("namespaces", "unshare"), ("identity", "setresuid,setresgid,setgroups")],
+)
+def test_without_an_optional_layer_it_works_and_says_so(script: Script, layer: str, calls: str) -> None:
+    if layer == "identity" and os.geteuid() != 0:
+        pytest.skip("nobody but root has an identity to drop")
+    done = script(_HANDICAPPED, calls)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["value"] == 2
+    for layers in (told["probe"], told["report"]):
+        missing = {each["name"]: each["detail"] for each in layers if not each["in_force"]}
+        assert list(missing) == [layer]
+        assert "not permitted" in missing[layer]
+
+
+def test_importing_the_package_imports_nothing_heavy(script: Script) -> None:
+    done = script("import byref_sandbox, sys; print({'pandas', 'numpy', 'pyarrow', 'jq'} & set(sys.modules))")
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+assert sys.platform == "linux"
