@@ -102,7 +102,7 @@ def test_what_cannot_be_searched_is_explained(options, message):
     assert time.perf_counter() - start < 2
 
 
-@pytest.mark.parametrize("options", [{"max_chars": 1_023}, {"max_chars": 5_000, "max_matches": 0}])
+@pytest.mark.parametrize("options", [{"max_chars": 199}, {"max_chars": 5_000, "max_matches": 0}])
 def test_a_reply_must_hold_something(options):
     with pytest.raises(ValueError, match="expected at least"):
         grep(FIFTY_ONE, "x", **options)
@@ -251,6 +251,15 @@ def test_a_match_is_never_cut_off():
         assert marked(result) == [42]
     wide = search(b"a" * 5_000_000 + b"needle" + b"b" * 3_000_000, "needle", max_chars=1_024)
     assert "aaneedlebb" in wide.text
+
+
+def test_a_small_reply_is_still_bounded():
+    for payload in (FIFTY_ONE, Memory(b"x" * 5_000 + b"admin" + b"x" * 5_000), Memory(b"admin\n" * 100_000)):
+        for pattern in ("admin", "admin|" * 40, "(?=admin)" * 9, "("):
+            for max_chars in (200, 250, 400):
+                result = search(payload, pattern, max_chars=max_chars)
+                assert result.shown == len(set(marked(result)))
+    assert "admin" in search(Memory(b"x" * 5_000 + b"admin" + b"x" * 5_000), "admin", max_chars=200).text.split("\n")[2]
 
 
 def test_anchors_hold_inside_a_long_line():

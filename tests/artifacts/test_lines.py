@@ -83,14 +83,16 @@ def test_an_empty_artifact_has_no_lines():
 
 
 def test_a_page_must_hold_something():
-    with pytest.raises(ValueError, match="256 or more"):
-        read_lines(TEN, max_chars=255)
+    with pytest.raises(ValueError, match="200 or more"):
+        read_lines(TEN, max_chars=199)
 
 
 def test_a_cut_between_lines_says_how_to_go_on():
     page = read_lines(Memory(b"0123456789\n" * 100), 1, 90, max_chars=300)
     assert page.text.endswith("    7| 0123456789\n\n[Cut before line 8 of 100. Go on with start_line=8, end_line=90.]")
     assert (page.first, page.last, page.next_line, page.next_column) == (1, 7, 8, 1)
+    beyond = read_lines(Memory(b"0123456789\n" * 100), 1, 10**100, max_chars=300)
+    assert beyond.text.endswith("[Cut before line 8 of 100. Go on with start_line=8, end_line=100.]")
 
 
 def test_a_cut_inside_a_line_says_how_to_go_on():
@@ -118,7 +120,7 @@ def test_a_line_that_fits_into_a_page_is_not_cut():
         max_size=25,
     ),
     frame=st.sampled_from([3, 64, 500, 1 << 20]),
-    max_chars=st.integers(256, 2_000),
+    max_chars=st.integers(200, 2_000),
     newline=st.booleans(),
 )
 def test_pages_put_together_are_the_artifact(lines, frame, max_chars, newline):

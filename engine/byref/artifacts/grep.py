@@ -23,7 +23,7 @@ __all__ = ["GrepResult", "grep"]
 _LINE_CHARS = 500
 _WINDOW_CHARS = 240
 _WINDOWS_PER_LINE = 3
-_HEADER_CHARS = 600
+_NUMBER_CHARS = 8
 
 # One call of RE2 takes at most about 1.6 ns per byte and instruction: the bytes searched at once are chosen so that even
 # the worst pattern returns in about a second, to look at the clock.
@@ -71,10 +71,10 @@ def grep(
 
     Raises:
         ToolError: the range is not in the payload, or the pattern is empty or too large.
-        ValueError: `max_chars` is under 1,024, or `max_matches` under 1.
+        ValueError: `max_chars` is under 200, or `max_matches` under 1.
     """
-    if max_chars < 4 * MIN_CHARS or max_matches < 1:
-        raise ValueError(f"max_chars={max_chars!r}, max_matches={max_matches!r}: expected at least {4 * MIN_CHARS}, 1")
+    if max_chars < MIN_CHARS or max_matches < 1:
+        raise ValueError(f"max_chars={max_chars!r}, max_matches={max_matches!r}: expected at least {MIN_CHARS}, 1")
     if context_lines < 0:
         raise ToolError(f"context_lines={context_lines}: expected 0 or more")
     last = check_range(payload, start, end)
@@ -84,10 +84,11 @@ def grep(
         search.run()
     finally:
         forget_patterns()
-    room = max_chars - _HEADER_CHARS
-    rows, shown = _render(payload, search.hits, start, last, context_lines, room)
+    room = max_chars - len(_header(search, pattern, literal, 0, deadline)) - _NUMBER_CHARS
+    rows, shown = _render(payload, search.hits, start, last, context_lines, room) if room > 0 else ([], 0)
     header = _header(search, pattern, literal, shown, deadline)
-    return GrepResult("\n".join([header, "", *rows] if rows else [header]), search.matches, search.complete, shown)
+    text = "\n".join([header, "", *rows] if rows else [header])
+    return GrepResult(text[:max_chars], search.matches, search.complete, shown)
 
 
 class _Search:
@@ -293,9 +294,11 @@ def _render(
         if used + cost + (_cost(before) if rows else 0) > room:
             if rows:
                 break
-            # A first hit of many windows: as many as fit.
-            while cost > room:
+            # A first hit of many windows: as many as fit, or as much of one.
+            while cost > room and len(marked) > 1:
                 cost -= len(marked.pop()) + 1
+            marked[0] = marked[0][: room - 1]
+            cost = _cost(marked)
         if not rows:
             while _cost(before) > room - cost:
                 before.pop(0)

@@ -13,9 +13,19 @@ from typing import Protocol
 
 from byref.errors import ToolError
 
-__all__ = ["Page", "Payload", "check_range", "decode", "number_width", "numbered", "read_lines", "segments"]
+__all__ = [
+    "MIN_CHARS",
+    "Page",
+    "Payload",
+    "check_range",
+    "decode",
+    "number_width",
+    "numbered",
+    "read_lines",
+    "segments",
+]
 
-MIN_CHARS = 256
+MIN_CHARS = 200
 _NOTE_CHARS = 160
 
 
@@ -59,7 +69,7 @@ def read_lines(payload: Payload, start: int = 1, end: int | None = None, *, max_
 
     Raises:
         ToolError: the range or the column is not in the payload.
-        ValueError: `max_chars` is under 256.
+        ValueError: `max_chars` is under 200.
     """
     if max_chars < MIN_CHARS:
         raise ValueError(f"max_chars={max_chars!r}: expected {MIN_CHARS} or more")
@@ -85,7 +95,7 @@ def read_lines(payload: Payload, start: int = 1, end: int | None = None, *, max_
     shown_last = number if next_line is None or next_column > 1 else number - 1
     text = "\n".join(rows)
     if next_line is not None:
-        text += "\n\n" + _how_to_go_on(next_line, next_column, end, payload.line_count)
+        text += "\n\n" + _how_to_go_on(next_line, next_column, None if end is None else last, payload.line_count)
     return Page(text, start, shown_last, next_line, next_column, payload.line_count)
 
 
