@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from byref.describe.gaps import CutString, Gap, Kind
 from byref.describe.jsontext import encodable
-from byref.describe.room import shares, size_within
+from byref.describe.room import example_shares, shares, size_within
 
 _DEPTH: Final = 40
 """Levels below which only what fits whole is shown; a model reads no deeper."""
@@ -23,8 +23,6 @@ _DECENT: Final = 160
 """Characters that each shown container gets where not all members of an object can be shown."""
 _THIN: Final = 60
 """Characters for each container below which some of an object's members are left out for the sake of others."""
-_DEEP: Final = 900
-"""Characters after which an example is deep enough to understand."""
 _GAP: Final = 40
 """Characters set aside for a mark."""
 _KEY: Final = 80
@@ -114,7 +112,12 @@ class _Cutter:
         for i in chosen:
             left -= min(len(members[i][0]), _KEY) + 4 + (size_within(members[i][1], _SMALL) if i in small else 0)
         large = [i for i in chosen if i not in small]
-        granted = _grant([members[i][1] for i in large], left, incomplete=len(chosen) < len(value))
+        granted = example_shares(
+            len(large),
+            left,
+            lambda n, limit: size_within(members[large[n]][1], limit),
+            few=_FEW - 1 if len(chosen) == len(value) else 1,
+        )
         room_of = dict(zip(large, granted, strict=True))
         shown: dict[str, Any] = {}
         for i in chosen:
@@ -156,20 +159,6 @@ def _whole_ends(values: list[Any], room: int) -> tuple[int, int]:
         else:
             tail += 1
     return head, tail
-
-
-def _grant(values: Sequence[Any], room: int, *, incomplete: bool) -> list[int]:
-    """Room for each of an object's containers: equal shares, unless those are too thin to understand any of them."""
-    granted = shares(len(values), room, lambda i, limit: size_within(values[i], limit))
-    thin = [i for i, share in enumerate(granted) if size_within(values[i], share) > share]
-    if len(thin) > (1 if incomplete else _FEW - 1) and granted[thin[0]] < _DEEP // 2:
-        # The first of them is shown as deep as half of the room goes, as an example of the others.
-        pool = sum(granted[i] for i in thin)
-        others = max((pool - _DEEP) // len(thin[1:]), min(_LEAST, pool // len(thin)))
-        for i in thin[1:]:
-            granted[i] = min(others, granted[i])
-        granted[thin[0]] = pool - sum(granted[i] for i in thin[1:])
-    return granted
 
 
 def _choose(members: Sequence[tuple[str, Any]], room: int, *, complete: bool) -> list[int]:

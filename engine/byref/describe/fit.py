@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.jsontext import compact, encodable
-from byref.describe.room import shares
+from byref.describe.room import example_shares, shares
 from byref.describe.search import most_within
 
 _TYPES: Final = (
@@ -201,7 +201,7 @@ class _Fitting:
         if rest is not None:
             asking.append(rest)
         left -= sum(len(key) + 4 for key in shown)
-        granted = shares(len(asking), left, lambda i, _: self.size(asking[i]))
+        granted = example_shares(len(asking), left, lambda i, _: self.size(asking[i]), few=_ALIKE - 1)
         schema: _Json = {"type": "object"}
         if shown:
             schema["properties"] = {
@@ -226,8 +226,10 @@ class _Fitting:
         if known is not None:
             return known
         groups: dict[int, list[str]] = defaultdict(list)
+        # What each of several objects has is the name of a field; what only some have may be data.
+        names = node.required or set() if node.objects > 1 else set()
         for key, member in node.members.items():
-            if member.kinds in (ARRAY, OBJECT):
+            if member.kinds in (ARRAY, OBJECT) and key not in names:
                 groups[member.kinds].append(key)
         folded = node
         for keys in groups.values():
@@ -304,7 +306,7 @@ def _describe(keys: dict[str, None], *, named: bool, more: bool) -> str:
         names.append(encodable(key))
     if not names:
         return text
-    return f"{text}: {', '.join(names)}" + (", …" if len(names) < len(keys) else "")
+    return f"{text}: {', '.join(names)}" + (", ..." if len(names) < len(keys) else "")
 
 
 def _affordable(keys: Iterable[str], room: int) -> Iterable[str]:

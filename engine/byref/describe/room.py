@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
+
+_DEEP: Final = 900
+"""Characters after which an example is deep enough to understand."""
+_THIN: Final = 300
+"""Characters below which a share shows too little of what asked for more."""
+_LEAST: Final = 40
+"""Characters that others keep beside an example."""
 
 
 def size_within(value: object, limit: int) -> int:
@@ -52,4 +59,22 @@ def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int
         if not satisfied:
             break
         pending = [i for i in pending if wants[i] > share]
+    return granted
+
+
+def example_shares(count: int, room: int, demand: Callable[[int, int], int], *, few: int) -> list[int]:
+    """As `shares`, but where more than `few` get too little to be understood, the first of them is an example to the rest.
+
+    It gets what the others can spare, up to 900 characters, so that it is shown to its depth.
+    """
+    granted = shares(count, room, demand)
+    thin = [i for i, share in enumerate(granted) if demand(i, share) > share]
+    if len(thin) <= few or granted[thin[0]] >= _THIN:
+        return granted
+    first, *others = thin
+    pool = sum(granted[i] for i in thin)
+    rest = min(granted[first], max((pool - _DEEP) // len(others), min(_LEAST, pool // len(thin))))
+    for i in others:
+        granted[i] = rest
+    granted[first] = pool - rest * len(others)
     return granted
