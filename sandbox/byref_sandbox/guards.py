@@ -14,6 +14,7 @@ from byref_sandbox.templates import safe_template
 
 LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_module_of: Callable[[type], object] = type.__dict__["__module__"].__get__
 _class_of_super: Callable[[Any], type] = super.__dict__["__thisclass__"].__get__
 _self_of_super: Callable[[Any], Any] = super.__dict__["__self__"].__get__
 _build_class = builtins.__build_class__
@@ -112,7 +113,7 @@ class Guards:
     def _is_library(self, kind: type) -> bool:
         known = self._roots.get(kind)
         if known is None:
-            known = any(str(c.__dict__.get("__module__", "")).partition(".")[0] in LIBRARIES for c in _mro(kind))
+            known = any(str(_module_of(c)).partition(".")[0] in LIBRARIES for c in _mro(kind))
             self._roots[kind] = known
         return known
 

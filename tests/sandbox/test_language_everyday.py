@@ -49,7 +49,9 @@ PREBOUND = {"pd": pd, "np": np, "Counter": Counter, "defaultdict": defaultdict, 
 SNIPPETS = {
     name: (code, recorded)
     for name, code, recorded in re.findall(
-        r"^=== ([^\n]+)\n(.*?)\n--->\n(.*?)(?=^=== |\Z)", (Path(__file__).parent / "everyday.txt").read_text(), re.M | re.S
+        r"^=== ([^\n]+)\n(.*?)\n--->\n(.*?)(?=^=== |\Z)",
+        (Path(__file__).parent / "everyday.txt").read_text(),
+        re.M | re.S,
     )
 }
 
@@ -87,8 +89,10 @@ def test_what_is_recorded_is_what_plain_python_gives(name: str, monkeypatch: pyt
     output = io.StringIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         warnings.simplefilter("ignore")
-        exec(compile(tree, "<plain>", "exec"), space)
+        exec(compile(tree, "<plain>", "exec", dont_inherit=True), space)
         value = (
-            eval(compile(ast.Expression(last.value), "<plain>", "eval"), space) if isinstance(last, ast.Expr) else None
+            eval(compile(ast.Expression(last.value), "<plain>", "eval", dont_inherit=True), space)
+            if isinstance(last, ast.Expr)
+            else None
         )
     assert shown(output.getvalue(), value) == recorded

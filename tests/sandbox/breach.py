@@ -1,0 +1,151 @@
+"""Tells whether code that was meant to break out did: what it got hold of, what it read, what it wrote."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import io
+import json
+import os
+import pickle
+import sys
+import types
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+SECRET = "s3cr3t-5d1f7a"
+_CODE_RUNNERS = (builtins.open, builtins.eval, builtins.exec, builtins.compile, builtins.__import__, type)
+_LOOT_TYPES = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)
+_EVENTS = ("os.", "subprocess.", "socket.", "ctypes.", "pickle.find_class", "shutil.", "fcntl.", "mmap.", "sqlite3.")
+_watching: list[str] | None = None
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _watching is None:
+        return
+    if event.startswith(_EVENTS) and event not in ("os.listdir", "os.scandir"):
+        _watching.append(f"{event} {arguments!r:.100}")
+    elif event == "open" and str(arguments[0]).startswith(_place):
+        _watching.append(f"open {arguments[0]}")
+
+
+_place = "/nowhere"
+_hooked = False
+
+
+def variables(place: Path) -> dict[str, Any]:
+    """What attacks are given: paths of a secret and of a file that must not come into being."""
+    (place / "secret").write_text(SECRET)
+    (place / "secret.json").write_text(json.dumps([{"a": SECRET}]))
+    (place / "pickle").write_bytes(pickle.dumps(pd.DataFrame({"a": [SECRET]})))
+    np.save(place / "array.npy", np.array([SECRET]))
+    return {
+        "secret_path": str(place / "secret"),
+        "secret_json_path": str(place / "secret.json"),
+        "pickle_path": str(place / "pickle"),
+        "numpy_path": str(place / "array.npy"),
+        "target_path": str(place / "target"),
+        "command": f"touch {place / 'target'}",
+        "secret_word": "secret_word",
+        "breached": lambda: SECRET,
+    }
+
+
+def loot(value: object, depth: int = 0) -> str | None:
+    """What of a value must not have been had, if anything."""
+    if isinstance(value, _LOOT_TYPES) or any(value is runner for runner in _CODE_RUNNERS):
+        return repr(value)[:100]
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodType)) and (
+        isinstance(value.__self__, types.ModuleType) and value.__self__.__name__ in ("posix", "sys", "io", "_io")
+    ):
+        return repr(value)
+    kind = type(value)
+    if kind.__module__ in (
+        "ctypes",
+        "_ctypes",
+        "importlib._bootstrap",
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+    ):
+        return repr(kind)
+    if isinstance(value, Mapping):
+        if not {"__builtins__", "__import__", "__spec__"}.isdisjoint(key for key in value if isinstance(key, str)):
+            return "a module's namespace"
+        return _first(value.values(), depth)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        if any(item is os._wrap_close or item is types.CodeType for item in value):
+            return "all classes of the process"
+        return _first(value, depth)
+    if isinstance(value, str | bytes):
+        return next(
+            (mark for mark in (SECRET, "<module 'builtins'", "<built-in function __import__>") if mark in str(value)),
+            None,
+        )
+    if isinstance(value, types.FunctionType) and value.__module__ in ("builtins", "os", "io"):
+        return repr(value)
+    return None
+
+
+def _first(values: Any, depth: int) -> str | None:
+    if depth > 4:
+        return None
+    return next((found for item in list(values)[:3000] if (found := loot(item, depth + 1))), None)
+
+
+def attempt(run: Callable[[dict[str, Any], io.StringIO], object], place: Path) -> str | None:
+    """Run an attack in a process of its own; what it achieved, or None."""
+    global _watching, _place, _hooked
+    given = variables(place)
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            report = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if status:
+            return f"the process died with status {status}"
+        return report or None
+    report = "no report"
+    try:
+        if not _hooked:
+            sys.addaudithook(_audit)
+        _hooked, _place, _watching = True, str(place), []
+        output = io.StringIO()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                value = run(given, output)
+        except BaseException:
+            value = None
+        events, _watching = _watching, None
+        report = loot(value) or loot(output.getvalue()) or "; ".join(events)
+        if (place / "target").exists() or list(place.glob("target*")):
+            report = "a file was written"
+        os.write(writer, report.encode())
+    finally:
+        os._exit(0)
+
+
+def in_plain_python(code: str) -> Callable[[dict[str, Any], io.StringIO], object]:
+    """The attack without the language: shows that its success would be seen."""
+
+    def run(given: dict[str, Any], output: io.StringIO) -> object:
+        tree = ast.parse(code)
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        space = {"__name__": "__main__", "pd": pd, "np": np, **given}
+        with contextlib.redirect_stdout(output):
+            exec(compile(tree, "<plain>", "exec", dont_inherit=True), space)
+            if isinstance(last, ast.Expr):
+                return eval(compile(ast.Expression(last.value), "<plain>", "eval", dont_inherit=True), space)
+        return None
+
+    return run

@@ -1,0 +1,43 @@
+"""Attacks on the language alone: each would succeed in plain Python, where its loot is seen, and gets nothing here."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from breach import attempt, in_plain_python
+
+from byref_sandbox.policy import Language
+
+ATTACKS = {
+    name: code
+    for name, code in re.findall(
+        r"^=== ([^\n]+)\n(.*?)\n(?==== |\Z)", (Path(__file__).parent / "attacks.txt").read_text(), re.M | re.S
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def language() -> Language:
+    return Language()
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len(ATTACKS) >= 300
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack_gets_nothing(language: Language, name: str, tmp_path: Path) -> None:
+    def run(given: dict[str, Any], output: io.StringIO) -> object:
+        ran = language.run(language.compile(ATTACKS[name]), given, output)
+        return [ran.value, *ran.names.values()]
+
+    assert attempt(run, tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack_would_be_seen(name: str, tmp_path: Path) -> None:
+    assert attempt(in_plain_python(ATTACKS[name]), tmp_path) is not None
