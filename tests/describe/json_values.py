@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sysconfig
 from pathlib import Path
@@ -135,10 +136,12 @@ EVERYDAY: dict[str, Any] = {
 }
 
 
+@functools.cache
 def installed_files() -> dict[str, Path]:
-    """Every JSON file that installed packages carry: bills of materials, data sets, metaschemas."""
+    """JSON files below 1 MB that installed packages carry: bills of materials, data sets, metaschemas."""
     root = Path(sysconfig.get_path("purelib"))
-    return {str(path.relative_to(root)): path for path in sorted(root.rglob("*.json"))}
+    files = (path for path in sorted(root.rglob("*.json")) if path.stat().st_size < 1_000_000)
+    return {str(path.relative_to(root)): path for path in files}
 
 
 def load(path: Path) -> Any:
