@@ -62,7 +62,7 @@ def per_output(policy: Policy, *, size: int, tokens: int, window: int, is_error:
         return Verdict(True, "disabled", size)
     if is_error:
         limit = policy.truncate_tokens
-        return Verdict(tokens <= limit, "error", tokens, limit, "tokens")
+        return Verdict(policy.errors == "inline" or tokens <= limit, "error", tokens, limit, "tokens")
     if policy.max_result_tokens is not None and tokens > policy.max_result_tokens:
         return Verdict(False, "max_result_tokens", tokens, policy.max_result_tokens, "tokens")
     if policy.max_output_bytes is not None and size >= policy.max_output_bytes:

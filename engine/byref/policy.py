@@ -11,6 +11,7 @@ from byref.errors import ConfigurationError
 
 Mode = Literal["auto", "variables", "artifact", "truncate"]
 Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
+Errors = Literal["truncate", "inline"]
 OnStorageFailure = Literal["truncate", "raise"]
 
 INTERPRETER = "code_interpreter"
@@ -59,6 +60,8 @@ class Policy:
     envelope_tokens: int | None = None
     """Bound of the whole envelope; None: `preview_tokens` + 200."""
     truncate_tokens: int = 2_500
+    errors: Errors = "truncate"
+    """A tool's error text is never behind a reference: cut to head and tail above `truncate_tokens`, or always whole."""
     on_storage_failure: OnStorageFailure = "truncate"
     """The turn survives a database that is down, or `StorageFailure` is raised."""
     default_context_window: int = 128_000
@@ -81,6 +84,7 @@ class Policy:
         """Refuse what cannot work, naming the knob, the value and what is allowed."""
         _choice("mode", self.mode, get_args(Mode))
         _choice("plaintext", self.plaintext, get_args(Plaintext))
+        _choice("errors", self.errors, get_args(Errors))
         _choice("on_storage_failure", self.on_storage_failure, get_args(OnStorageFailure))
         _between("context_percentage", self.context_percentage, 0, 1)
         _between("headroom_percentage", self.headroom_percentage, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from msgspec import Meta
@@ -85,7 +86,7 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
                     end=arguments.end_line,
                     ignore_case=arguments.ignore_case,
                     max_chars=characters,
-                    deadline=GREP_SECONDS,
+                    deadline=max(until - time.monotonic(), 0.1),
                 ).text
             ),
         )
