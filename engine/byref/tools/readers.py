@@ -56,41 +56,31 @@ class JqArguments(Arguments, frozen=True):
 
 def _read(scope: Scope, arguments: ReadArguments) -> Answer:
     payload = find(scope, arguments.artifact_id).payload
-    return Answer(
-        bounded(
-            scope,
-            lambda characters: (
-                read_lines(
-                    payload,
-                    arguments.start_line,
-                    arguments.end_line,
-                    max_chars=characters,
-                    column=arguments.start_column,
-                ).text
-            ),
-        )
-    )
+
+    def page(characters: int) -> str:
+        start, end = arguments.start_line, arguments.end_line
+        return read_lines(payload, start, end, max_chars=characters, column=arguments.start_column).text
+
+    return Answer(bounded(scope, page))
 
 
 def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
     payload = find(scope, arguments.artifact_id).payload
-    return Answer(
-        bounded(
-            scope,
-            lambda characters: (
-                grep(
-                    payload,
-                    arguments.pattern,
-                    context_lines=arguments.context_lines,
-                    start=arguments.start_line,
-                    end=arguments.end_line,
-                    ignore_case=arguments.ignore_case,
-                    max_chars=characters,
-                    deadline=max(until - time.monotonic(), 0.1),
-                ).text
-            ),
-        )
-    )
+    until = time.monotonic() + GREP_SECONDS
+
+    def matches(characters: int) -> str:
+        return grep(
+            payload,
+            arguments.pattern,
+            context_lines=arguments.context_lines,
+            start=arguments.start_line,
+            end=arguments.end_line,
+            ignore_case=arguments.ignore_case,
+            max_chars=characters,
+            deadline=max(until - time.monotonic(), 0.1),
+        ).text
+
+    return Answer(bounded(scope, matches))
 
 
 def _jq(scope: Scope, arguments: JqArguments) -> Answer:
