@@ -10,6 +10,7 @@ from byref.ledger import Entry
 
 _BECAUSE = {
     "disabled": "the policy is switched off",
+    "own_tool": "it is a reply of one of the session's own tools, which are bounded already",
     "error": "it is an error, which is never put behind a reference; {value:,} tokens, at most {limit:,} pass whole",
     "max_result_tokens": "its {value:,} tokens are more than max_result_tokens={limit:,}",
     "max_output_bytes": "its {value:,} bytes reach max_output_bytes={limit:,}",

@@ -1,6 +1,6 @@
 """The two gates: is this output too big by itself, and would it push the context past its limit?
 
-Pure arithmetic. The order of the rules is: disabled, error, absolute limits, floor, ceiling, percentage, headroom.
+Pure arithmetic. The order of the rules is: disabled, own tool, error, absolute limits, floor, ceiling, percentage, headroom.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _ROUNDING = 1e-6
 
 Reason = Literal[
     "disabled",
+    "own_tool",
     "error",
     "max_result_tokens",
     "max_output_bytes",
@@ -56,10 +57,14 @@ def headroom_limit(policy: Policy, window: int) -> int | None:
     return None if policy.headroom_percentage >= 1.0 else math.floor(window * policy.headroom_percentage + _ROUNDING)
 
 
-def per_output(policy: Policy, *, size: int, tokens: int, window: int, is_error: bool = False) -> Verdict:
-    """Judge an output by itself. `size` in UTF-8 bytes."""
+def per_output(
+    policy: Policy, *, size: int, tokens: int, window: int, is_error: bool = False, own_tool: bool = False
+) -> Verdict:
+    """Judge an output by itself. `size` in UTF-8 bytes; `own_tool`: a reply of one of the session's bounded tools."""
     if not policy.enabled:
         return Verdict(True, "disabled", size)
+    if own_tool:
+        return Verdict(True, "own_tool", size)
     if is_error:
         limit = policy.truncate_tokens
         return Verdict(policy.errors == "inline" or tokens <= limit, "error", tokens, limit, "tokens")

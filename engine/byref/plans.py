@@ -75,7 +75,10 @@ def prepare(
         kind, _ = block.parsed
         note = block.parse_error
     tokens = scope.count(block.text, kind)
-    verdict = gates.per_output(policy, size=block.size, tokens=tokens, window=scope.window, is_error=is_error)
+    own_tool = tool in scope.tools
+    verdict = gates.per_output(
+        policy, size=block.size, tokens=tokens, window=scope.window, is_error=is_error, own_tool=own_tool
+    )
     return Prepared(
         scope=scope,
         tool=tool,
