@@ -10,15 +10,11 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | {
-    "tb_lasti",
-    "f_lasti",
-    "cr_running",
-    "ag_running",
-    "f_trace_lines",
-    "f_trace_opcodes",
-}
-"""Frames, code and tracebacks: refused wherever they are written."""
+REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | words(
+    """tb_lasti f_lasti f_trace_lines f_trace_opcodes cr_running ag_running
+    func_globals func_code func_closure func_defaults func_dict"""
+)
+"""Frames, code, tracebacks, and what compiled functions call their globals: refused wherever they are written."""
 
 FILE_METHODS = words("""to_pickle to_sql to_excel to_parquet to_feather to_hdf to_stata to_gbq to_orc to_clipboard to_xml to_iceberg
     tofile dump dumps""")

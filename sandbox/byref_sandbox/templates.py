@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _string import formatter_field_name_split, formatter_parser  # type: ignore[import-not-found]
 from collections.abc import Callable
+from functools import lru_cache
 
 from byref_sandbox import names
 from byref_sandbox.refusal import NotAllowed
@@ -11,23 +12,23 @@ from byref_sandbox.refusal import NotAllowed
 
 def safe_template(template: str, method: str) -> Callable[..., str]:
     """`template.format`, once every attribute that the template names is found to be an ordinary one."""
-    _check_fields(template, 0)
+    refused = _refused_attribute(template)
+    if refused is not None:
+        raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use an f-string")
     bound: Callable[..., str] = getattr(template, method)
     return bound
 
 
-def _check_fields(template: str, depth: int) -> None:
-    if depth > 2:
-        return
+@lru_cache(maxsize=1024)
+def _refused_attribute(template: str, depth: int = 0) -> str | None:
     try:
         for _, field, spec, _ in formatter_parser(template):
-            if field:
-                for is_attribute, name in formatter_field_name_split(field)[1]:
-                    if is_attribute and not names.is_ordinary(name):
-                        raise NotAllowed(f"attribute {name!r} is not available in a format string", "use an f-string")
-                if "{" in field:
-                    _check_fields(field, depth + 1)
-            if spec:
-                _check_fields(spec, depth + 1)
+            for is_attribute, name in formatter_field_name_split(field)[1] if field else ():
+                if is_attribute and not names.is_ordinary(name):
+                    return str(name)
+            # A field's format may hold fields itself, and no deeper.
+            if spec and depth < 2 and (refused := _refused_attribute(spec, depth + 1)):
+                return refused
     except ValueError:
-        return  # str.format says what is wrong with it
+        pass  # str.format says what is wrong with it
+    return None
