@@ -1,0 +1,121 @@
+"""The verbs that put something into a session: process, run, tool."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from byref import Artifact, Result, Session, ToolReply, Variable
+from byref.cli import opening, output
+from byref.cli.failures import FAILED, WrongUsage
+from byref.policy import INTERPRETER, TOOL_NAMES
+
+MAX_ARGUMENT_BYTES = 64 << 20
+"""Of code or JSON read from standard input: far beyond what either may be."""
+
+
+def process(options: Namespace) -> int:
+    """Take in a tool's output; print what the model reads."""
+    content = opening.read_input(options.file, opening.POLICY.max_artifact_bytes)
+    tool = options.tool or ("stdin" if options.file == "-" else Path(options.file).stem)
+    with opening.engine_to_write(options) as engine:
+        session = opening.session_to_write(engine, options)
+        with output.working(f"processing {len(content):,} bytes"):
+            result = session.process(content, tool=tool, call_id=options.call_id, is_error=options.error)
+        if options.json:
+            output.json(_result(result))
+            return 0
+        output.text(result.content)
+        if sys.stderr.isatty() and result.step is not None:
+            output.note(f"\n{session.explain(result.step)}")
+    return 0
+
+
+def run(options: Namespace) -> int:
+    """Run code as the model would; print the reply."""
+    return _call(options, INTERPRETER, {"code": _argument(options.code)})
+
+
+def tool(options: Namespace) -> int:
+    """Call a tool as the model would; print the reply."""
+    if options.name not in TOOL_NAMES:
+        raise WrongUsage(f"there is no tool {options.name!r}; there are: {', '.join(TOOL_NAMES)}")
+    return _call(options, options.name, _argument(options.arguments))
+
+
+def _argument(given: str) -> str:
+    if given != "-":
+        return given
+    return opening.read_input("-", MAX_ARGUMENT_BYTES).decode("utf-8", "replace")
+
+
+def _call(options: Namespace, name: str, arguments: Any) -> int:
+    with opening.engine_to_write(options) as engine:
+        opening.session_to_write(engine, options)
+        # Whoever types a tool's name may use it, whatever the model of this session is offered.
+        session = engine.session(options.session, tenant=options.tenant, model=options.model, tools=TOOL_NAMES)
+        with output.working(f"running {name}"):
+            reply = session.call(name, arguments, call_id=options.call_id)
+        if options.json:
+            output.json(_reply(reply, session))
+        else:
+            output.text(reply.content)
+    return FAILED if reply.is_error else 0
+
+
+def _result(result: Result) -> dict[str, Any]:
+    return {
+        "route": result.route,
+        "reason": result.reason,
+        "step": result.step,
+        "tokens": result.tokens,
+        "original_tokens": result.original_tokens,
+        "tokens_saved": result.tokens_saved,
+        "is_error": result.is_error,
+        "variables": [variable_record(variable) for variable in result.variables],
+        "artifacts": [artifact_record(artifact) for artifact in result.artifacts],
+        "envelope": result.envelope,
+        "content": result.content,
+    }
+
+
+def _reply(reply: ToolReply, session: Session) -> dict[str, Any]:
+    return {
+        "tool": reply.tool,
+        "is_error": reply.is_error,
+        "step": reply.step,
+        "tokens": reply.tokens,
+        "context_tokens": session.context_tokens(),
+        "content": reply.content,
+    }
+
+
+def variable_record(variable: Variable) -> dict[str, Any]:
+    """Return a variable as JSON shows it."""
+    return {
+        "name": variable.name,
+        "shape": variable.shape,
+        "kind": variable.kind,
+        "origin": variable.origin,
+        "step": variable.step,
+        "artifact": variable.artifact.id,
+        "path": list(variable.path),
+    }
+
+
+def artifact_record(artifact: Artifact) -> dict[str, Any]:
+    """Return an artifact's description as JSON shows it."""
+    return {
+        "id": artifact.id,
+        "name": artifact.name,
+        "kind": artifact.kind,
+        "content_type": artifact.content_type,
+        "size_bytes": artifact.size_bytes,
+        "line_count": artifact.line_count,
+        "tokens": artifact.tokens,
+        "shape": artifact.shape,
+        "step": artifact.step,
+        "stored_at": artifact.stored_at.isoformat(),
+    }

@@ -1,0 +1,133 @@
+"""byref doctor: what is installed, what can be reached, which walls are in force, what a run costs here."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import re
+import sqlite3
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from sqlalchemy import make_url
+
+from byref import ByrefError
+from byref import db as revisions
+from byref.cli import output
+from byref.cli.failures import FAILED
+from byref.cli.opening import database_url, missing_file
+from byref.cli.parser import package_version
+from byref.db.failures import safe
+from byref_sandbox import Sandbox, SandboxUnavailable, probe
+
+WARM_RUNS = 5
+"""Of which the fastest is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    part: str
+    """python, package, database, wall or sandbox"""
+    name: str
+    state: str
+    """ok, missing or optional (missing, and only some uses need it)"""
+    detail: str
+
+
+def doctor(options: Namespace) -> int:
+    """Report; exit code 1 where something that byref needs is missing."""
+    with output.working("looking"):
+        findings = [*_python(), *_packages(), _database(options), *_sandbox(options)]
+    healthy = all(finding.state != "missing" for finding in findings)
+    if options.json:
+        output.json({"healthy": healthy, "findings": [dataclasses.asdict(finding) for finding in findings]})
+    else:
+        columns = tuple(field.name for field in dataclasses.fields(Finding))
+        output.table(columns, [dataclasses.astuple(finding) for finding in findings])
+    return 0 if healthy else FAILED
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("python", "byref", "ok", package_version())
+    system = (
+        f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.release()}"
+    )
+    yield Finding("python", "python", "ok", f"{system}, {platform.machine()}")
+    yield Finding("python", "sqlite", "ok", sqlite3.sqlite_version)
+
+
+def _packages() -> Iterator[Finding]:
+    try:
+        wanted = requires("byref") or []
+    except PackageNotFoundError:
+        wanted = []
+    for requirement in wanted:
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+        try:
+            yield Finding("package", name, "ok", version(name))
+        except PackageNotFoundError:
+            if extra:
+                yield Finding("package", name, "optional", f"not installed: pip install 'byref[{extra[1]}]'")
+            else:
+                yield Finding("package", name, "missing", f"not installed: pip install '{requirement}'")
+
+
+def _database(options: Namespace) -> Finding:
+    url = database_url(options)
+    if (file := missing_file(url)) is not None:
+        return Finding("database", str(file), "ok", "not there yet: made by the first output")
+    try:
+        found = revisions.current(url, schema=options.schema)
+        revisions.check(url, schema=options.schema)
+    except ByrefError as error:
+        return Finding("database", _safe(url), "missing", str(error))
+    return Finding("database", _safe(url), "ok", f"reachable, at revision {found} (head)")
+
+
+def _sandbox(options: Namespace) -> Iterator[Finding]:
+    layers = probe(jail=options.jail)
+    for layer in layers:
+        state = "ok" if layer.in_force else "missing" if layer.mandatory else "optional"
+        yield Finding("wall", layer.name, state, layer.detail)
+    tools = "code_interpreter, artifact_jq and jq in references"
+    if any(layer.mandatory and not layer.in_force for layer in layers):
+        cure = "run on Linux with seccomp, or choose jail='language-only' knowing what that means"
+        yield Finding("sandbox", "tools", "missing", f"not offered: {tools}; {cure}")
+        return
+    try:
+        yield Finding("sandbox", "cost", "ok", _cost(options.jail))
+    except SandboxUnavailable as error:
+        yield Finding("sandbox", "tools", "missing", f"not offered: {tools}; {error}")
+        return
+    walls = "behind both walls" if options.jail == "full" else "behind the language wall ALONE"
+    yield Finding("sandbox", "tools", "ok", f"offered {walls}: {tools}")
+
+
+def _cost(jail: str) -> str:
+    """Measure what a run costs on this machine: the start, which a process pays once, and a warm `1+1`."""
+    with Sandbox(jail="full" if jail == "full" else "language-only") as sandbox:
+        began = time.perf_counter()
+        sandbox.start()
+        started = time.perf_counter() - began
+        sandbox.run("1+1", session="doctor")
+        runs = []
+        for _ in range(WARM_RUNS):
+            began = time.perf_counter()
+            outcome = sandbox.run("1+1", session="doctor")
+            runs.append(time.perf_counter() - began)
+            if outcome.value != 2:
+                raise SandboxUnavailable(f"1+1 is {outcome.value!r} here: {outcome.error}")
+    return f"start {started:.1f} s, once a process; then {min(runs) * 1000:.0f} ms for 1+1"
+
+
+def _safe(url: str) -> str:
+    try:
+        return safe(make_url(url))
+    except Exception:  # noqa: BLE001  whatever is no URL is named as it was given
+        return url

@@ -1,0 +1,43 @@
+"""From a command line to a verb and an exit code. The library is imported by the verbs alone."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+from byref.cli.failures import exit_code, log_to_stderr
+from byref.cli.parser import make_parser
+
+_VERBS = {
+    "process": "conversation",
+    "run": "conversation",
+    "tool": "conversation",
+    "sessions": "inspect",
+    "show": "inspect",
+    "ledger": "inspect",
+    "explain": "inspect",
+    "sweep": "inspect",
+    "db": "database",
+    "doctor": "doctor",
+}
+"""The module of each verb; its function has the verb's name."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code; a wrong command line raises SystemExit(2), as argparse does."""
+    options = make_parser().parse_args(argv)
+    log_to_stderr()
+    try:
+        code = _verb(options)(options)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place there is
+        return exit_code(error)
+    return code
+
+
+def _verb(options: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
+    module = importlib.import_module(f"byref.cli.{_VERBS[options.verb]}")
+    verb: Callable[[argparse.Namespace], int] = getattr(module, options.verb)
+    return verb

@@ -1,0 +1,287 @@
+"""The command line: verbs, global options, and the text of every `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+DEFAULT_DB = "sqlite:///byref.db"
+DEFAULT_SESSION = "cli"
+
+EXIT_CODES = """exit codes:
+  0  it worked
+  1  it failed, or the model's code or tool call was an error
+  2  the command line is wrong"""
+
+
+class Option(NamedTuple):
+    """A global option: accepted before and after every verb."""
+
+    flag: str
+    settings: dict[str, Any]
+    default: Callable[[], object]
+
+
+class Verb(NamedTuple):
+    """One verb: its own arguments, and the global options that its help shows."""
+
+    name: str
+    help: str
+    description: str
+    arguments: tuple[tuple[str, dict[str, Any]], ...] = ()
+    shown: tuple[str, ...] = ()
+
+
+def package_version() -> str:
+    """Return the version of the installed package."""
+    try:
+        return version("byref")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="byref",
+        usage="byref [options] VERB …",
+        description="Big tool outputs by reference: kept whole in SQL, described to the model, queried by sandboxed code.",
+        epilog=f"Options may stand before or after the verb. {_ENVIRONMENT}\n\n{EXIT_CODES}",
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"byref {package_version()}")
+    _add_options(parser, shown=tuple(OPTIONS), keep=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
+    for verb in VERBS:
+        _add_verb(verbs, verb, f"byref {verb.name}")
+    database = verbs.add_parser(
+        "db",
+        prog="byref db",
+        usage="byref db VERB …",
+        help="make, migrate and check the tables",
+        description="Make, migrate and check the tables.",
+        epilog=EXIT_CODES,
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    _add_options(database, shown=("db", "schema"), keep=False)
+    below = database.add_subparsers(dest="db_verb", metavar="VERB", title="verbs", required=True)
+    for verb in DB_VERBS:
+        _add_verb(below, verb, f"byref db {verb.name}")
+    return parser
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """The same help at any width of the terminal, so that documentation can be held to it."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(prog, max_help_position=26, width=100, **{k: v for k, v in settings.items() if k == "color"})
+
+
+def _add_verb(verbs: Any, verb: Verb, prog: str) -> None:
+    words = " ".join(
+        f"[{settings['metavar']}]" if settings.get("nargs") == "?" else str(settings["metavar"])
+        for name, settings in verb.arguments
+        if not name.startswith("-")
+    )
+    parser = verbs.add_parser(
+        verb.name,
+        prog=prog,
+        usage=f"{prog} {words} [options]" if words else f"{prog} [options]",
+        help=verb.help,
+        description=verb.description,
+        epilog=f"More options, for every verb: byref --help.\n\n{EXIT_CODES}",
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    for name, settings in verb.arguments:
+        parser.add_argument(name, **settings)
+    _add_options(parser, shown=verb.shown, keep=False)
+
+
+def _add_options(parser: argparse.ArgumentParser, *, shown: tuple[str, ...], keep: bool) -> None:
+    """Add every global option; without `keep` one that is not given leaves what stood before the verb alone."""
+    for name, option in OPTIONS.items():
+        settings = dict(option.settings)
+        settings["default"] = option.default() if keep else argparse.SUPPRESS
+        if name not in shown:
+            settings["help"] = argparse.SUPPRESS
+        parser.add_argument(option.flag, **settings)
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text.replace("_", ""))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive number of tokens")
+    return number
+
+
+def _none() -> None:
+    return None
+
+
+_ENVIRONMENT = "BYREF_DEBUG=1 shows tracebacks."
+
+OPTIONS = {
+    "db": Option(
+        "--db",
+        {
+            "metavar": "URL",
+            "help": "database: SQLAlchemy URL of SQLite or PostgreSQL, or the path of a SQLite file "
+            f"(BYREF_DB, else {DEFAULT_DB})",
+        },
+        lambda: os.environ.get("BYREF_DB") or DEFAULT_DB,
+    ),
+    "schema": Option("--schema", {"metavar": "NAME", "help": "PostgreSQL schema of the tables"}, _none),
+    "session": Option(
+        "--session",
+        {"metavar": "ID", "help": f"conversation (default: {DEFAULT_SESSION}); made when something is put into it"},
+        lambda: DEFAULT_SESSION,
+    ),
+    "tenant": Option("--tenant", {"metavar": "ID", "help": "whose it is (default: default)"}, lambda: "default"),
+    "tool": Option(
+        "--tool",
+        {"metavar": "NAME", "help": "tool that gave the output (default: the file's name without suffix)"},
+        _none,
+    ),
+    "call_id": Option(
+        "--call-id",
+        {"metavar": "ID", "help": "id of the call: the same content again under it is answered as before"},
+        _none,
+    ),
+    "model": Option(
+        "--model", {"metavar": "NAME", "help": "model that reads: decides the window and the price"}, _none
+    ),
+    "context_window": Option(
+        "--context-window",
+        {"metavar": "TOKENS", "type": _positive, "help": "the model's window, instead of --model's"},
+        _none,
+    ),
+    "jail": Option(
+        "--jail",
+        {
+            "metavar": "KIND",
+            "choices": ("full", "language-only"),
+            "help": "full (default), or language-only: run code without the walls of the operating system",
+        },
+        lambda: "full",
+    ),
+    "json": Option("--json", {"action": "store_true", "help": "print JSON"}, lambda: False),
+}
+"""By the name of the parsed value."""
+
+_PUTS = ("db", "session", "tool", "call_id", "model", "context_window", "json")
+_RUNS = ("db", "session", "call_id", "model", "json")
+_READS = ("db", "session", "json")
+
+VERBS = (
+    Verb(
+        "process",
+        "take in a tool's output and print what the model reads",
+        "Take in a tool's output, as a host would, and print what the model reads of it. On a terminal the reason follows.",
+        (
+            ("file", {"metavar": "FILE", "help": "file with the output; - is standard input"}),
+            ("--error", {"action": "store_true", "help": "the output is a tool's error"}),
+        ),
+        _PUTS,
+    ),
+    Verb(
+        "run",
+        "run Python over the session's variables",
+        "Run Python in the sandbox over the session's variables, as the model would with code_interpreter, and print the reply.",
+        (("code", {"metavar": "CODE", "help": "Python source; - is standard input"}),),
+        _RUNS,
+    ),
+    Verb(
+        "tool",
+        "call one of the model's tools",
+        "Call one of the model's tools and print the reply.",
+        (
+            ("name", {"metavar": "NAME", "help": "artifact_jq, artifact_grep, artifact_read, list_artifacts, …"}),
+            ("arguments", {"metavar": "JSON", "help": "arguments as one JSON object; - is standard input"}),
+        ),
+        _RUNS,
+    ),
+    Verb(
+        "sessions",
+        "list the conversations",
+        "List a tenant's conversations, oldest first.",
+        (),
+        ("db", "tenant", "json"),
+    ),
+    Verb(
+        "show",
+        "what is in a session, or one thing of it whole",
+        "Without WHAT list the session's variables and artifacts; with it print one: the data of a variable or an artifact, "
+        "or what the model read at a step.",
+        (
+            (
+                "what",
+                {"metavar": "WHAT", "nargs": "?", "help": "a variable's name, an artifact's id or name, or a step"},
+            ),
+        ),
+        _READS,
+    ),
+    Verb(
+        "ledger",
+        "what every step did to the context",
+        "Print the session's ledger and its sums, in tokens.",
+        (),
+        _READS,
+    ),
+    Verb(
+        "explain",
+        "why an output took its route",
+        "Say why an output took its route, with the numbers that were compared.",
+        (("key", {"metavar": "STEP|CALL_ID", "help": "step of the ledger, or the id of the call"}),),
+        _READS,
+    ),
+    Verb(
+        "doctor",
+        "what is installed, reachable and in force",
+        "Report versions, the database, and which walls of the sandbox are in force, with what a run costs here. "
+        "Exit code 1 if something that byref needs is missing.",
+        (),
+        ("db", "schema", "jail", "json"),
+    ),
+    Verb(
+        "sweep",
+        "delete what was staged and never committed",
+        "Delete what was staged and never committed, and bytes that nothing needs any more.",
+        (),
+        ("db", "json"),
+    ),
+)
+
+_DB = ("db", "schema", "json")
+
+DB_VERBS = (
+    Verb(
+        "upgrade",
+        "bring the tables to a revision",
+        "Bring the tables to a revision, in one transaction; safe to run from many processes at once.",
+        (("revision", {"metavar": "REVISION", "nargs": "?", "default": "head", "help": "default: head"}),),
+        _DB,
+    ),
+    Verb(
+        "downgrade",
+        "take the tables back; what they hold is lost",
+        "Take the tables back to a revision, in one transaction. What the later ones hold is lost.",
+        (("revision", {"metavar": "REVISION", "help": "a revision, -1, or base: none of our tables"}),),
+        _DB,
+    ),
+    Verb(
+        "current", "which revision the database is at", "Print the revision that the database is at, or none.", (), _DB
+    ),
+    Verb("check", "exit 1 unless the database is at head", "Exit with 1 unless the database is at head.", (), _DB),
+    Verb(
+        "history", "the revisions there are, oldest first", "List the revisions there are, oldest first.", (), ("json",)
+    ),
+)
