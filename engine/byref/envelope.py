@@ -30,6 +30,8 @@ _SCHEMA_SHARE = 0.4
 """Of the room that the fixed parts leave; the preview has the rest."""
 _LISTING_SHARE = 0.25
 """Of the budget, for the names of variables; further ones are counted."""
+_KEY_CHARS = 60
+"""Of a key that a variable's name does not say as it is."""
 _SHORT_BELOW = 450
 """Budget under which the instruction is one sentence."""
 _ROUNDS = 8
@@ -71,9 +73,11 @@ class VariablesDraft:
     route: str = "variables"
     _fitted: dict[str, Any] = field(default_factory=dict)
     _preview: Preview | None = None
+    _sizes: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Fit schema and preview beside names as long as they may become."""
+        self._sizes = [_size_at(self.value, part) for part in self.parts]
         self._fit([f"{part.wanted}_99" for part in self.parts], 999_999)
 
     def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
@@ -109,7 +113,9 @@ class VariablesDraft:
         shown = self._preview
         short = self.budget < _SHORT_BELOW
         listing = self._listing(names)
-        example = names[1] if len(names) > 1 and names[1] in listing else next(iter(listing))
+        example = max(
+            (name for name in names if name in listing), key=dict(zip(names, self._sizes, strict=True)).__getitem__
+        )
         return {
             "variables": listing,
             "schema": self._fitted,
@@ -125,11 +131,12 @@ class VariablesDraft:
         room = self.budget * _LISTING_SHARE
         listing: dict[str, str] = {}
         for name, part in zip(names, self.parts, strict=True):
-            room -= len((name + part.shape).encode()) / 3 + 4
+            about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {_at(part.path)}"
+            room -= len((name + about).encode("utf-8", "surrogatepass")) / 3 + 4
             if listing and room < 0:
                 listing["…"] = f"{len(names) - len(listing)} more variables"
                 break
-            listing[name] = part.shape
+            listing[name] = about
         return listing
 
 
@@ -222,6 +229,16 @@ def _instruction(example: str, step: int, tools: Sequence[str], *, complete: boo
     if readers := [name for name in READERS if name in tools]:
         text += f" {', '.join(readers)} take{'s' if len(readers) == 1 else ''} a variable's name as artifact_id."
     return text + f' To hand data to another tool, give "${example}" as its argument.'
+
+
+def _size_at(value: Any, part: Part) -> int:
+    """How much there is at a part: what makes the best example."""
+    return len(value[part.path[0]]) if part.path else -1
+
+
+def _at(path: tuple[str, ...]) -> str:
+    """A path as code writes it, cut and without what no text may hold."""
+    return "".join(f"[{key[:_KEY_CHARS]!r}]" for key in path)
 
 
 def _dump(value: object) -> str:
