@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
@@ -205,9 +206,7 @@ class TestAHostsEngine:
     @pytest.mark.parametrize("level", ["AUTOCOMMIT", "SERIALIZABLE"])
     def test_a_write_is_one_transaction_whatever_the_hosts_level(self, shared_url: str, level: str) -> None:
         engine = create_engine(shared_url, isolation_level=level)
-        with engine.connect() as connection:
-            autocommit = engine.dialect.detect_autocommit_setting(connection.connection.dbapi_connection)
-        assert autocommit == (level == "AUTOCOMMIT")
+        assert commits_by_itself(engine) == (level == "AUTOCOMMIT")
         database = Database(engine)
 
         def work(connection: Connection) -> None:
@@ -219,8 +218,7 @@ class TestAHostsEngine:
         assert kept_names(database) == []
         database.write(add_session)
         assert kept_names(database) == ["chat"]
-        with engine.connect() as connection:
-            assert engine.dialect.detect_autocommit_setting(connection.connection.dbapi_connection) == autocommit
+        assert commits_by_itself(engine) == (level == "AUTOCOMMIT")
         engine.dispose()
 
     def test_a_host_that_begins_transactions_itself(self, sqlite_url: str) -> None:
@@ -248,6 +246,20 @@ class TestAHostsEngine:
         assert begun
         engine.dispose()
 
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="the driver of older Pythons has no such setting")
+    def test_a_driver_that_is_always_in_a_transaction(self, sqlite_url: str) -> None:
+        engine = create_engine(sqlite_url, connect_args={"autocommit": False})
+        database = Database(engine)
+        database.write(add_session)
+        with Session(engine) as session:
+            with database.joined(session) as connection:
+                add_session(connection, "second")
+            session.rollback()
+        assert kept_names(database) == ["chat"]
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 0
+        engine.dispose()
+
     def test_an_open_transaction_on_a_shared_connection_is_not_touched(self) -> None:
         engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
         database = Database(engine)
@@ -272,3 +284,9 @@ class TestAHostsEngine:
 def kept_names(database: Database) -> list[str]:
     names: Callable[[Connection], list[str]] = lambda c: list(c.scalars(select(SessionRow.name)))  # noqa: E731
     return database.read(names)
+
+
+def commits_by_itself(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        return driver.isolation_level is None if engine.dialect.name == "sqlite" else driver.autocommit

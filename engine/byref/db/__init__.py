@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine
 
-from .revisions import check, current, head, include_name
+from byref.db.revisions import check, current, head, include_name
 
 if TYPE_CHECKING:
-    from .migrate import Revision
+    from byref.db.migrate import Revision
 
 __all__ = ["check", "current", "downgrade", "head", "history", "include_name", "upgrade"]
 
 
 def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema: str | None = None) -> None:
     """Bring a database to a revision: see `byref.db.migrate.upgrade`."""
-    from . import migrate
+    from byref.db import migrate
 
     migrate.upgrade(url_or_engine, revision, schema=schema)
 
 
 def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str | None = None) -> None:
     """Take a database back to a revision: see `byref.db.migrate.downgrade`."""
-    from . import migrate
+    from byref.db import migrate
 
     migrate.downgrade(url_or_engine, revision, schema=schema)
 
 
 def history() -> list[Revision]:
     """Every revision there is, oldest first."""
-    from . import migrate
+    from byref.db import migrate
 
     return migrate.history()

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
-from ..errors import ConfigurationError
+from byref.errors import ConfigurationError
 
 BUSY_SECONDS = 30
 """How long a SQLite connection waits for another's write lock."""
@@ -128,7 +128,12 @@ def _begun_on_sqlite(connection: Connection, *, write: bool, foreign_keys: bool)
     finally:
         begun.close()
         if enforced != foreign_keys:
+            always_in_one = driver.in_transaction  # autocommit=False: and there the PRAGMA would do nothing
+            if always_in_one:
+                driver.execute("ROLLBACK")
             driver.execute(f"PRAGMA foreign_keys = {enforced:d}")
+            if always_in_one:
+                driver.execute("BEGIN")
 
 
 @contextmanager

@@ -18,10 +18,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
-from ..errors import ConfigurationError, StorageFailure
-from .connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
-from .failures import driver_error, is_transient, safe, storage_failure
-from .revisions import HEAD, checked_schema, current, require
+from byref.db.connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
+from byref.db.failures import driver_error, is_transient, safe, storage_failure
+from byref.db.revisions import HEAD, checked_schema, current, require
+from byref.errors import ConfigurationError, StorageFailure
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Database:
         if found == HEAD:
             return
         if create or (create is None and found is None and self.dialect == "sqlite" and self._is_empty()):
-            from .migrate import upgrade
+            from byref.db.migrate import upgrade
 
             self._working(lambda: upgrade(self._engine, schema=self.schema))
             return
@@ -129,12 +129,14 @@ class Database:
         with self._alone(), self._failures():
             if self.dialect == "sqlite":
                 _see_that_a_transaction_is_open(connection)
-            connection.execution_options(schema_translate_map={None: self.schema})
+            if before or self.schema:
+                connection.execution_options(schema_translate_map={None: self.schema})
             try:
                 with connection.begin_nested():
                     yield connection
             finally:
-                connection.execution_options(schema_translate_map=before)
+                if before or self.schema:
+                    connection.execution_options(schema_translate_map=before)
 
     def close(self) -> None:
         """Close the connections, if they are ours; done anyway once the Database is collected."""

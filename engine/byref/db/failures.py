@@ -7,7 +7,7 @@ import sqlite3
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ..errors import StorageFailure
+from byref.errors import StorageFailure
 
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
 """Serialization failure, deadlock, lock not available, and a server that is stopping or starting."""

@@ -20,11 +20,11 @@ from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..errors import ConfigurationError
-from .connections import engine_of, transaction
-from .failures import driver_error, storage_failure
-from .revisions import REVISIONS, VERSION_TABLE, checked_schema, current_of, require
-from .tables import Base
+from byref.db.connections import engine_of, transaction
+from byref.db.failures import driver_error, storage_failure
+from byref.db.revisions import REVISIONS, VERSION_TABLE, checked_schema, current_of, require
+from byref.db.tables import Base
+from byref.errors import ConfigurationError
 
 _ADVISORY_LOCK = 0x62797265660A
 """Any constant: the lock that every migration by byref takes on PostgreSQL ("byref" in ASCII)."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..errors import ConfigurationError, SchemaMismatch
-from .connections import engine_of, sqlite_path, transaction
-from .failures import driver_error, safe, storage_failure
-from .tables import Base
+from byref.db.connections import engine_of, sqlite_path, transaction
+from byref.db.failures import driver_error, safe, storage_failure
+from byref.db.tables import Base
+from byref.errors import ConfigurationError, SchemaMismatch
 
 VERSION_TABLE = "byref_version"
 
