@@ -96,10 +96,14 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
 
 
 def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
-    """Bind what a run left and record it; return the new names with what they hold, a big result's last."""
+    """Bind what a run left and record it; return the new names with what they hold, a big result's last.
+
+    `step` is that of the reply, or, where the host ran the code (`replied` False), the last one before it.
+    """
     names: dict[str, str] = {}
+    reply_step = step if replied else None
     if execution.kept is not None:
-        row = _artifact(connection, scope, execution.kept, step)
+        row = _artifact(connection, scope, execution.kept, reply_step)
         taken = variables.taken(connection, scope.row)
         fresh = []
         for part in execution.kept.parts:
@@ -112,12 +116,12 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
             names[part.wanted] = part.shape
         _bind(connection, scope, row, fresh, step)
     if execution.result is not None:
-        row = _artifact(connection, scope, execution.result, step)
+        row = _artifact(connection, scope, execution.result, reply_step)
         [part] = execution.result.parts
         [name] = variables.unique([part.wanted], variables.taken(connection, scope.row))
         _bind(connection, scope, row, [(name, part)], step)
         names[name] = part.shape
-    record(connection, scope, "python", execution.code, execution.outcome, execution.limits, step if replied else None)
+    record(connection, scope, "python", execution.code, execution.outcome, execution.limits, reply_step)
     return names
 
 
@@ -233,7 +237,7 @@ def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
     return Kept(blob_id, digest, parts, scope.count(store.decode_text(document), "json"))
 
 
-def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int) -> int:
+def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
     blob_id = staging.publish(connection, scope.tenant, kept.blob_id, kept.digest)
     if blob_id is None:
         raise ArtifactMissing("what the run left was swept away before it could be kept; run the code again")

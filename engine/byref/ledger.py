@@ -118,6 +118,19 @@ def take_step(connection: Connection, session_row: int, pending: int = 0) -> Tur
     return Turn(row.next_step - 1, row.context_base, row.pending_tokens - pending)
 
 
+def lock(connection: Connection, session_row: int) -> int:
+    """Lock the session without taking a step and return its last one; SessionGone if it has ended."""
+    step = connection.execute(
+        update(SessionRow)
+        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
+        .values(next_step=SessionRow.next_step)
+        .returning(SessionRow.next_step - 1)
+    ).scalar_one_or_none()
+    if step is None:
+        raise SessionGone
+    return int(step)
+
+
 def reserve(connection: Connection, session_row: int, tokens: int) -> None:
     """Add tokens to the session's context."""
     connection.execute(

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from byref import ledger
 from byref.artifacts import blobs, store
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import ID_BYTES, ArtifactRow, BlobRow, SessionRow
-from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, SessionGone
+from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
 from byref.scope import Scope
 
 T = TypeVar("T")
@@ -103,17 +104,6 @@ def sessions(connection: Connection, tenant: str) -> list[SessionInfo]:
     ]
 
 
-def require_open(connection: Connection, session_row: int) -> None:
-    """Lock a session that has not ended; else SessionGone."""
-    touched = connection.execute(
-        update(SessionRow)
-        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
-        .values(next_step=SessionRow.next_step)
-    )
-    if touched.rowcount != 1:
-        raise SessionGone
-
-
 def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     """Insert an artifact of the same blob into another session of the tenant."""
     other = scope.read(lambda connection: find_session(connection, scope.tenant, with_))
@@ -121,7 +111,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
         raise ConfigurationError(f"no session {with_!r} of tenant {scope.tenant!r} to share with")
 
     def work(connection: Connection) -> str:
-        require_open(connection, other.row)
+        ledger.lock(connection, other.row)
         blob_id = blobs.published(connection, scope.tenant, artifact.digest)
         if blob_id is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")

@@ -125,8 +125,8 @@ class Session:
         execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
 
         def work(connection: Connection) -> None:
-            turn = ledger.take_step(connection, self._scope.row)
-            interpreter.commit(connection, self._scope, execution, turn.step, replied=False)
+            step = ledger.lock(connection, self._scope.row)
+            interpreter.commit(connection, self._scope, execution, step, replied=False)
 
         self._scope.write(work)
         return execution.outcome
@@ -304,7 +304,7 @@ class Session:
         staged = keepers.store_value(scope, value, name=name, content_type=content_type)
 
         def work(connection: Connection) -> str:
-            lifecycle.require_open(connection, scope.row)
+            ledger.lock(connection, scope.row)
             return keepers.insert_value(connection, scope, staged, name=name, origin="host", step=None)
 
         public_id = scope.write(work)
