@@ -65,7 +65,8 @@ class Language:
                 types.CodeType: stand_in(types.CodeType, "write the code directly"),
             }
         )
-        self._builtins = safe_builtins(self._guards, self._modules)
+        self.builtins = safe_builtins(self._guards, self._modules)
+        """What code finds without defining or importing it."""
         self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
 
     def compile(self, source: str) -> Program:
@@ -93,7 +94,7 @@ class Language:
     def run(self, program: Program, variables: Mapping[str, object], stdout: TextIO) -> Ran:
         """Run a program over variables. Its errors come through as they are; everything it prints goes to `stdout`."""
         self._guards.reset()
-        space: dict[str, Any] = {"__builtins__": dict(self._builtins), "__name__": "__main__", **variables}
+        space: dict[str, Any] = {"__builtins__": dict(self.builtins), "__name__": "__main__", **variables}
         with contextlib.redirect_stdout(stdout):
             exec(program.code, space)
         value = space.pop(transformer.VALUE, None)
@@ -109,7 +110,7 @@ class Language:
 
     def explain(self, error: BaseException, program: Program, names: Iterable[str]) -> Failure:
         """What went wrong, where, and how the code could be mended. Never raises, whatever the error is."""
-        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.available(), self._builtins)
+        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.available(), self.builtins)
 
 
 def _refusal(problems: list[transformer.Problem]) -> Failure:

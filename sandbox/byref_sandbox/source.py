@@ -14,14 +14,19 @@ _MAX_NESTING = 200
 """CPython's parser gives up at 200 open brackets; below it the C stack is safe as well."""
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_QUERY_VARIABLE = re.compile(r"@\s*([^\W\d]\w*)")
 _FRAME_CALL = "df"
+_NAMESPACES = frozenset({"globals", "locals", "vars"})
+"""Where these are used, any string may name a variable."""
+_MAX_TEMPLATE_CHARS = 10_000
 
 
 def strip_dollars(source: str) -> str:
     """Take the `$` off `$name`, outside strings and comments; line numbers stay, broken code comes back as well as it can."""
     if "$" not in source:
         return source
-    lines = source.splitlines(keepends=True)
+    lines = [line + "\n" for line in source.split("\n")]
+    lines[-1] = lines[-1][:-1]
     for line, column in sorted(_dollars(lines), reverse=True):
         text = lines[line]
         lines[line] = text[:column] + text[column + 1 :]
@@ -38,7 +43,6 @@ def _dollars(lines: list[str]) -> set[tuple[int, int]]:
             places.add((line, column))
 
     # Tokenising stops at the first token that cannot be (an unclosed bracket, a bad dedent); what was found until then holds.
-    # `splitlines` also cuts at form feeds and the like, which `tokenize` takes as it is given: both see the same lines.
     try:
         for token in tokenize.generate_tokens(iter(lines).__next__):
             line, column = token.start
@@ -111,19 +115,21 @@ def _nesting(source: str) -> int:
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
+    texts: list[str] = []
+    by_name = False
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
-        elif isinstance(node, ast.Call):
-            yield from _names_in_arguments(node)
-
-
-def _names_in_arguments(call: ast.Call) -> Iterator[str]:
-    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-        for part in ast.walk(argument) if isinstance(argument, (ast.JoinedStr, ast.BinOp, ast.IfExp)) else (argument,):
-            if not (isinstance(part, ast.Constant) and isinstance(part.value, str)):
-                continue
-            if isinstance(call.func, ast.Name) and call.func.id == _FRAME_CALL:
-                yield part.value.removeprefix("$")
-            if "@" in part.value:
-                yield from re.findall(r"@\s*([^\W\d]\w*)", part.value)
+            by_name = by_name or node.id in _NAMESPACES
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _FRAME_CALL:
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                yield from (
+                    p.value for p in ast.walk(argument) if isinstance(p, ast.Constant) and isinstance(p.value, str)
+                )
+    for text in texts:
+        if by_name and len(text) <= _MAX_TEMPLATE_CHARS:
+            yield from _IDENTIFIER.findall(text)
+        elif "@" in text:
+            yield from _QUERY_VARIABLE.findall(text)

@@ -66,7 +66,7 @@ def loot(value: object, depth: int = 0) -> str | None:
     ):
         return repr(value)
     kind = type(value)
-    if kind.__module__ in (
+    if not isinstance(value, tuple) and kind.__module__ in (
         "ctypes",
         "_ctypes",
         "importlib._bootstrap",

@@ -12,12 +12,9 @@ from breach import attempt, in_plain_python
 
 from byref_sandbox.policy import Language
 
-ATTACKS = {
-    name: code
-    for name, code in re.findall(
-        r"^=== ([^\n]+)\n(.*?)\n(?==== |\Z)", (Path(__file__).parent / "attacks.txt").read_text(), re.M | re.S
-    )
-}
+ATTACKS: dict[str, str] = dict(
+    re.findall(r"^=== ([^\n]+)\n(.*?)\n(?==== |\Z)", (Path(__file__).parent / "attacks.txt").read_text(), re.M | re.S)
+)
 
 
 @pytest.fixture(scope="module")

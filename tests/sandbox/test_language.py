@@ -1,0 +1,351 @@
+"""The contract of the language: values, names, output, refusals, and errors that help to mend the code."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from byref_sandbox.outcome import Failure
+from byref_sandbox.policy import Language, Ran, Refused
+from byref_sandbox.source import free_names, strip_dollars
+
+USERS = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]
+
+
+@pytest.fixture(scope="module")
+def language() -> Language:
+    return Language()
+
+
+def run(language: Language, code: str, **variables: object) -> Ran:
+    return language.run(language.compile(code), variables, io.StringIO())
+
+
+def printed(language: Language, code: str, **variables: object) -> str:
+    output = io.StringIO()
+    language.run(language.compile(code), variables, output)
+    return output.getvalue()
+
+
+def failure(language: Language, code: str, **variables: object) -> Failure:
+    try:
+        program = language.compile(code)
+    except Refused as refused:
+        return refused.failure
+    with pytest.raises(BaseException) as caught:
+        language.run(program, variables, io.StringIO())
+    return language.explain(caught.value, program, variables)
+
+
+# The value, the names, the output -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "value", "has_value"),
+    [
+        ("1 + 1", 2, True),
+        ("x = 1", None, False),
+        ("x = 1\nx", 1, True),
+        ("None", None, False),
+        ("for i in range(2):\n    i", None, False),
+        ("", None, False),
+        ("# nothing", None, False),
+        ("x = 5; x * 2", 10, True),
+        ("'doc'", "doc", True),
+    ],
+)
+def test_the_last_expression_is_the_value(language: Language, code: str, value: object, has_value: bool) -> None:
+    ran = run(language, code)
+    assert (ran.value, ran.has_value) == (value, has_value)
+
+
+def test_names_are_those_bound_or_rebound(language: Language) -> None:
+    ran = run(
+        language,
+        "import math\nfrom collections import Counter\nimport pandas as pd\n_a = 1\ndef f(): pass\nusers = users + [1]\nkept.append(3)\nfor i in [7]: pass\ndel gone",
+        users=[0],
+        kept=[],
+        gone=1,
+    )
+    assert set(ran.names) == {"_a", "f", "users", "i"}
+    assert ran.names["users"] == [0, 1]
+
+
+def test_variables_may_be_called_and_shadow_builtins(language: Language) -> None:
+    frame: Callable[[str], object] = lambda name: pd.DataFrame(USERS)  # noqa: E731
+    assert run(language, "df('users')['id'].sum() + len", df=frame, len=1).value == 4
+
+
+def test_runs_do_not_see_each_other(language: Language) -> None:
+    run(language, "x = 1\nclass A: pass\nlen = 3")
+    assert failure(language, "x").kind == "NameError"
+    assert run(language, "len([1])").value == 1
+
+
+def test_print_goes_to_the_given_stream_from_anywhere(language: Language, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "def f(p=print):\n    p('a', end='')\n    return [print(x) for x in 'b']\nf()\npd.Series([1]).apply(print)"
+    assert printed(language, code) == "ab\n1\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_dollars_name_variables(language: Language) -> None:
+    assert run(language, "len($users) + $n", users=USERS, n=1).value == 3
+
+
+def test_a_module_is_never_a_value_of_a_name(language: Language) -> None:
+    ran = run(language, "import json as j\nx = [j, pd, np]\ny = j")
+    assert set(ran.names) == {"x"}
+    assert not any(isinstance(m, types.ModuleType) for m in ran.names["x"])  # type: ignore[attr-defined]
+
+
+def test_c_code_can_still_import(language: Language) -> None:
+    assert run(language, "import datetime\ndatetime.datetime.strptime('2024', '%Y').year").value == 2024
+
+
+# Refusals before the run ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "line", "words"),
+    [
+        ("x = 1\ny = ().__class__.__mro__", "NotAllowed", 2, "__mro__"),
+        ("def f(:\n  pass", "SyntaxError", 1, "invalid syntax"),
+        ("\n\nasync def f(): pass", "NotAllowed", 3, "async"),
+        ("from os import *", "NotAllowed", 1, "*"),
+        ("f.__globals__", "NotAllowed", 1, "__globals__"),
+        ("class A:\n    def __getattribute__(self, n): pass", "NotAllowed", 2, "__getattribute__"),
+        ("(" * 3000 + ")" * 3000, "SyntaxError", None, "nested"),
+        ("x = 1\n" + "-" * 50_000 + "x", "SyntaxError", None, ""),
+        ("x = '\0'", "SyntaxError", None, "null"),
+        ("if 1:\nx = 2", "SyntaxError", 2, "indent"),
+        ("return 1", "SyntaxError", 1, "return"),
+    ],
+)
+def test_refusals_name_construct_and_line(
+    language: Language, code: str, kind: str, line: int | None, words: str
+) -> None:
+    refused = failure(language, code)
+    assert refused.kind == kind
+    if line is not None:
+        assert refused.line == line
+    assert words in refused.message
+    assert len(refused.message) <= 2000
+
+
+# Errors of the run ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "line", "hint"),
+    [
+        ("x = 1\nusrs", "NameError", 2, "did you mean 'users'? the names there are: frame, users"),
+        ("users[0]['nme']", "KeyError", 1, "did you mean 'name'? the keys are: id, name"),
+        ("def f(r):\n    return r['x']\nf(users[0])", "KeyError", 2, "the keys are: id, name"),
+        ("frame['nmae']", "KeyError", 1, "did you mean 'name'? the columns are: id, name"),
+        ("frame.groupby('nope')", "KeyError", 1, "the columns are: id, name"),
+        ("frame.total()", "AttributeError", 1, "the columns are: id, name"),
+        ("users[0].name", "AttributeError", 1, "it is a dict: use ['name']; the keys are: id, name"),
+        ("users.name", "AttributeError", 1, "it is a list of 2: use an index, or a loop over its items"),
+        ("open('a')", "NotAllowed", 1, "the data is already bound as variables: frame, users"),
+        ("pd.read_csv('users.csv')", "NotAllowed", 1, "the data is already bound as variables"),
+        ("frame.to_csv('x.csv')", "NotAllowed", 1, "call .to_csv() without a path to get the text"),
+        ("import requests", "ModuleNotFoundError", 1, "the modules there are: abc, array, ast"),
+        ("from json import codecs", "ImportError", 1, "the modules there are"),
+        ("users['id']", "TypeError", 1, "the value is a list"),
+        ("'abc'['id']", "TypeError", 1, "the value is a str"),
+        ("def f(n): return f(n + 1)\nf(0)", "RecursionError", 1, "loop"),
+        ("eval('1')", "NotAllowed", 1, "literal_eval"),
+        ("frame.plot()", "NotAllowed", 1, "return the numbers"),
+        ("1 / 0", "ZeroDivisionError", 1, None),
+        ("type('X', (), {})", "NotAllowed", 1, "class statement"),
+        ("exit(3)", "SystemExit", 1, None),
+    ],
+)
+def test_errors_tell_how_to_mend(language: Language, code: str, kind: str, line: int, hint: str | None) -> None:
+    failed = failure(language, code, users=USERS, frame=pd.DataFrame(USERS))
+    assert (failed.kind, failed.line) == (kind, line)
+    if hint is None:
+        assert failed.hint is None
+    else:
+        assert failed.hint is not None
+        assert hint in failed.hint
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class E(Exception):\n    def __str__(self): raise ValueError\nraise E",
+        "class E(Exception):\n    def __str__(self): return 3\nraise E",
+        "class E(Exception):\n    def __str__(self): return 'x' * 10_000_000\nraise E",
+        "class K:\n    def __repr__(self): raise KeyError\nraise KeyError(K())",
+        "class E(Exception): pass\nE.__name__ = 'x' * 100_000\nraise E",
+        "class D(dict):\n    def keys(self): 1 / 0\n    def __iter__(self): 1 / 0\nD()['x']",
+        "class D(dict):\n    def __contains__(self, k): 1 / 0\nD(a=1).nope",
+        "raise KeyError",
+        "raise KeyError(*range(1000))",
+        "raise NameError",
+        "raise AttributeError",
+        "x = {i: 1 for i in range(100_000)}\nx['a']",
+        "x = {'k' * 10_000 + str(i): 1 for i in range(1000)}\nx['k']",
+        "raise ImportError",
+        "raise BaseException('x')",
+        "class A:\n    def __getattr__(self, n): raise AttributeError(n)\nA().x",
+    ],
+)
+def test_explaining_hostile_errors_is_safe_and_bounded(language: Language, code: str) -> None:
+    failed = failure(language, code)
+    assert len(failed.kind) <= 200
+    assert len(failed.message) <= 2000
+    assert len(failed.hint or "") <= 2000
+
+
+# Before the run: dollars and names ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "stripped"),
+    [
+        ("$users", "users"),
+        ("len($users)+$n", "len(users)+n"),
+        ('"$users"', '"$users"'),
+        ("# $users\n$x", "# $users\nx"),
+        ('f"{$users} $users {{$a}}"', 'f"{users} $users {{$a}}"'),
+        ("f'''\n{$a['$b']}\n'''", "f'''\n{a['$b']}\n'''"),
+        ('"""\n$a\n"""\n$b', '"""\n$a\n"""\nb'),
+        ("r'$\\d'", "r'$\\d'"),
+        ("x = $a\n\n\ny = $b", "x = a\n\n\ny = b"),
+        ("'\u2028$a' + $b", "'\u2028$a' + b"),
+        ("$", "$"),
+        ("a $ b", "a $ b"),
+        ("$é + $_x1", "é + _x1"),
+        ("'unclosed $a\n$b", None),
+        ("($a", None),
+        ("no dollars", "no dollars"),
+    ],
+)
+def test_dollars_are_stripped_outside_strings(code: str, stripped: str | None) -> None:
+    got = strip_dollars(code)
+    assert got.count("\n") == code.count("\n")
+    if stripped is not None:
+        assert got == stripped
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("sum(u['age'] for u in users)", {"users"}),
+        ("f'{users[0]} {$orders!r:>{width}}'", {"users", "orders", "width"}),
+        ("(lambda: users)()", {"users"}),
+        ("df('users').merge(df(\"orders\"))", {"df", "users", "orders"}),
+        ("frame.query('a > @limit and b < @ other')", {"frame", "limit", "other"}),
+        ("q = f'a > @limit'\nframe.query(q)", {"limit"}),
+        ("'{users}'.format(**locals())", {"users"}),
+        ("globals()['orders']", {"orders"}),
+        ("match x:\n    case Point(y): y", {"x", "Point"}),
+        ("def broken(:\n  users", {"users"}),
+        ("del users", {"users"}),
+        ("x += 1", {"x"}),
+        ("df($name)", {"name"}),
+    ],
+)
+def test_free_names_is_a_superset_of_what_is_read(code: str, names: set[str]) -> None:
+    assert names <= free_names(code)
+
+
+def test_strings_are_no_names() -> None:
+    assert "users" not in free_names("print('all users')")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "(" * 100_000,
+        "(" * 50_000 + "users" + ")" * 50_000,
+        "-" * 100_000 + "users",
+        "not " * 25_000 + "users",
+        "x" + ".a" * 50_000 + "+users",
+        "x" + "()" * 50_000 + "+users",
+        "[" * 95 + "users" + "]" * 95,
+        "lambda: " * 10_000 + "users",
+        "1 if users else " * 10_000 + "1",
+        "users\0",
+        "f'" + "{" * 50_000 + "users",
+        "$" * 100_000 + "users",
+        "'" * 99_999 + "users",
+        "users\n" + " " * 100_000,
+        "if 1:\n" * 200 + "users",
+        "users\udcff",
+        "users + " * 10_000 + "1",
+        "x = '''" + "$a " * 30_000 + "''' + users",
+    ],
+)
+def test_hostile_code_is_read_without_harm(code: str) -> None:
+    started = time.perf_counter()
+    strip_dollars(code)
+    assert "users" in free_names(code) or "users" not in code
+    assert time.perf_counter() - started < 5
+
+
+def test_the_host_side_imports_nothing_heavy() -> None:
+    heavy = "{'pandas', 'numpy', 'RestrictedPython', 'pyarrow'}"
+    code = f"import sys, byref_sandbox.source; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What can be reached without any check --------------------------------------------------------------------------------------
+
+
+def test_nothing_dangerous_is_within_reach_of_plain_attributes(language: Language) -> None:
+    from breach import loot
+
+    from byref_sandbox import names
+    from byref_sandbox.facades import Facade
+
+    samples = run(language, SAMPLES).value
+    assert isinstance(samples, list)
+    modules = [name for name in language.builtins if name.isidentifier() and not name.startswith("__")]
+    queue: list[tuple[str, Any, int]] = [(n, language.builtins[n], 0) for n in modules]
+    queue += [(type(s).__name__, s, 0) for s in samples]
+    seen: dict[int, object] = {}
+    found = []
+    while queue:
+        path, value, depth = queue.pop()
+        if id(value) in seen or isinstance(value, (str, bytes, int, float)):
+            continue
+        seen[id(value)] = value
+        if what := loot(value):
+            found.append(f"{path}: {what}")
+        for name in list(vars(value)) if isinstance(value, Facade) else dir(value) if depth < 4 else []:
+            if names.is_ordinary(name):
+                try:
+                    queue.append((f"{path}.{name}", getattr(value, name), depth + 1))
+                except Exception:
+                    continue
+    assert found == []
+    assert len(seen) > 5000
+
+
+SAMPLES = """
+import re, csv, io, random, decimal, uuid, hashlib, difflib, functools, zoneinfo, contextlib, textwrap, string, json
+f = pd.DataFrame({"a": [1, 2], "b": ["x", "y"], "d": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+@contextlib.contextmanager
+def manager(): yield
+class C: pass
+[f, f.a, f.b.str, f.index, f.d.dt, f.groupby("a"), f.set_index("d").resample("D"), f.a.rolling(2), f.a.ewm(1), f.a.expanding(), f.loc, f.iloc,
+ np.zeros(3), np.dtype("f8"), f.b.array, f.d.array, pd.Categorical(["a"]), pd.Series(["a"], dtype="category").cat, pd.Period("2024", "Y"),
+ pd.Timestamp("2024", tz="Europe/Berlin"), pd.Timedelta("1D"), pd.offsets.MonthEnd(), np.random.default_rng(), np.random.RandomState(1),
+ f.flags, pd.MultiIndex.from_tuples([(1, 2)]), pd.read_csv(io.StringIO("a"), iterator=True), np.ma.array([1]), np.polynomial.Polynomial([1]),
+ np.zeros(2).flat, pd.Interval(1, 2), pd.interval_range(0, 2), pd.Grouper(key="a"), pd.arrays.SparseArray([1]), (x for x in []), lambda: 0,
+ io.StringIO(), f.itertuples(), next(f.itertuples()), pd.Series([1], dtype="int64[pyarrow]"), re.compile("a"), re.match("a", "a"),
+ json.JSONEncoder(), json.JSONDecoder(), csv.reader([]), csv.DictWriter(io.StringIO(), ["a"]), decimal.getcontext(), random.Random(),
+ string.Template("x"), textwrap.TextWrapper(), uuid.uuid4(), zoneinfo.ZoneInfo("UTC"), hashlib.md5(), contextlib.ExitStack(), manager(), C, C(),
+ difflib.SequenceMatcher(), functools.partial(print), functools.lru_cache(lambda: 0), ValueError("x"), f.agg, f.query, f.to_csv, getattr, type]
+"""
