@@ -98,14 +98,20 @@ class Block:
 
 def to_block(output: object) -> Block:
     """Return any object that a tool returned as a block; never raises."""
-    if isinstance(output, str):
-        return _text_block(str(output))
-    if isinstance(output, bytes | bytearray | memoryview):
-        return _bytes_block(bytes(output))
+    # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
     try:
+        if issubclass(type(output), str):
+            return _text_block(str.__str__(output))
+        if issubclass(type(output), bytes | bytearray | memoryview):
+            return _bytes_block(output if type(output) is bytes else bytes(memoryview(output)))  # type: ignore[arg-type]
         return _value_block(output)
     except Exception as error:  # noqa: BLE001  a tool's object may run any code of its own
-        return _text_block(f"[output of type {type(output).__name__} could not be read: {type(error).__name__}]")
+        return _text_block(f"[output of type {_name(output)} could not be read: {_name(error)}]")
+
+
+def _name(value: object) -> str:
+    """The name of a value's type, whatever its metaclass says."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
 
 
 def _text_block(text: str) -> Block:
