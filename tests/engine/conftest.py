@@ -1,0 +1,83 @@
+"""Engines on every database, kept for the whole run: each test has a tenant of its own, so none sees another's rows."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from material import Opener
+
+from byref import CharCounter, Engine, Policy, Session
+from byref_sandbox import Limits, Sandbox
+
+BACKENDS = ("sqlite", "memory", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    """One sandbox for all tests of a worker."""
+    with Sandbox(Limits(wall_seconds=20, cpu_seconds=10, memory_bytes=512 << 20)) as started:
+        yield started
+
+
+def _url(request: pytest.FixtureRequest) -> str:
+    if request.param == "memory":
+        return "sqlite:///:memory:"
+    if request.param == "sqlite":
+        folder = request.getfixturevalue("tmp_path_factory").mktemp("engine")
+        return f"sqlite:///{shutil.copy(request.getfixturevalue('migrated_sqlite'), folder / 'byref.db')}"
+    url: str = request.getfixturevalue("make_postgres")(request.getfixturevalue("migrated_postgres"))
+    return url
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def engine(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Engine]:
+    """An engine as users make it, on each database in turn."""
+    with Engine(_url(request), interpreter=sandbox) as made:
+        yield made
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def exact(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Engine]:
+    """An engine that counts four characters a token in text and two in JSON, for sums that a test can do in its head."""
+    with Engine(_url(request), interpreter=sandbox, counter=CharCounter()) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def local(sandbox: Sandbox) -> Iterator[Engine]:
+    """An engine in memory, where the database makes no difference."""
+    with Engine("sqlite:///:memory:", interpreter=sandbox) as made:
+        yield made
+
+
+@pytest.fixture
+def tenant() -> str:
+    """A tenant of this test's own."""
+    return secrets.token_hex(8)
+
+
+@pytest.fixture
+def session(engine: Engine, tenant: str) -> Session:
+    """A conversation with a window of 200,000 tokens."""
+    return engine.session("chat", tenant=tenant, context_window=200_000)
+
+
+@pytest.fixture
+def chat(local: Engine, tenant: str) -> Session:
+    """A conversation in memory with a window of 200,000 tokens."""
+    return local.session("chat", tenant=tenant, context_window=200_000)
+
+
+@pytest.fixture
+def counted(exact: Engine, tenant: str) -> Opener:
+    """Opens a conversation whose tokens are characters divided; keywords are knobs, `window` the model's."""
+
+    def open_session(window: int = 200_000, tools: list[str] | None = None, **knobs: Any) -> Session:
+        name = secrets.token_hex(4)
+        return exact.session(name, tenant=tenant, context_window=window, policy=Policy(**knobs), tools=tools)
+
+    return open_session

@@ -1,0 +1,400 @@
+"""Which outputs are too big: every boundary at, below and above it, and the order of the rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from material import Opener, json_text, prose, records
+
+from byref import CharCounter, ConfigurationError, Engine, Policy, Session, Usage
+from byref.gates import byte_threshold, headroom, headroom_limit, per_output
+
+# The rules by themselves
+
+
+@pytest.mark.parametrize(
+    ("window", "threshold"),
+    [(1, 4_096), (2_000, 4_096), (4_096, 4_096), (4_097, 4_097), (8_000, 8_000), (200_000, 200_000)]
+    + [(1_000_000, 1_000_000), (1_048_576, 1_048_576), (1_048_577, 1_048_576), (2_000_000, 1_048_576)],
+)
+def test_threshold_is_a_quarter_of_the_window_at_four_bytes_a_token_between_floor_and_ceiling(
+    window: int, threshold: int
+) -> None:
+    assert byte_threshold(Policy(), window) == threshold
+
+
+@given(st.integers(0, 3_000_000), st.integers(1, 3_000_000))
+def test_a_lower_percentage_offloads_whatever_a_higher_one_does(size: int, window: int) -> None:
+    def fits(percentage: float) -> bool:
+        policy = Policy(context_percentage=percentage, max_result_tokens=None)
+        return per_output(policy, size=size, tokens=0, window=window).fits
+
+    assert fits(0.25) or not fits(0.10)
+
+
+@given(st.integers(0, 100), st.integers(1, 1_000_000))
+def test_percentages_are_exact_where_floats_are_not(percent: int, hundreds: int) -> None:
+    window = hundreds * 100
+    policy = Policy(
+        headroom_percentage=percent / 100,
+        context_percentage=percent / 100,
+        min_threshold_bytes=0,
+        max_threshold_bytes=10**12,
+    )
+    assert byte_threshold(policy, window) == hundreds * percent * 4
+    assert headroom_limit(policy, window) == (None if percent == 100 else hundreds * percent)
+
+
+ALL_FIRE: dict[str, Any] = {
+    "max_result_tokens": 10,
+    "max_output_bytes": 10,
+    "min_threshold_bytes": 20,
+    "max_threshold_bytes": 30,
+}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "size", "is_error", "fits", "reason"),
+    [
+        (ALL_FIRE | {"enabled": False}, 99, True, True, "disabled"),
+        (ALL_FIRE | {"truncate_tokens": 50}, 99, True, False, "error"),
+        (ALL_FIRE | {"truncate_tokens": 99}, 99, True, True, "error"),
+        (ALL_FIRE, 99, False, False, "max_result_tokens"),
+        (ALL_FIRE, 15, False, False, "max_result_tokens"),
+        (ALL_FIRE | {"max_result_tokens": None}, 99, False, False, "max_output_bytes"),
+        (ALL_FIRE | {"max_result_tokens": None}, 15, False, False, "max_output_bytes"),
+        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 15, False, True, "below_floor"),
+        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 31, False, False, "above_ceiling"),
+        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 25, False, False, "context_percentage"),
+        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 20, False, True, "fits"),
+    ],
+)
+def test_order_of_the_rules(knobs: dict[str, Any], size: int, is_error: bool, fits: bool, reason: str) -> None:
+    verdict = per_output(Policy(**knobs), size=size, tokens=size, window=1, is_error=is_error)
+    assert (verdict.fits, verdict.reason) == (fits, reason)
+
+
+@pytest.mark.parametrize(("tokens", "fits"), [(0, True), (29_999, True), (30_000, True), (30_001, False)])
+def test_headroom_at_its_limit(tokens: int, fits: bool) -> None:
+    verdict = headroom(Policy(), tokens=tokens, context=40_000, window=100_000)
+    assert (verdict.fits, verdict.value, verdict.limit, verdict.unit) == (fits, 40_000 + tokens, 70_000, "tokens")
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"context_percentage": 1.01}, {"context_percentage": -0.1}, {"headroom_percentage": float("nan")},
+        {"headroom_percentage": "0.7"}, {"min_threshold_bytes": -1}, {"min_threshold_bytes": 1.5}, {"max_threshold_bytes": 0},
+        {"min_threshold_bytes": 10, "max_threshold_bytes": 9}, {"max_result_tokens": 0}, {"max_output_bytes": True},
+        {"mode": "inline"}, {"plaintext": "variables"}, {"on_storage_failure": "ignore"}, {"tools": "code_interpreter"},
+        {"tools": ["code"]}, {"envelope_tokens": 5}, {"preview_tokens": 0}, {"truncate_tokens": 1}, {"reply_tokens": 1},
+        {"per_tool": {"x": {"tools": []}}}, {"per_tool": {"x": {"modes": "auto"}}}, {"per_tool": {"x": {"mode": "auot"}}},
+        {"run_seconds": 0}, {"run_memory_bytes": 1}, {"max_artifact_bytes": 0}, {"default_context_window": 0},
+    ],
+)  # fmt: skip
+def test_a_knob_out_of_range_is_named(knobs: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Policy(**knobs)
+    inner = next(iter(knobs["per_tool"]["x"])) if "per_tool" in knobs else next(iter(knobs))
+    assert inner.rstrip("s") in str(caught.value)
+
+
+def test_an_unknown_knob_gets_a_suggestion() -> None:
+    with pytest.raises(
+        ConfigurationError, match="'headroom_percent' is no knob of Policy; did you mean 'headroom_percentage'"
+    ):
+        Policy.variables(headroom_percent=0.5)
+
+
+def test_the_default_is_the_variables_preset() -> None:
+    assert Policy() == Policy.variables()
+    assert (
+        Policy.variables(max_result_tokens=5) == Policy(max_result_tokens=5) == Policy().override(max_result_tokens=5)
+    )
+    defaults = Policy()
+    assert (defaults.enabled, defaults.mode, defaults.context_percentage) == (True, "auto", 0.25)
+    assert (defaults.min_threshold_bytes, defaults.max_threshold_bytes, defaults.headroom_percentage) == (
+        4_096,
+        1_048_576,
+        0.7,
+    )
+    assert (defaults.max_result_tokens, defaults.truncate_tokens, defaults.envelope_budget) == (7_000, 2_500, 1_200)
+
+
+# Through `process`, on every database
+
+BARE = {"max_result_tokens": None, "plaintext": "truncate"}
+"""Only the byte gates and headroom, and text is truncated where they fire."""
+
+
+def full(session: Session, tokens: int) -> Session:
+    session.record_usage(Usage(input_tokens=tokens, output_tokens=0))
+    return session
+
+
+def decide(session: Session, output: object) -> tuple[str, str]:
+    result = session.process(output, tool="t")
+    if result.route in ("inline", "wholesale"):
+        assert result.content == output
+    else:
+        assert result.content != output
+    return result.route, result.reason
+
+
+def test_floor_beats_everything_but_the_absolute_limits(counted: Opener) -> None:
+    session = full(counted(**BARE), 198_000)
+    assert decide(session, prose(1_023)) == ("inline", "below_floor")
+    assert decide(session, prose(4_095)) == ("inline", "below_floor")
+    assert decide(session, prose(4_096)) == ("truncate", "headroom")
+    assert decide(session, prose(4_097)) == ("truncate", "headroom")
+
+
+def test_floor_counts_bytes_not_characters(counted: Opener) -> None:
+    session = full(counted(**BARE), 198_000)
+    assert decide(session, "é" * 2_047) == ("inline", "below_floor")
+    assert decide(session, "é" * 2_048) == ("truncate", "headroom")
+
+
+def test_percentage(counted: Opener) -> None:
+    session = counted(8_000, headroom_percentage=1.0, **BARE)
+    assert decide(session, prose(7_999)) == ("inline", "fits")
+    assert decide(session, prose(8_000)) == ("inline", "fits")
+    assert decide(session, prose(8_001)) == ("truncate", "context_percentage")
+
+
+def test_percentage_counts_bytes(counted: Opener) -> None:
+    session = counted(200_000, headroom_percentage=1.0, **BARE)
+    assert decide(session, prose(190_000)) == ("inline", "fits")
+    assert decide(session, "漢" * 70_000) == ("truncate", "context_percentage")
+
+
+def test_ceiling_beats_any_window(counted: Opener) -> None:
+    session = counted(10_000_000, **BARE)
+    assert decide(session, prose(1_048_575)) == ("inline", "fits")
+    assert decide(session, prose(1_048_576)) == ("inline", "fits")
+    assert decide(session, prose(1_048_577)) == ("truncate", "above_ceiling")
+
+
+def test_result_tokens(counted: Opener) -> None:
+    session = counted(plaintext="truncate")
+    assert decide(session, prose(27_996)) == ("inline", "fits")
+    assert decide(session, prose(28_000)) == ("inline", "fits")
+    assert decide(session, prose(28_001)) == ("truncate", "max_result_tokens")
+    assert decide(session, json_text(13_998)) == ("inline", "fits")
+    assert decide(session, json_text(14_000)) == ("inline", "fits")
+    assert decide(session, json_text(14_001)) == ("variables", "max_result_tokens")
+
+
+def test_output_bytes_are_too_many_at_their_limit(counted: Opener) -> None:
+    session = counted(max_output_bytes=51_200, **BARE)
+    assert decide(session, prose(51_199)) == ("inline", "fits")
+    assert decide(session, prose(51_200)) == ("truncate", "max_output_bytes")
+    assert decide(session, "é" * 25_600) == ("truncate", "max_output_bytes")
+    assert decide(session, "é" * 25_599) == ("inline", "fits")
+
+
+def test_absolute_limits_go_before_the_floor(counted: Opener) -> None:
+    session = counted(max_result_tokens=600, plaintext="truncate")
+    assert decide(session, prose(2_400)) == ("inline", "below_floor")
+    assert decide(session, prose(2_401)) == ("truncate", "max_result_tokens")
+
+
+def test_headroom(counted: Opener) -> None:
+    below, at, above = (full(counted(100_000, **BARE), 68_000) for _ in range(3))
+    assert decide(below, prose(7_996)) == ("inline", "fits")
+    assert decide(at, prose(8_000)) == ("inline", "fits")
+    assert at.context_tokens() == 70_000
+    assert decide(above, prose(8_001)) == ("truncate", "headroom")
+
+
+def test_headroom_is_off_at_one(counted: Opener) -> None:
+    session = full(counted(10_000, headroom_percentage=1.0, **BARE), 15_000)
+    assert decide(session, prose(5_000)) == ("inline", "fits")
+
+
+def test_headroom_catches_many_medium_outputs(counted: Opener) -> None:
+    session = counted(100_000, **BARE)
+    routes = [session.process(prose(20_000), tool="t").route for _ in range(15)]
+    assert routes == ["inline"] * 14 + ["truncate"]
+
+
+def test_only_when_neither_gate_fires_it_is_inline(counted: Opener) -> None:
+    for context, size, decision in [
+        (0, 50_000, ("inline", "fits")),
+        (0, 250_000, ("truncate", "context_percentage")),
+        (139_000, 50_000, ("truncate", "headroom")),
+        (139_000, 250_000, ("truncate", "context_percentage")),
+    ]:
+        assert decide(full(counted(**BARE), context), prose(size)) == decision
+
+
+def test_compaction_makes_room_and_changes_no_earlier_envelope(counted: Opener) -> None:
+    session = full(counted(100_000), 69_000)
+    before = session.process(records(200), tool="t", call_id="c")
+    assert (before.route, before.reason) == ("variables", "headroom")
+    session.on_compaction(5_000)
+    assert session.process(records(200), tool="t").route == "inline"
+    assert session.process(records(200), tool="t", call_id="c").content == before.content
+
+
+def test_switched_off_everything_passes(counted: Opener) -> None:
+    session = full(counted(1_000, enabled=False), 5_000)
+    output = prose(3_000_000)
+    result = session.process(output, tool="t")
+    assert (result.route, result.reason, result.content, result.artifacts) == ("inline", "disabled", output, [])
+
+
+def test_one_tool_may_have_knobs_of_its_own(counted: Opener) -> None:
+    session = counted(
+        plaintext="truncate", per_tool={"get_cart": {"enabled": False}, "strict": {"max_result_tokens": 10}}
+    )
+    cart = records(4_000)
+    assert session.process(cart, tool="get_cart").route == "inline"
+    assert session.process(cart, tool="other").route == "variables"
+    assert session.process(prose(400), tool="strict").reason == "max_result_tokens"
+
+
+# Text
+
+
+def test_text_goes_whole_within_ceiling_and_headroom(counted: Opener) -> None:
+    session = counted()
+    letter, report = prose(4_200), prose(40_000)
+    assert decide(session, letter) == ("inline", "fits")
+    assert decide(session, report) == ("wholesale", "max_result_tokens")
+    assert session.variables() == []
+    assert decide(session, prose(2_000_000))[0] == "truncate"
+    assert decide(full(counted(), 138_000), report)[0] == "truncate"
+
+
+def test_wholesale_at_the_boundaries(counted: Opener) -> None:
+    session = counted(10_000_000)
+    assert decide(session, prose(1_048_576)) == ("wholesale", "max_result_tokens")
+    assert decide(session, prose(1_048_577)) == ("truncate", "max_result_tokens")
+    at, above = (full(counted(100_000), 60_000) for _ in range(2))
+    assert decide(at, prose(40_000)) == ("wholesale", "max_result_tokens")
+    assert decide(above, prose(40_001)) == ("truncate", "headroom")
+
+
+@pytest.mark.parametrize("size", [40_000, 2_000_000])
+def test_a_fixed_choice_for_text_is_kept(counted: Opener, size: int) -> None:
+    text = prose(size)
+    assert counted(plaintext="truncate").process(text, tool="t").route == "truncate"
+    assert counted(plaintext="artifact").process(text, tool="t").route == "artifact"
+    assert counted(plaintext="artifact", mode="truncate").process(text, tool="t").route == "truncate"
+
+
+# Structured: by the tools there are
+
+
+@pytest.mark.parametrize(
+    ("tools", "route"),
+    [
+        ([], "truncate"),
+        (["list_artifacts"], "truncate"),
+        (["get_artifact", "store_artifact"], "truncate"),
+        (["artifact_read"], "artifact"),
+        (["artifact_grep"], "artifact"),
+        (["artifact_jq"], "artifact"),
+        (["artifact_read", "artifact_jq"], "artifact"),
+        (["code_interpreter"], "variables"),
+        (["artifact_read", "code_interpreter"], "variables"),
+    ],
+)
+def test_never_a_reference_the_model_cannot_follow(counted: Opener, tools: list[str], route: str) -> None:
+    session = counted(tools=tools)
+    result = session.process(records(2_000), tool="t")
+    assert result.route == route
+    text = session.process(prose(2_000_000), tool="t")
+    assert text.route == "truncate"
+    for name in ("code_interpreter", "artifact_read", "artifact_grep", "artifact_jq"):
+        assert name in tools or (name not in result.content and name not in text.content)
+    readable = {"artifact_read", "artifact_grep"} & set(tools)
+    assert ("art_" in text.content) == bool(readable)
+
+
+def test_an_explicit_mode_is_honoured_with_a_warning_where_nothing_follows_it(
+    counted: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = counted(mode="artifact", tools=[]).process(records(2_000), tool="t")
+    assert (result.route, result.envelope and result.envelope["how_to_access"]) == ("artifact", {})
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert counted(mode="truncate").process(records(2_000), tool="t").route == "truncate"
+    assert counted(mode="artifact").process(records(2_000), tool="t").route == "artifact"
+
+
+# Errors
+
+
+def test_an_error_is_never_behind_a_reference(counted: Opener) -> None:
+    for output in (
+        prose(10_000),
+        prose(10_001),
+        prose(3_000_000),
+        records(50_000),
+        '{"error": "' + "x" * 100_000 + '"}',
+    ):
+        session = full(counted(), 199_000)
+        result = session.process(output, tool="t", is_error=True)
+        assert result.is_error
+        assert result.route == ("inline" if result.original_tokens <= 2_500 else "truncate")
+        assert result.reason == "error"
+        assert result.tokens <= 2_500
+
+
+# Many at once
+
+ROUTED_INLINE_BY_GATE = ("fits", "max_result_tokens")
+
+
+def check_reservations(session: Session, limit: int) -> int:
+    """Outputs that the gate let in found room for themselves, and the ledger's sums are what each of them saw."""
+    context, entered = 0, 0
+    for entry in session.ledger():
+        assert entry.detail["context"] == context
+        if entry.route in ("inline", "wholesale") and entry.reason != "below_floor":
+            assert context + entry.tokens <= limit
+            entered += 1
+        context += entry.tokens
+    assert session.context_tokens() == context
+    return entered
+
+
+def test_parallel_calls_cannot_pass_the_gate_together(counted: Opener) -> None:
+    session = counted(20_000, plaintext="truncate", truncate_tokens=100, max_result_tokens=None)
+    start = threading.Barrier(16)
+
+    def work(i: int) -> str:
+        start.wait()
+        return session.process(f"{i:02}" + prose(7_998), tool="t", call_id=f"call {i}").route
+
+    with ThreadPoolExecutor(16) as threads:
+        routes = list(threads.map(work, range(16)))
+    entered = check_reservations(session, 14_000)
+    assert entered == routes.count("inline") and 5 <= entered <= 7
+    assert [entry.step for entry in session.ledger()] == list(range(1, 17))
+
+
+PROCESS = """
+from byref import CharCounter, Engine, Policy
+with Engine(sys.argv[1], counter=CharCounter(), policy=Policy(plaintext="truncate", truncate_tokens=100, max_result_tokens=None)) as engine:
+    session = engine.session("chat", tenant="t", context_window=20_000)
+    go()
+    text = "\\n".join(f"{i:06} the quick brown fox jumps over the lazy dog." for i in range(160))[:8_000]
+    print(*[session.process(text, tool="t").route for _ in range(4)])
+"""
+
+
+def test_processes_cannot_pass_the_gate_together(shared_url: str, race: Callable[..., list[str]]) -> None:
+    routes = " ".join(race(4, PROCESS, shared_url)).split()
+    with Engine(shared_url, counter=CharCounter()) as engine:
+        session = engine.session("chat", tenant="t")
+        entered = check_reservations(session, 14_000)
+    assert entered == routes.count("inline") and 5 <= entered <= 7
+    assert len(routes) == 16
