@@ -226,15 +226,19 @@ def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
     """Stage names and values as one JSON object, one member a line."""
     if not values:
         return None
-    parts = tuple(
-        Part(name, (name,), kind_of(jsontext.decode(data)), "dataframe" if kind == "dataframe" else "value")
-        for name, (kind, data) in values.items()
-    )
+    parts = tuple(_part(name, kind, jsontext.decode(data)) for name, (kind, data) in values.items())
     members = b",\n".join(json.dumps(name).encode() + b":" + data for name, (_, data) in values.items())
     document = b"{\n" + members + b"\n}"
     digest = bytes(blake3(document).digest())
     blob_id = staging.stage(scope.stage, scope.tenant, document, digest, line_count(document))
     return Kept(blob_id, digest, parts, scope.count(store.decode_text(document), "json"))
+
+
+def _part(name: str, kind: str, value: Any) -> Part:
+    if kind != "dataframe":
+        return Part(name, (name,), kind_of(value))
+    columns = len(value[0]) if value else 0
+    return Part(name, (name,), f"DataFrame of {len(value)} rows and {columns} columns", "dataframe")
 
 
 def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
