@@ -1,0 +1,276 @@
+"""An analyst's chat over real data, replayed: every answer is checked against direct computation.
+
+The model's turns are written down here, as a model writes them; engine, database, sandbox and data are real. The data
+are those that the `vega_datasets` package carries: airports of the USA, the weather of Seattle and San Francisco, the
+losses of the British army in the Crimea. Exit code 1 if any answer is wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import re
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from stage import Stage
+from vega_datasets import local_data
+
+import byref
+
+MODEL = "claude-sonnet-4-5"
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Read a CSV file with the standard library: what answers are checked against."""
+    with Path(getattr(local_data, name).filepath).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+AIRPORTS = [
+    row | {"latitude": float(row["latitude"]), "longitude": float(row["longitude"])} for row in rows_of("airports")
+]
+WEATHER = rows_of("seattle_weather")
+TEMPERATURES = Path(local_data.sf_temps.filepath).read_text(encoding="utf-8")
+
+
+# The analyst's own tools: what they return goes through the engine before the model reads it.
+
+
+def crimean_losses() -> str:
+    """Return a small JSON file as it is."""
+    return Path(local_data.crimea.filepath).read_text(encoding="utf-8")
+
+
+def list_airports(country: str) -> dict[str, Any]:
+    """Return records and, beside them, the scalars of a page."""
+    found = [row for row in AIRPORTS if row["country"] == country]
+    return {"total": len(found), "next_cursor": None, "airports": found}
+
+
+def query_weather(sql: str) -> pd.DataFrame:
+    """Return a DataFrame, as a warehouse's client does."""
+    frame = pd.read_csv(local_data.seattle_weather.filepath)
+    assert sql == "SELECT * FROM seattle_weather"
+    return frame
+
+
+def download_temperatures(city: str) -> str:
+    """Return a year of hours as plaintext."""
+    assert city == "San Francisco"
+    return TEMPERATURES
+
+
+def longest_leg(points: list[list[float]]) -> dict[str, float]:
+    """Return the longest distance between neighbours; it wants the points themselves, not a description of them."""
+    return {"kilometres": max(distance(a, b) for a, b in itertools.pairwise(points))}
+
+
+def count_rows(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Return how many rows arrived."""
+    return {"rows": len(rows)}
+
+
+def distance(a: list[float], b: list[float]) -> float:
+    """Return the great-circle distance of two points in kilometres."""
+    (lat1, lon1), (lat2, lon2) = (map(math.radians, point) for point in (a, b))
+    h = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    return 2 * 6371 * math.asin(math.sqrt(h))
+
+
+TOOLS: dict[str, Callable[..., Any]] = {
+    tool.__name__: tool
+    for tool in (crimean_losses, list_airports, query_weather, download_temperatures, longest_leg, count_rows)
+}
+
+
+class Chat:
+    """The host's side of the conversation: each call of the model goes to a tool of ours or of the session's."""
+
+    def __init__(self, session: byref.Session, stage: Stage) -> None:
+        self.session = session
+        self.stage = stage
+        self._calls = 0
+        self._counter = byref.SampledCounter()
+
+    def output(self, question: str, tool: str, arguments: dict[str, Any]) -> byref.Result:
+        """The model calls one of the analyst's tools, references in its arguments resolved."""
+        call_id = self._begin(question, tool, json.dumps(arguments))
+        output = TOOLS[tool](**self.session.resolve(arguments))
+        result = self.session.process(output, tool=tool, call_id=call_id, arguments=arguments)
+        self.stage.verdict(self.session.explain(call_id))
+        self.stage.reads(result.content, of=result.route)
+        return result
+
+    def reply(self, question: str, tool: str, arguments: dict[str, Any]) -> str:
+        """The model calls one of the session's tools."""
+        shown = arguments["code"] if tool == "code_interpreter" else json.dumps(arguments)
+        call_id = self._begin(question, tool, shown)
+        reply = self.session.call(tool, arguments, call_id=call_id)
+        self.stage.reads(reply.content, of="error" if reply.is_error else "reply")
+        return reply.content
+
+    def code(self, question: str, code: str) -> Any:
+        """The model runs code; the answer is its value, which is JSON, without the notes below it."""
+        content = self.reply(question, "code_interpreter", {"code": code})
+        try:
+            return json.JSONDecoder().raw_decode(content)[0]
+        except ValueError:
+            return content
+
+    def _begin(self, question: str, tool: str, written: str) -> str:
+        """Show the turn and record the request that led to it, as a provider's usage would report it."""
+        if question:
+            self.stage.asks(question)
+        self.stage.calls(tool, written, is_code=tool == "code_interpreter")
+        self._calls += 1
+        request = self.session.context_tokens() + self._counter.count(question, "text")
+        usage = byref.Usage(input_tokens=request, output_tokens=self._counter.count(written, "text"), model=MODEL)
+        self.session.record_usage(usage, request_id=f"request-{self._calls}")
+        return f"call-{self._calls}"
+
+
+def outputs(chat: Chat) -> None:
+    """Four tools return: small JSON, big JSON, a DataFrame, big plaintext."""
+    stage = chat.stage
+    stage.title("What tools return")
+    small = chat.output("What did the army lose in the Crimea?", "crimean_losses", {})
+    stage.check("small JSON passes unchanged", small.content == crimean_losses(), True)
+    big = chat.output("List all airports.", "list_airports", {"country": "USA"})
+    preview = (big.envelope or {}).get("preview", {})
+    stage.check(
+        "scalars beside the records stay in sight",
+        {key: preview.get(key) for key in ("total", "next_cursor")},
+        {"total": len([row for row in AIRPORTS if row["country"] == "USA"]), "next_cursor": None},
+    )
+    chat.output("And the weather of Seattle.", "query_weather", {"sql": "SELECT * FROM seattle_weather"})
+    text = chat.output("And the hours of San Francisco.", "download_temperatures", {"city": "San Francisco"})
+    stage.check("the text is kept to the byte", text.artifacts[0].value == TEMPERATURES, True)
+
+
+def computed(chat: Chat) -> None:
+    """The model computes over all of the data."""
+    stage = chat.stage
+    stage.title("What the model computes")
+    answer = chat.code(
+        "Which five states have the most airports?",
+        'df(airports)["state"].value_counts().head(5).to_dict()',
+    )
+    us = [row for row in AIRPORTS if row["country"] == "USA"]
+    stage.check("airports by state", answer, dict(Counter(row["state"] for row in us).most_common(5)))
+
+    first_try = """north = max(airports, key=lambda a: a["lat"])
+south = min(airports, key=lambda a: a["lat"])
+[north["name"], south["name"]]"""
+    chat.code("Which airports lie farthest north and south?", first_try)
+    answer = chat.code("", first_try.replace('"lat"', '"latitude"'))
+    ordered = pd.DataFrame(us).sort_values("latitude")["name"]
+    stage.check("mended after the error, northernmost and southernmost", answer, [ordered.iloc[-1], ordered.iloc[0]])
+
+    answer = chat.code(
+        "How much did it rain in Seattle, year by year?",
+        """w = df("query_weather")
+w["date"] = pd.to_datetime(w["date"])
+wet = w[w["precipitation"] >= 25]
+w.groupby(w["date"].dt.year)["precipitation"].sum().round(1).to_dict()""",
+    )
+    rain: defaultdict[str, float] = defaultdict(float)
+    for row in WEATHER:
+        rain[row["date"][:4]] += float(row["precipitation"])
+    stage.check("millimetres by year", answer, {year: round(total, 1) for year, total in rain.items()})
+
+    answer = chat.code(
+        "How many days had 25 mm or more, and in which months?",
+        'months = pd.to_datetime(wet["date"]).dt.month\n{"days": len(wet), "months": sorted(set(months.tolist()))}',
+    )
+    wet = [row["date"] for row in WEATHER if float(row["precipitation"]) >= 25]
+    direct = {"days": len(wet), "months": sorted({int(day[5:7]) for day in wet})}
+    stage.check("a name that the last call left", answer, direct)
+
+
+def searched(chat: Chat) -> None:
+    """The model queries, searches and reads what is kept."""
+    stage, session = chat.stage, chat.session
+    stage.title("What the model looks up")
+    answer = chat.reply(
+        "How many airports has each of the Pacific states?",
+        "artifact_jq",
+        {
+            "artifact_id": "airports",
+            "expression": 'map(select(.state | IN("CA", "HI", "WA"))) | group_by(.state) | map({(.[0].state): length}) | add',
+        },
+    )
+    states = Counter(row["state"] for row in AIRPORTS if row["state"] in ("CA", "HI", "WA"))
+    stage.check("jq over all of it", json.loads(answer), dict(sorted(states.items())))
+
+    text = next(artifact for artifact in session.artifacts() if artifact.kind == "text").id
+    answer = chat.reply(
+        "When was it 72 degrees or more in San Francisco?",
+        "artifact_grep",
+        {"artifact_id": text, "pattern": r"^7[2-9]\.\d,", "context_lines": 0},
+    )
+    hot = [line for line in TEMPERATURES.splitlines()[1:] if float(line.partition(",")[0]) >= 72]
+    stage.check("grep finds every line", re.findall(r"\d\d\.\d,[\d/]+ [\d:]+", answer), hot)
+
+    answer = chat.reply(
+        "What are the last two hours of June?",
+        "artifact_read",
+        {"artifact_id": text, "start_line": 4343, "end_line": 4344},
+    )
+    lines = TEMPERATURES.splitlines()[4342:4344]
+    stage.check("lines by number", re.findall(r"\d\d\.\d,.*", answer), lines)
+
+
+def handed_over(chat: Chat) -> None:
+    """Data of one tool goes to another by name: the model never retypes it."""
+    stage = chat.stage
+    stage.title("What the model hands from tool to tool")
+    result = chat.output(
+        "From one airport of Hawaii to the next by code: how long is the longest leg?",
+        "longest_leg",
+        {
+            "points": {
+                "$var": "airports",
+                "jq": 'map(select(.state == "HI")) | sort_by(.iata) | map([.latitude, .longitude])',
+            }
+        },
+    )
+    hawaii = sorted((row for row in AIRPORTS if row["state"] == "HI"), key=lambda row: str(row["iata"]))
+    direct = longest_leg([[row["latitude"], row["longitude"]] for row in hawaii])
+    stage.check("selected by jq on the way", json.loads(result.content), direct)
+    result = chat.output("Give the export all airports.", "count_rows", {"rows": "$airports"})
+    stage.check(
+        "all of them", json.loads(result.content), {"rows": len([row for row in AIRPORTS if row["country"] == "USA"])}
+    )
+
+
+def main() -> int:
+    """Replay the chat on a database that is made for it and removed afterwards."""
+    began = time.perf_counter()
+    stage = Stage()
+    with (
+        tempfile.TemporaryDirectory(prefix="byref-demo-") as folder,
+        byref.Engine(f"sqlite:///{folder}/demo.db") as engine,
+    ):
+        session = engine.session("demo", model=MODEL)
+        chat = Chat(session, stage)
+        outputs(chat)
+        computed(chat)
+        searched(chat)
+        handed_over(chat)
+        stage.title("The ledger")
+        stage.ledger(session.ledger(), session.usage(), session.context_tokens(), session.context_window)
+    stage.end(time.perf_counter() - began)
+    return 1 if stage.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

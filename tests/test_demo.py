@@ -1,0 +1,49 @@
+"""The demo: right answers and exit code 0, a wrong one and exit code 1, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def replay(tmp_path: Path, change: str = "") -> subprocess.CompletedProcess[str]:
+    script = f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import demo; {change}; sys.exit(demo.main())"
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "100"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_every_answer_is_right_and_nothing_is_left(tmp_path: Path) -> None:
+    run = replay(tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stderr == ""
+    assert "✗" not in run.stdout
+    right = run.stdout.count("✓ ")
+    assert right >= 10
+    assert f"{right} of {right} answers right" in run.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_routes_are_shown_with_what_they_save(tmp_path: Path) -> None:
+    shown = replay(tmp_path).stdout
+    for route in ("inline", "variables", "truncate"):
+        assert f"what the model reads: {route}" in shown
+    assert "what the model reads: error" in shown
+    assert "below min_threshold_bytes" in shown
+    assert "more than max_result_tokens" in shown
+    assert "past the headroom limit" in shown
+
+
+def test_a_wrong_answer_fails_the_demo(tmp_path: Path) -> None:
+    run = replay(tmp_path, "demo.WEATHER.pop(3)")
+    assert run.returncode == 1
+    assert "✗ millimetres by year" in run.stdout
