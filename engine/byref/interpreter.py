@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,8 +26,10 @@ from byref.errors import ArtifactMissing, ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
-from byref_sandbox import Data, Limits, Outcome, jsontext
+from byref_sandbox import Data, Limits, Outcome, SandboxUnavailable, jsontext
 from byref_sandbox.source import free_names, strip_dollars
+
+logger = logging.getLogger("byref")
 
 MAX_CODE_CHARS = 200_000
 MAX_KEPT_NAMES = 64
@@ -56,12 +60,27 @@ class Execution:
     """The value, where it is too big to be read and becomes a variable of its own."""
     rebound: tuple[str, ...]
     """Names of stored data that the code assigned: for this run only."""
+    lost: Mapping[str, str]
+    """Names that are not there in the next run, each with the reason."""
 
 
 def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
     """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
     content_type = "application/json" if artifact.kind == "json" else "text/plain"
     return Data(artifact.digest.hex(), artifact.payload.read, content_type, path, frame)
+
+
+@contextmanager
+def readable_failures() -> Iterator[None]:
+    """Turn what keeps code from running at all into text for the model; the host finds it in the log."""
+    try:
+        yield
+    except ArtifactMissing as error:
+        logger.exception("stored data could not be bound")
+        raise ToolError("the data of a variable is gone; call the tool that made it again") from error
+    except SandboxUnavailable as error:
+        logger.exception("the sandbox could not be started")
+        raise ToolError("code cannot be run right now; try once more later") from error
 
 
 def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
@@ -74,25 +93,28 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     names = free_names(strip_dollars(code))
     bound = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
     limits = limits_of(scope)
-    try:
+    with readable_failures():
         outcome = sandbox.run(
             code,
             {name: data_of(v.artifact, v.path, frame=v.kind == "dataframe") for name, v in bound.items()},
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
         )
-    except ArtifactMissing as error:
-        raise ToolError(f"the data of a variable is gone: {error}; call the tool that made it again") from error
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
     rebound = tuple(sorted(stored & outcome.bound.keys()))
-    new = {name: value for name, value in outcome.bound.items() if name not in stored and variables.is_bindable(name)}
-    kept = _keep(scope, {name: (value.kind, value.data) for name, value in list(new.items())[:MAX_KEPT_NAMES]})
+    new = [name for name in outcome.bound if name not in stored]
+    lost = dict(outcome.unkept) | {name: "no name to keep" for name in new if not variables.is_bindable(name)}
+    new = [name for name in new if name not in lost]
+    lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
+    bindings = {name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}
+    kept = _keep(scope, {name: (value.kind, value.data) for name, value in bindings.items()})
     result = None
     if outcome.kind in ("json", "dataframe", "series"):
         value = to_block(outcome.value)
         if scope.count(value.text, "json") > inline_tokens:
-            result = _keep(scope, {RESULT_NAME: (outcome.kind, value.data)})
-    return Execution(code, outcome, limits, kept, result, rebound)
+            data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
+            result = _keep(scope, {RESULT_NAME: (outcome.kind, data)})
+    return Execution(code, outcome, limits, kept, result, rebound, lost)
 
 
 def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
@@ -175,8 +197,8 @@ def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: 
     listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed)}]")
-    if outcome.unkept and outcome.error is None:
-        parts.append(f"[not kept: {_listing(outcome.unkept)}]")
+    if execution.lost and outcome.error is None:
+        parts.append(f"[not kept: {_listing(execution.lost)}]")
     return "\n".join(parts) or "[no output: nothing was printed, and the last statement is no expression]"
 
 

@@ -121,7 +121,8 @@ def _jq(scope: Scope, target: Target, path: tuple[str, ...], program: str) -> An
         raise ToolError("jq is not available here; name the variable alone")
     whole = f"{jq_path(target.path + path)} | ({program}\n)"
     data = interpreter.data_of(target.artifact)
-    reply = scope.sandbox.jq(whole, data, limits=interpreter.limits_of(scope), max_bytes=JQ_BYTES)
+    with interpreter.readable_failures():
+        reply = scope.sandbox.jq(whole, data, limits=interpreter.limits_of(scope), max_bytes=JQ_BYTES)
     if reply.error is not None:
         raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
     if reply.truncated:

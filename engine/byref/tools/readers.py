@@ -100,9 +100,9 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     # A line break ends a comment, so that one in the expression cannot take the bracket away.
     program = f"{jq_path(target.path)} | ({expression}\n)" if target.path else expression
     limits = interpreter.limits_of(scope)
-    reply = scope.sandbox.jq(
-        program, interpreter.data_of(target.artifact), limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES
-    )
+    data = interpreter.data_of(target.artifact)
+    with interpreter.readable_failures():
+        reply = scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
     lines = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
     if reply.error is not None:
         hint = f"\n{reply.error.hint}" if reply.error.hint else ""
