@@ -9,7 +9,7 @@ from typing import Any, Final
 from . import values, wire
 from .bindings import Bindings
 from .outcome import Failure
-from .worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of
+from .worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
 
 _MAX_KEPT: Final = 1_000
 _MAX_REASON_CHARS: Final = 300
@@ -38,7 +38,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
 
 def _explained(language: Any, error: BaseException, program: Any, request: wire.Request) -> Failure:
     explained: Failure = language.explain(error, program, request.names)
-    if isinstance(error, Expired | MemoryError):
+    if isinstance(error, Expired) or out_of_memory(error):
         known = failure_of(error, request.terms)
         return Failure(known.kind, known.message, explained.line, known.hint)
     return explained

@@ -60,7 +60,7 @@ class Sandbox:
     ) -> None:
         if jail not in _WITHOUT:
             raise ValueError(f"jail is {jail!r}; expected one of {sorted(_WITHOUT)!r}")
-        if min(sessions, memory_bytes, runs or 1) < 1:
+        if min(sessions, memory_bytes, 1 if runs is None else runs) < 1:
             raise ValueError("sessions, memory_bytes and runs must be positive")
         self.limits = limits or Limits()
         self._jail = jail

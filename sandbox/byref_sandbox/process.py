@@ -55,7 +55,8 @@ class RootProcess:
         finally:
             os.close(complaints)
         # At the interpreter's exit, or when nobody holds it any more.
-        self._finalizer = weakref.finalize(self, _end, self.orders, self._process)
+        self._sessions: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._finalizer = weakref.finalize(self, _end, self.orders, self._sessions, self._process)
 
     @property
     def pid(self) -> int:
@@ -76,6 +77,7 @@ class RootProcess:
             except wire.Broken:
                 ours.close()
                 raise
+        self._sessions.add(ours)
         return ours
 
     def kill_session(self, number: int) -> None:
@@ -120,8 +122,9 @@ class RootProcess:
         raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
 
 
-def _end(orders: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    orders.close()
+def _end(orders: socket.socket, sessions: weakref.WeakSet[socket.socket], process: subprocess.Popen[bytes]) -> None:
+    for each in (orders, *sessions):
+        each.close()
     try:
         process.wait(_CLOSE_SECONDS)
     except subprocess.TimeoutExpired:

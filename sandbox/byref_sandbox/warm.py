@@ -75,8 +75,9 @@ def warm(language: Any) -> None:
         importlib.import_module(name)
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
-    # Zones are kept by zoneinfo's own cache only as long as someone holds them.
-    _zones.extend(zoneinfo.ZoneInfo(name) for name in zoneinfo.available_timezones())
+    # Zones stay in their class's cache only as long as someone holds them. pandas 3 asks the class written in Python as well.
+    for kind in (zoneinfo.ZoneInfo, importlib.import_module("zoneinfo._zoneinfo").ZoneInfo):
+        _zones.extend(kind(name) for name in zoneinfo.available_timezones())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         frame_free = {"pd": pandas, "np": numpy, "print": lambda *_values: None}

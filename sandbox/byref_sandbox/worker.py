@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -110,11 +111,16 @@ def _guarded(
         return [error_frame(failure_of(error, terms))]
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the error means that there was no memory left."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+
+
 def failure_of(error: BaseException, terms: wire.Terms) -> Failure:
     """The failure of what no language explains: expired limits, memory, and anything from outside the code."""
     if isinstance(error, Expired):
         return error.failure
-    if isinstance(error, MemoryError):
+    if out_of_memory(error):
         return Failure(
             "MemoryLimit",
             f"needed more than the {terms.memory_bytes >> 20:,} MiB of memory a run may use",

@@ -149,7 +149,9 @@ class Zygote:
         before = resident()
         try:
             raw = wire.read_memory_file(descriptor)
+            size = len(raw)
             value = data.decode(payload.content_type, raw)
+            del raw
         except data.Unusable as error:
             self._refuse(call, "ValueError", f"the data of this variable is {error}")
             return False
@@ -159,7 +161,7 @@ class Zygote:
             return False
         finally:
             os.close(descriptor)
-        store.add(payload.key, value, max(len(raw), resident() - before), {each.key for each in call.request.payloads})
+        store.add(payload.key, value, max(size, resident() - before), {each.key for each in call.request.payloads})
         return True
 
     def _start(self, call: _Call) -> None:

@@ -1,0 +1,333 @@
+"""Values on their way out: exact data, and text that reads well."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import uuid
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from byref_sandbox import values
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float
+
+
+DATA = [
+    (None, None),
+    (True, True),
+    (5, 5),
+    (2**100, 2**100),
+    (-0.1, -0.1),
+    (float("nan"), None),
+    (float("inf"), None),
+    ("é\x00", "é\x00"),
+    ("\ud800", "\ud800"),
+    (["\ud800", 1], ["\ud800", 1]),
+    ((1, (2,)), [1, [2]]),
+    ({1, 2}, [1, 2]),
+    (frozenset("a"), ["a"]),
+    ({1: "a", None: "b", True: "c", (1, "x"): "d", 2.5: "e"}, {"1": "c", "None": "b", "1, x": "d", "2.5": "e"}),
+    ({np.int64(3): 1}, {"3": 1}),
+    ({datetime.date(2024, 1, 2): 1, "a": {1, 2}}, {"2024-01-02": 1, "a": [1, 2]}),
+    ({pd.Timestamp("2024-01-02"): 1}, {"2024-01-02T00:00:00": 1}),
+    (collections.Counter("aab"), {"a": 2, "b": 1}),
+    (collections.defaultdict(list, a=[1]), {"a": [1]}),
+    (collections.OrderedDict(a=1), {"a": 1}),
+    (collections.deque([1, 2]), [1, 2]),
+    (range(3), [0, 1, 2]),
+    ({"a": 1}.keys(), ["a"]),
+    ({"a": 1}.values(), [1]),
+    (collections.namedtuple("P", "x y")(1, 2), [1, 2]),
+    (Point(1, 2.5), {"x": 1, "y": 2.5}),
+    ({(1,): Point(1, 2.5)}, {"1": {"x": 1, "y": 2.5}}),
+    (Colour.RED, "red"),
+    (datetime.date(2024, 1, 2), "2024-01-02"),
+    (datetime.datetime(2024, 1, 2, 3, 4), "2024-01-02T03:04:00"),
+    (datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC), "2024-01-02T00:00:00Z"),
+    (datetime.time(3, 4), "03:04:00"),
+    (decimal.Decimal("1.10"), "1.10"),
+    (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    (b"ab", "YWI="),
+    (1 + 2j, "(1+2j)"),
+    (np.int64(7), 7),
+    (np.float64(1.5), 1.5),
+    (np.float64("nan"), None),
+    (np.float32(0.5), 0.5),
+    (np.bool_(True), True),
+    (np.str_("x"), "x"),
+    (np.datetime64("2024-01-02"), "2024-01-02"),
+    (np.datetime64("NaT"), None),
+    (np.timedelta64(90, "s"), "P0DT0H1M30S"),
+    (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    (np.array(5), 5),
+    (np.array([1.0, np.nan]), [1.0, None]),
+    (np.array(["2024-01-02", "NaT"], dtype="M8[D]"), ["2024-01-02T00:00:00", None]),
+    (np.array(["a", None], dtype=object), ["a", None]),
+    (pd.NaT, None),
+    (pd.NA, None),
+    (pd.Timestamp("2024-01-02 03:04", tz="UTC"), "2024-01-02T03:04:00+00:00"),
+    (pd.Timedelta("1 day"), "P1DT0H0M0S"),
+    (pd.Period("2024-01", "M"), "2024-01"),
+    (pd.Interval(0, 1), "(0, 1]"),
+    (pd.Index([1, 2]), [1, 2]),
+    (pd.DatetimeIndex(["2024-01-02"]), ["2024-01-02T00:00:00"]),
+    (pd.MultiIndex.from_tuples([(1, "a")]), [[1, "a"]]),
+    (pd.Series([1, 2]).array, [1, 2]),
+    (pd.Categorical(["a", "b"]), ["a", "b"]),
+    ({"frame": pd.DataFrame({"a": [1]}), "series": pd.Series([1, None])}, {"frame": [{"a": 1}], "series": [1.0, None]}),
+    ([np.int64(1), {"a": np.float64(2)}], [1, {"a": 2.0}]),
+    ({1: np.float64("nan"), 2: float("inf")}, {"1": None, "2": None}),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "data"), DATA, ids=[f"{type(value).__name__}-{n}" for n, (value, _) in enumerate(DATA)]
+)
+def test_data(value: object, data: object) -> None:
+    assert json.loads(values.to_json(value)) == data
+
+
+def cyclic() -> list[object]:
+    items: list[object] = []
+    items.append(items)
+    return items
+
+
+def deep() -> list[object]:
+    items: list[object] = []
+    for _ in range(100_000):
+        items = [items]
+    return items
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (cyclic(), "nested too deeply, or contains itself"),
+        (deep(), "nested too deeply"),
+        ({1: cyclic()}, "nested too deeply"),
+        (object(), "an object is no data"),
+        ({"a": object()}, "an object is no data"),
+        (iter([1]), "a list_iterator is no data"),
+        ((i for i in [1]), "a generator is no data"),
+        ([10**5000], "digits"),
+        (pd.DataFrame({"a": [1]}).groupby("a"), "is no data"),
+    ],
+)
+def test_what_is_no_data_says_so(value: object, words: str) -> None:
+    with pytest.raises(values.NotData, match=words):
+        values.to_json(value)
+
+
+def test_frames_are_records() -> None:
+    frame = pd.DataFrame(
+        {
+            "n": [1, 2],
+            "f": [0.1 + 0.2, np.nan],
+            "t": ["a", None],
+            "b": [True, False],
+            "d": pd.to_datetime(["2024-01-02", None]),
+            "z": pd.DatetimeIndex(["2024-01-02 03:00:00.0", "2024-01-02 04:00:00.5"], tz="UTC"),
+            "i": pd.array([1, None], dtype="Int64"),
+            "c": pd.Categorical(["x", "y"]),
+            "o": [[1], {"a": np.int64(2)}],
+            "e": [decimal.Decimal("1.5"), None],
+            "u": pd.to_timedelta(["1h", None]),
+            "big": [2**63, 1],
+        }
+    )
+    assert json.loads(values.records_json(frame)) == [
+        {
+            "n": 1,
+            "f": 0.1 + 0.2,
+            "t": "a",
+            "b": True,
+            "d": "2024-01-02T00:00:00",
+            "z": "2024-01-02T03:00:00+00:00",
+            "i": 1,
+            "c": "x",
+            "o": [1],
+            "e": "1.5",
+            "u": "P0DT1H0M0S",
+            "big": 2**63,
+        },
+        {
+            "n": 2,
+            "f": None,
+            "t": None,
+            "b": False,
+            "d": None,
+            "z": "2024-01-02T04:00:00.500000+00:00",
+            "i": None,
+            "c": "y",
+            "o": {"a": 2},
+            "e": None,
+            "u": None,
+            "big": 1,
+        },
+    ]
+
+
+FRAME = pd.DataFrame({"g": ["x", "y", "x"], "v": [1, 2, 3], "w": [1.5, 2.5, 3.5]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "records"),
+    [
+        (FRAME.groupby("g").sum(), [{"g": "x", "v": 4, "w": 5.0}, {"g": "y", "v": 2, "w": 2.5}]),
+        (FRAME[FRAME.v > 1], [{"g": "y", "v": 2, "w": 2.5}, {"g": "x", "v": 3, "w": 3.5}]),
+        (FRAME.groupby(["g", "v"]).sum().head(1), [{"g": "x", "v": 1, "w": 1.5}]),
+        (FRAME.groupby("g").agg({"v": ["sum", "max"]}).head(1), [{"g": "x", "v_sum": 4, "v_max": 3}]),
+        (FRAME[["v", "v"]].head(1), [{"v": 1, "v_2": 1}]),
+        (FRAME.describe().loc[["mean"], ["v"]], [{"index": "mean", "v": 2.0}]),
+        (pd.DataFrame({"a": [1]}, index=pd.to_datetime(["2024-01-02"])), [{"index": "2024-01-02T00:00:00", "a": 1}]),
+        (pd.DataFrame({0: [1], (1, "b"): [2]}), [{"0": 1, "1_b": 2}]),
+        (pd.DataFrame(index=range(2)), [{}, {}]),
+        (pd.DataFrame({"a": []}), []),
+        (
+            FRAME.rename_axis("v").reset_index(drop=True).set_index("v", drop=False).head(1),
+            [{"v": 1, "g": "x", "v_2": 1, "w": 1.5}],
+        ),
+    ],
+)
+def test_an_index_that_says_something_is_kept(frame: pd.DataFrame, records: object) -> None:
+    assert json.loads(values.records_json(frame)) == records
+
+
+@pytest.mark.parametrize(
+    ("series", "data", "text"),
+    [
+        (pd.Series([1, 2]), [1, 2], "2 values\n1\n2"),
+        (FRAME.groupby("g")["v"].sum(), {"x": 4, "y": 2}, "2 values of v\nx: 4\ny: 2"),
+        (FRAME.groupby(["g", "v"])["w"].sum().head(1), {"x, 1": 1.5}, "1 value of w\nx, 1: 1.5"),
+        (
+            pd.Series([1, 2], index=["a", "a"]),
+            [{"index": "a", "value": 1}, {"index": "a", "value": 2}],
+            "2 values\na: 1\na: 2",
+        ),
+        (pd.Series([None, "x"]), [None, "x"], "2 values\nNaN\nx"),
+        (
+            pd.Series([1.5], index=pd.to_datetime(["2024-01-02"])),
+            {"2024-01-02T00:00:00": 1.5},
+            "1 value\n2024-01-02T00:00:00: 1.5",
+        ),
+        (pd.Series([], dtype=float), [], "0 values"),
+    ],
+)
+def test_series(series: pd.Series, data: object, text: str) -> None:
+    shown = values.present(series)
+    assert (shown.kind, json.loads(shown.data), shown.text) == ("series", data, text)
+
+
+def test_a_frame_is_shown_whole_while_it_is_small() -> None:
+    shown = values.present(FRAME)
+    assert shown.kind == "dataframe"
+    assert shown.text == "3 rows × 3 columns\ng | v | w\nx | 1 | 1.5\ny | 2 | 2.5\nx | 3 | 3.5"
+
+
+def test_a_big_frame_says_what_is_shown() -> None:
+    frame = pd.DataFrame({f"c{n}": range(1200) for n in range(40)})
+    text = values.frame_text(frame)
+    lines = text.splitlines()
+    assert lines[0] == "1,200 rows × 40 columns; first 20 rows shown; first 30 columns shown"
+    assert len(lines) == 22
+    assert lines[1].count("|") == 29
+    assert values.frame_text(frame.iloc[:1, :1]) == "1 row × 1 column\nc0\n0"
+
+
+def test_dates_without_a_time_read_as_dates() -> None:
+    frame = pd.DataFrame(
+        {"d": pd.to_datetime(["2024-01-02", None]), "t": pd.to_datetime(["2024-01-02 03:00", "2024-01-02 00:00"])}
+    )
+    assert values.frame_text(frame).splitlines()[2:] == [
+        "2024-01-02 | 2024-01-02T03:00:00",
+        "NaN | 2024-01-02T00:00:00",
+    ]
+
+
+def test_a_cell_is_one_bounded_line() -> None:
+    text = values.frame_text(pd.DataFrame({"t": ["a\nb", "x" * 1000], "o": [[1, {"a": 2}], None]}))
+    assert text.splitlines()[2] == 'a\\nb | [1,{"a":2}]'
+    assert text.splitlines()[3] == "x" * 200 + "… [800 more characters] | NaN"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, "none", ""),
+        ("plain text", "json", "plain text"),
+        (5, "json", "5"),
+        (True, "json", "True"),
+        (0.1, "json", "0.1"),
+        (float("nan"), "json", "nan"),
+        (np.float64(0.1), "json", "0.1"),
+        (np.bool_(False), "json", "False"),
+        (np.int64(0), "json", "0"),
+        (np.str_(""), "json", ""),
+        (datetime.date(2024, 1, 2), "json", "2024-01-02"),
+        (pd.Timestamp("2024-01-02 03:00"), "json", "2024-01-02 03:00:00"),
+        ([1, "a"], "json", None),
+        ({"a": 1}, "json", None),
+    ],
+)
+def test_text_of_values(value: object, kind: str, text: str | None) -> None:
+    shown = values.present(value)
+    assert (shown.kind, shown.text) == (kind, text)
+
+
+def test_what_is_no_data_is_shown_by_its_repr() -> None:
+    shown = values.present(10**5000)
+    assert shown.kind == "repr"
+    assert "int" in (shown.text or "")
+
+    class Long:
+        def __repr__(self) -> str:
+            return "x" * 50_000
+
+    class Liar:
+        def __repr__(self) -> str:
+            raise KeyError
+
+    assert (values.present(Long()).text or "").endswith("… [30,000 more characters]")
+    assert values.present(Liar()).text == "<Liar whose repr raised KeyError>"
+    assert json.loads(values.present(Liar()).data) == "<Liar whose repr raised KeyError>"
+
+
+def test_what_is_kept() -> None:
+    assert values.keep(FRAME.head(1)) == ("dataframe", b'[{"g":"x","v":1,"w":1.5}]')
+    assert values.keep(pd.Series([1])) == ("json", b"[1]")
+    assert values.keep(None) == ("json", b"null")
+    for value, words in ((json, "module"), (int, "class"), (len, "function"), (iter([]), "iterator")):
+        with pytest.raises(values.NotData, match=words):
+            values.keep(value)
+
+
+def test_a_big_frame_converts_quickly() -> None:
+    """A loose bound that only something quadratic, or a Python call per cell, would break."""
+    import time
+
+    frame = pd.DataFrame(
+        {
+            "n": range(200_000),
+            "f": np.linspace(0, 1, 200_000),
+            "d": pd.date_range("2024-01-01", periods=200_000, freq="min"),
+        }
+    )
+    began = time.process_time()
+    assert len(values.records_json(frame)) > 10_000_000
+    assert time.process_time() - began < 4

@@ -1,0 +1,376 @@
+"""The processes: they start once, share what is loaded, come back after a crash, and go when the host goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from byref_sandbox import Data, Limits, Sandbox, exchange
+from byref_sandbox.testing import run_in_jail
+
+Script = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def descendants(pid: int) -> set[int]:
+    """Every living process below `pid`."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] != "Z":
+                parents[int(entry.name)] = int(fields[1])
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in found | {pid}} - found:
+        found |= more
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    living = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in "ZX":
+            living.add(pid)
+    return living
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def root_pid(sandbox: Sandbox) -> int:
+    root = sandbox.start()._root
+    assert root is not None
+    return root.pid
+
+
+def in_background(call: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    results: list[object] = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    return thread, results
+
+
+RECORDS = b'[{"a":1},{"a":2}]'
+
+
+@pytest.fixture
+def own() -> Sandbox:
+    """A sandbox that a test may break."""
+    with Sandbox(Limits(wall_seconds=5, cpu_seconds=5)) as sandbox:
+        yield sandbox.start()
+
+
+def test_the_zygote_has_one_thread_and_no_environment(sandbox: Sandbox) -> None:
+    root = sandbox.start()._root
+    assert root is not None
+    assert root.ready.threads == 1
+
+
+def test_it_starts_when_it_is_first_used(script: Script) -> None:
+    done = script("""
+import os
+from pathlib import Path
+from byref_sandbox import Sandbox
+children = lambda: Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+with Sandbox() as sandbox:
+    before = children()
+    value = sandbox.run("1 + 1").value
+    print(before, value, len(children()))
+print(children())
+""")
+    assert done.stdout.splitlines() == ["[] 2 1", "[]"], done.stderr
+
+
+def test_a_session_loads_its_data_once(own: Sandbox) -> None:
+    loads: list[int] = []
+
+    def load() -> bytes:
+        loads.append(1)
+        return RECORDS
+
+    rows = Data("k", load)
+    assert [own.run("sum(r['a'] for r in rows)", {"rows": rows}, session="s").value for _ in range(3)] == [3, 3, 3]
+    assert len(loads) == 1
+    assert own.run("rows", {"rows": rows}, session="other").value == [{"a": 1}, {"a": 2}]
+    assert own.run("rows[0]", {"rows": rows}).value == {"a": 1}
+    assert len(loads) == 3
+
+
+def test_what_one_run_does_to_the_data_no_other_sees(own: Sandbox) -> None:
+    rows = Data("k", lambda: RECORDS)
+    assert own.run("rows.append(1)\nrows[0]['a'] = 99\nlen(rows)", {"rows": rows}, session="s").value == 3
+    assert own.run("rows", {"rows": rows}, session="s").value == [{"a": 1}, {"a": 2}]
+    own.run("df('rows')['b'] = 1", {"rows": rows}, session="s")
+    assert own.run("list(df('rows').columns)", {"rows": rows}, session="s").value == ["a"]
+
+
+def test_one_session_sees_nothing_of_another(own: Sandbox) -> None:
+    """Not in variables, and not in memory either: with the language fallen, a run may read all that its process maps."""
+    secret = b"top-" + b"secret" * 20
+    own.run("x", {"x": Data("secret", lambda: secret, "text/plain")}, session="a")
+    hunt = """
+import gc
+result = [str(o)[:20] for o in gc.get_objects() if isinstance(o, (str, bytes)) and 'top-secret' in str(o)]
+gc.unfreeze()
+for container in gc.get_objects():
+    if isinstance(container, dict):
+        result += [k for k, v in list(container.items()) if type(v) is str and v.startswith('top-' + 'secret')]
+"""
+    assert run_in_jail(hunt, sandbox=own).value == []
+
+
+def test_a_session_lets_the_oldest_data_go(own: Sandbox) -> None:
+    loads: list[str] = []
+
+    def data(key: str) -> Data:
+        def load() -> bytes:
+            loads.append(key)
+            return json.dumps(["x" * 100] * 100_000).encode()
+
+        return Data(key, load)
+
+    own._memory_bytes = 64 << 20  # two of them, with what parsing leaves in between
+    for key in ("a", "b", "a", "c", "a", "b"):
+        assert own.run("len(v)", {"v": data(key)}, session="s").value == 100_000
+    assert loads == ["a", "b", "c", "b"]
+
+
+def test_the_oldest_session_goes_first() -> None:
+    with Sandbox(sessions=2) as sandbox:
+        rows = Data("k", lambda: RECORDS)
+        for name in ("a", "b", "a", "c"):
+            assert sandbox.run("len(rows)", {"rows": rows}, session=name).value == 2
+        assert list(sandbox._warm) == ["a", "c"]
+        assert wait_until(lambda: len(descendants(root_pid(sandbox))) == 2)
+
+
+def test_a_killed_session_comes_back(own: Sandbox) -> None:
+    rows = Data("k", lambda: RECORDS)
+    assert own.run("len(rows)", {"rows": rows}, session="s").value == 2
+    root = root_pid(own)
+    assert wait_until(lambda: len(descendants(root)) == 1)
+    (session,) = descendants(root)
+    os.kill(session, signal.SIGKILL)
+    assert wait_until(lambda: not alive({session}))
+    assert own.run("len(rows)", {"rows": rows}, session="s").value == 2
+    assert root_pid(own) == root
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+def test_a_zygote_killed_during_a_run_is_a_clear_error_and_the_next_run_works(
+    own: Sandbox, session: str | None
+) -> None:
+    root = root_pid(own)
+    thread, results = in_background(
+        lambda: own.run("import time\ntime.sleep(30)", session=session, limits=Limits(wall_seconds=40))
+    )
+    assert wait_until(lambda: len(descendants(root)) == (1 if session is None else 2))
+    below = descendants(root)
+    # The session zygote is the root's child; a run without a session is killed with the root itself.
+    victim = root if session is None else min(below)
+    os.kill(victim, signal.SIGKILL)
+    thread.join(10)
+    (outcome,) = results
+    assert outcome.error.kind == "Crash"
+    assert "died" in outcome.error.message
+    assert outcome.error.hint == "run it again"
+    assert wait_until(lambda: not alive(below | {victim}))
+    assert own.run("1 + 1", session=session).value == 2
+
+
+@pytest.mark.parametrize("which", ["root", "session"])
+def test_a_wedged_zygote_is_replaced(own: Sandbox, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "START_SECONDS", 1.0)
+    assert own.run("1", session="s").value == 1
+    root = root_pid(own)
+    assert wait_until(lambda: len(descendants(root)) == 1)
+    (session,) = descendants(root)
+    os.kill(root if which == "root" else session, signal.SIGSTOP)
+    began = time.monotonic()
+    outcome = own.run("1 + 1", session="s" if which == "session" else None)
+    assert outcome.error is not None
+    assert "did not answer" in outcome.error.message
+    assert time.monotonic() - began < 8
+    assert own.run("1 + 1", session="s").value == 2
+    assert wait_until(lambda: not alive({root if which == "root" else session}))
+
+
+def test_a_run_is_over_when_nobody_waits_for_it(own: Sandbox) -> None:
+    """What a load raises is the host's own error, and leaves no process behind."""
+
+    def broken() -> bytes:
+        raise LookupError("the database is down")
+
+    with pytest.raises(LookupError, match="the database is down"):
+        own.run("x", {"x": Data("k", broken)}, session="s")
+    assert own.run("1 + 1", session="s").value == 2
+    assert wait_until(lambda: len(descendants(root_pid(own))) == 1)
+
+
+def test_threads_run_at_once(own: Sandbox) -> None:
+    rows = Data("k", lambda: RECORDS)
+    results: dict[int, object] = {}
+
+    def work(number: int) -> None:
+        session = f"s{number % 3}" if number % 2 else None
+        results[number] = own.run(f"len(rows) + {number}", {"rows": rows}, session=session).value
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == {number: number + 2 for number in range(24)}
+
+
+def test_runs_of_one_session_do_not_wait_for_each_other(own: Sandbox) -> None:
+    sleeper = "import time\ntime.sleep(1)"
+    began = time.monotonic()
+    threads = [in_background(lambda: own.run(sleeper, session="s"))[0] for _ in range(4)]
+    for thread in threads:
+        thread.join(10)
+    assert time.monotonic() - began < 2.5
+
+
+def test_three_hundred_runs_leave_nothing_behind(own: Sandbox) -> None:
+    rows = Data("k", lambda: RECORDS)
+    root = root_pid(own)
+
+    def held() -> tuple[int, int, int]:
+        own.run("1", session="s")
+        processes = sorted(descendants(root) | {root})
+        descriptors = sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in processes)
+        resident = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in processes)
+        return len(list(Path("/proc/self/fd").iterdir())), descriptors, resident
+
+    for _ in range(20):
+        own.run("len(rows)", {"rows": rows}, session="s")
+    before = held()
+    for number in range(300):
+        assert own.run("len(rows)", {"rows": rows}, session="s" if number % 2 else None).value == 2
+    assert wait_until(lambda: held()[:2] == before[:2]), (before, held())
+    assert held()[2] - before[2] < 512  # pages: two megabytes
+
+
+@pytest.mark.parametrize("during", ["idle", "a run"])
+def test_a_killed_host_leaves_no_orphan(during: str) -> None:
+    source = """
+import sys, time
+from byref_sandbox import Limits, Sandbox
+sandbox = Sandbox(Limits(wall_seconds=60))
+sandbox.run("1", session="a")
+sandbox.run("1", session="b")
+print("ready", flush=True)
+if sys.argv[1] == "a run":
+    sandbox.run("import time\\ntime.sleep(50)", session="a")
+time.sleep(60)
+"""
+    host = subprocess.Popen([sys.executable, "-c", source, during], stdout=subprocess.PIPE, text=True)
+    with host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "ready\n"
+        assert wait_until(lambda: len(descendants(host.pid)) == (4 if during == "a run" else 3))
+        below = descendants(host.pid)
+        host.kill()
+        assert wait_until(lambda: not alive(below)), below
+
+
+def test_a_killed_root_takes_all_with_it(own: Sandbox) -> None:
+    own.run("1", session="a")
+    in_background(lambda: own.run("import time\ntime.sleep(4)", session="a"))
+    root = root_pid(own)
+    assert wait_until(lambda: len(descendants(root)) == 2)
+    below = descendants(root)
+    os.kill(root, signal.SIGKILL)
+    assert wait_until(lambda: not alive(below))
+    assert own.run("1 + 1", session="a").value == 2
+
+
+def test_a_forked_host_makes_its_own(script: Script) -> None:
+    done = script("""
+import os, sys
+from byref_sandbox import Sandbox
+sandbox = Sandbox()
+assert sandbox.run("1", session="s").value == 1
+parent = sandbox._root.pid
+child = os.fork()
+if child == 0:
+    value = sandbox.run("2", session="s").value
+    print("child", value, sandbox._root.pid != parent, flush=True)
+    sandbox.close()
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print("parent", sandbox.run("3", session="s").value, sandbox._root.pid == parent)
+sandbox.close()
+""")
+    assert done.stdout.splitlines() == ["child 2 True", "parent 3 True"], done.stderr
+    assert done.stderr == ""
+
+
+def test_a_host_that_ends_ends_them(script: Script) -> None:
+    done = script("""
+from byref_sandbox import Sandbox
+sandbox = Sandbox()
+sandbox.run("1", session="s")
+print(sandbox._root.pid)
+""")
+    assert done.stderr == ""
+    assert wait_until(lambda: not alive({int(done.stdout)}))
+
+
+def test_a_closed_sandbox_says_so() -> None:
+    sandbox = Sandbox().start()
+    root = root_pid(sandbox)
+    sandbox.close()
+    sandbox.close()
+    assert not alive({root})
+    with pytest.raises(RuntimeError, match="closed"):
+        sandbox.run("1")
+
+
+def test_a_descriptor_the_host_left_open_does_not_reach_a_run(script: Script) -> None:
+    done = script("""
+import os, socket
+from byref_sandbox import Sandbox
+from byref_sandbox.testing import run_in_jail
+inherited = os.open("/etc/passwd", os.O_RDONLY)
+os.set_inheritable(inherited, True)
+os.environ["SECRET"] = "x"
+with Sandbox() as sandbox:
+    outcome = run_in_jail('''
+import os
+result = [dict(os.environ)]
+for fd in range(4096):
+    try: result.append(os.read(fd, 10).decode())
+    except OSError: pass
+''', sandbox=sandbox)
+    print(outcome.value)
+""")
+    assert done.stdout == "[{}]\n", done.stderr
+
+
+@pytest.mark.parametrize("arguments", [{"jail": "none"}, {"sessions": 0}, {"memory_bytes": 0}, {"runs": 0}])
+def test_settings_must_make_sense(arguments: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        Sandbox(**arguments)
