@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from byref import ledger
-from byref.errors import StorageFailure, ToolError
+from byref.errors import ArtifactMissing, StorageFailure, ToolError
 from byref.result import ToolReply
 from byref.scope import Scope
 from byref.tools import TOOLS
@@ -65,6 +65,9 @@ def _answer(scope: Scope, made: _Call) -> Answer:
         return tool.handler(scope, parse(tool, made.arguments))
     except ToolError as error:
         return Answer(str(error), True)
+    except ArtifactMissing:
+        logger.exception("byref could not read what %r was pointed at", made.name)
+        return Answer("the stored data is gone; call the tool that made it again", True)
 
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
