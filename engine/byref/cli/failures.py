@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 
 FAILED = 1
 USAGE = 2
@@ -28,13 +30,19 @@ def is_debugging() -> bool:
     return os.environ.get("BYREF_DEBUG", "") not in ("", "0")
 
 
-def log_to_stderr() -> None:
+@contextlib.contextmanager
+def warnings_on_stderr() -> Iterator[None]:
     """Let the library's warnings be single lines on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Line("byref: %(message)s"))
     logger = logging.getLogger("byref")
-    logger.handlers = [handler]
-    logger.propagate = False
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
 
 
 def exit_code(error: BaseException) -> int:
