@@ -1,0 +1,118 @@
+"""The examples of README.md and docs/ are tests: Python is run, commands are run and their output is compared.
+
+The examples of one document share names and a folder of their own, in which commands are run too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+import byref.cli
+
+ROOT = Path(__file__).parent
+COMMAND = re.compile(r"^\$ ", re.MULTILINE)
+
+
+class ScriptedClient:
+    """A provider's client without a model: calls the tools it was told to, and answers out of their replies."""
+
+    def __init__(self, *turns: dict[str, Any] | Callable[[list[Any]], str]) -> None:
+        self._turns = list(turns)
+        self.messages = self
+
+    def create(self, *, messages: list[Any], tools: list[Any], model: str, max_tokens: int) -> SimpleNamespace:
+        """Answer as Anthropic's Messages API does."""
+        turn = self._turns.pop(0)
+        if callable(turn):
+            block = SimpleNamespace(type="text", text=turn(messages))
+        else:
+            block = SimpleNamespace(type="tool_use", id=f"toolu_{len(messages)}", **turn)
+        usage = {"input_tokens": len(str(messages)) // 4, "output_tokens": 20, "cache_read_input_tokens": 0}
+        return SimpleNamespace(
+            content=[block], stop_reason="end_turn" if block.type == "text" else "tool_use", usage=usage
+        )
+
+
+def begin(names: dict[str, Any]) -> None:
+    """Give a document a folder, real data in it, and the names its examples take for granted."""
+    from vega_datasets import local_data
+
+    names["_back"], names["_folder"] = Path.cwd(), Path(tempfile.mkdtemp(prefix="byref-docs-"))
+    names["_environment"] = dict(os.environ)
+    os.chdir(names["_folder"])
+    for name in ("BYREF_DB", "BYREF_DEBUG"):
+        os.environ.pop(name, None)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for name in ("cars", "crimea"):
+        shutil.copy(getattr(local_data, name).filepath, f"{name}.json")
+    names["ScriptedClient"] = ScriptedClient
+
+
+def end(names: dict[str, Any]) -> None:
+    """Take the folder away again, and close what the examples opened."""
+    import byref
+
+    for value in names.values():
+        if isinstance(value, byref.Engine):
+            value.close()
+    os.chdir(names["_back"])
+    os.environ.clear()
+    os.environ.update(names["_environment"])
+    shutil.rmtree(names["_folder"])
+
+
+def run_commands(example: Example) -> None:
+    """Run each `$ command` of a console block; the output below it has to match, `...` standing for anything."""
+    for part in COMMAND.split(str(example.parsed))[1:]:
+        command, _, wanted = part.partition("\n")
+        given = run_command(command)
+        if not doctest.OutputChecker().check_output(f"{wanted.strip()}\n", f"{given.strip()}\n", doctest.ELLIPSIS):
+            raise AssertionError(f"$ {command}\nexpected:\n{wanted}\ngiven:\n{given}")
+
+
+def run_command(command: str) -> str:
+    """Return what a command prints, errors and output together; `byref` alone runs in this process, which is quick."""
+    words = command.split()
+    if words[0] != "byref" or re.search(r"""[|&;<>"'$]""", command):
+        return subprocess.run(
+            ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+        ).stdout
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
+        byref.cli.main(words[1:])
+    printed.seek(0)
+    return printed.read()
+
+
+pytest_collect_file = Sybil(
+    parsers=[
+        PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE),
+        CodeBlockParser("console", run_commands),
+    ],
+    patterns=["README.md", "docs/*.md"],
+    setup=begin,
+    teardown=end,
+).pytest()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the examples of one document together: with pytest-xdist they need `--dist loadgroup`."""
+    for item in items:
+        if item.path.suffix == ".md":
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
