@@ -23,7 +23,7 @@ TAKEN = {
         capwords Template""",
     "textwrap": "dedent indent fill wrap shorten TextWrapper",
     "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
-    "copy": "copy deepcopy replace Error",
+    "copy": "copy deepcopy Error",
     "time": """time perf_counter monotonic time_ns perf_counter_ns monotonic_ns process_time strftime strptime localtime gmtime
         mktime asctime ctime sleep struct_time""",
     "unicodedata": """normalize category name lookup combining numeric decimal digit bidirectional east_asian_width
@@ -56,7 +56,7 @@ TAKEN = {
     "abc": "ABC abstractmethod",
     "dataclasses": "field asdict astuple replace fields is_dataclass FrozenInstanceError KW_ONLY MISSING",
     "enum": "auto unique",
-    "sys": "maxsize float_info byteorder version version_info getsizeof getrecursionlimit setrecursionlimit platform",
+    "sys": "maxsize float_info byteorder version version_info getsizeof getrecursionlimit platform",
     "typing": """Any AnyStr Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet Generator
         Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NamedTuple NewType
         NoReturn Never Optional OrderedDict ParamSpec Protocol Required NotRequired Self Sequence Set Sized SupportsFloat

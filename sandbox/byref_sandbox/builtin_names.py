@@ -11,7 +11,7 @@ from typing import Any
 
 from byref_sandbox import names, transformer
 from byref_sandbox.facades import Facade
-from byref_sandbox.guards import Guards, is_own_frame
+from byref_sandbox.guards import Guards, is_own_frame, public_look_up
 from byref_sandbox.modules import Modules
 from byref_sandbox.names import words
 from byref_sandbox.refusal import NotAllowed, no_files
@@ -62,6 +62,7 @@ def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
             transformer.WRITABLE: guards.writable,
             transformer.IMPORT: modules.load,
             transformer.TYPE: type,
+            transformer.LOOK_UP: public_look_up,
             transformer.USER_CLASSES: guards.user_classes,
         }
     )

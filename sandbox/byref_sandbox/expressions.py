@@ -55,7 +55,7 @@ def expression_method(method: Callable[..., Any], name: str) -> Callable[..., An
 
 def _check_expression(expression: str, method: str) -> list[str]:
     """The names written with @, once the expression is found to be harmless."""
-    plain = re.sub(r"`[^`]*`", "_quoted_", expression).replace("\n", " ").strip()
+    plain = re.sub(r"`[^`]*`", "_quoted_", "\n".join(line.strip() for line in expression.splitlines()))
     text = re.sub(r"@\s*([^\W\d]\w*)", r"at__\1", plain)
     try:
         tree = ast.parse(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from byref_sandbox.refusal import NotAllowed, no_files
 
@@ -67,12 +67,13 @@ class StandInMeta(type):
         return repr(cls._real)
 
 
-def stand_in(real: type, hint: str) -> type:
-    """A class in place of `real`: isinstance and issubclass answer as for `real`, calling it is refused."""
+def stand_in(real: type, hint: str, make: Callable[..., object] | None = None) -> type:
+    """A class in place of `real`: isinstance and issubclass answer as for `real`; calling it is `make`, or refused."""
 
-    def refuse(cls: type, *arguments: object, **options: object) -> object:
-        raise NotAllowed(f"{real.__name__}() cannot be called", hint)
+    def call(cls: type, *arguments: object, **options: object) -> object:
+        if make is None:
+            raise NotAllowed(f"{real.__name__}() cannot be called", hint)
+        return make(*arguments, **options)
 
-    return StandInMeta(
-        real.__name__, (), {"__new__": refuse, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
-    )
+    about = {"__new__": call, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    return StandInMeta(real.__name__, (), about)

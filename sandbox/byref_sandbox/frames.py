@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -81,7 +83,8 @@ def plain_function(function: Any, depth: int = 0) -> Any:
     if kind is dict:
         return {key: plain_function(value, depth + 1) for key, value in function.items()}
     if kind is pd.NamedAgg:
-        return pd.NamedAgg(function[0], plain_function(function[1], depth + 1))
+        passed, named = getattr(function, "args", ()), getattr(function, "kwargs", {})
+        return pd.NamedAgg(function[0], plain_function(function[1], depth + 1), *passed, **named)
     if kind is tuple and len(function) == 2 and type(function[0]) is str and depth:
         # ("name of the result", function), the older spelling of a named aggregation
         return (function[0], plain_function(function[1], depth + 1))
@@ -92,9 +95,24 @@ def plain_function(function: Any, depth: int = 0) -> Any:
         "pandas",
     ):
         return [plain_function(str(v) if issubclass(type(v), str) else v, depth + 1) for v in list(function)]
-    if callable(function) and not issubclass(kind, (str, list, dict, tuple, set)):
+    if kind in _FUNCTION_TYPES:
         return function
+    if callable(function) and not issubclass(kind, (str, list, dict, tuple, set)):
+        # An object that can be called may also be iterated over, and pandas would take what it yields for names.
+        return lambda *arguments, **options: function(*arguments, **options)
     raise NotAllowed(f"a {kind.__name__} cannot say how to aggregate", "use a function, a name, a list or a dict")
+
+
+_FUNCTION_TYPES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    functools.partial,
+    type,
+    np.ufunc,
+    type(np.mean),
+)
 
 
 def function_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -104,17 +122,14 @@ def function_method(method: Callable[..., Any], name: str) -> Callable[..., Any]
         _no_compiled(options)
         if arguments:
             arguments = (plain_function(arguments[0]), *arguments[1:])
-        for key in ("func", "arg"):
-            if key in options:
-                options[key] = plain_function(options[key])
-        if name in ("agg", "aggregate"):
-            for key, value in options.items():
-                if type(value) in (tuple, list) and len(value) == 2 and key not in ("args", "func", "arg"):
-                    options[key] = (value[0], plain_function(value[1]))
-                elif type(value) is pd.NamedAgg:
-                    options[key] = plain_function(value)
-                elif type(value) is str and key not in ("func", "arg", "engine"):
-                    options[key] = plain_function(value)  # s.groupby(...).agg(total="sum")
+        for key, value in options.items():
+            named = name in ("agg", "aggregate") and type(value) in (tuple, list) and len(value) == 2
+            if key in ("func", "arg") or (type(value) is str and not arguments):
+                options[key] = plain_function(value)  # also s.groupby(...).agg(total="sum")
+            elif type(value) is pd.NamedAgg:
+                options[key] = plain_function(value)
+            elif named and key != "args":
+                options[key] = (value[0], plain_function(value[1]))  # df.groupby(...).agg(total=("amount", "sum"))
         return method(*arguments, **options)
 
     return call

@@ -177,8 +177,10 @@ class Guards:
     def private(self, value: Any, name: str) -> Any:
         """`value`, if its attributes that begin with an underscore are the code's own."""
         kind = type(value)
-        if self.is_of_user(value) or (kind is super and self.is_user_class(_class_of_super(value))):
+        if self.is_user_class(kind) or (kind is super and self.is_user_class(_class_of_super(value))):
             return value
+        if self.is_user_class(value) and (_has(value, name) or not _has(kind, name)):
+            return value  # but not what only its metaclass has: EnumMeta's would read any module
         if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
             return value
         raise NotAllowed(
@@ -355,9 +357,9 @@ class Guards:
         """Count a class as made by the code."""
         if issubclass(type(cls), type):
             self.user_classes.add(cls)
-            look_up = cls.__dict__.get("__getattr__")
-            if type(look_up) is types.FunctionType and not hasattr(look_up, "__wrapped__"):
-                cls.__getattr__ = _public_look_up(look_up)
+            # Positional patterns read attributes by these names, past the guards.
+            if not all(type(name) is str and names.is_ordinary(name) for name in getattr(cls, "__match_args__", ())):
+                cls.__match_args__ = ()  # type: ignore[misc]
         return cls
 
     def _is_base(self, base: Any) -> bool:
@@ -422,15 +424,19 @@ def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any
     getattr(object, change)(target, name, *new)
 
 
-def _public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    # Libraries look for protocols such as __array_interface__ (raw memory) on instances too.
+def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """A `__getattr__` that is not asked for dunder names: libraries look for __array_interface__ (raw memory) on instances too."""
+
     def public_only(self: Any, name: str) -> Any:
         if names.is_dunder(name):
             raise AttributeError(name)
         return look_up(self, name)
 
-    public_only.__wrapped__ = look_up  # type: ignore[attr-defined]
     return public_only
+
+
+def _has(kind: type, name: str) -> bool:
+    return any(name in cls.__dict__ for cls in _mro(kind))
 
 
 def _static(kind: type, name: str) -> object:

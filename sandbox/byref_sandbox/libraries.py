@@ -25,8 +25,9 @@ from byref_sandbox.refusal import NotAllowed
 
 def install(guards: Guards, modules: Modules) -> None:
     """Add both to the modules, and what only they know to the guards."""
+    _no_dunder_labels()
     _numpy(guards, modules)
-    _pandas(modules)
+    _pandas(guards, modules)
     guards.wrappers.update(dict.fromkeys(names.TEXT_METHODS, frames.text_method))
     guards.wrappers.update(dict.fromkeys(names.FUNCTION_METHODS, frames.function_method))
     guards.wrappers.update(dict.fromkeys(names.EXPRESSION_METHODS, expression_method))
@@ -35,7 +36,23 @@ def install(guards: Guards, modules: Modules) -> None:
     guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace)
     guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
     guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
+    guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
     guards.writable_attributes[DictWrapper] = frozenset(dir(pd.options.display))
+
+
+def _no_dunder_labels() -> None:
+    """Keep data from answering protocols: a Series hands out its items as attributes, and numpy asks it for `__array_interface__`,
+    which is raw memory by address.
+    """
+    look_up: Callable[[Any, str], Any] = pd.Series.__getattr__
+
+    def public_only(self: Any, name: str) -> Any:
+        if names.is_dunder(name):
+            raise AttributeError(f"'Series' object has no attribute {name!r}")
+        return look_up(self, name)
+
+    if "__getattr__" not in vars(pd.Series):  # the first Language of a process does it for all
+        pd.Series.__getattr__ = public_only  # type: ignore[misc]
 
 
 def _numpy(guards: Guards, modules: Modules) -> None:
@@ -62,10 +79,15 @@ def _numpy(guards: Guards, modules: Modules) -> None:
     modules.add("numpy", exposed, np)
 
 
-def _pandas(modules: Modules) -> None:
+def _pandas(guards: Guards, modules: Modules) -> None:
     exposed = {n: v for n, v in public(pd, _listed(pd)).items() if n not in PANDAS_HIDDEN and not n.startswith("read_")}
     kinds = modules.add("pandas.api.types", public(pd.api.types), pd.api.types)
-    exposed["api"] = modules.add("pandas.api", {"types": kinds})
+    # Their constructors set any attribute that they are given by keyword.
+    forward = pd.api.indexers.FixedForwardWindowIndexer
+    window = stand_in(forward, "", lambda window_size=0: forward(window_size=window_size))
+    guards.stand_ins[forward] = window
+    indexers = modules.add("pandas.api.indexers", {"FixedForwardWindowIndexer": window})
+    exposed["api"] = modules.add("pandas.api", {"types": kinds, "indexers": indexers})
     exposed["errors"] = modules.add("pandas.errors", public(pd.errors, _listed(pd.errors)))
     exposed["offsets"] = modules.add("pandas.tseries.offsets", public(pd.offsets, _listed(pd.offsets)))
     parts = modules.add("pandas.tseries.frequencies", public(frequencies, ["to_offset", "infer_freq"]))
@@ -105,4 +127,6 @@ def _display_options(function: Callable[..., Any], name: str) -> Callable[..., A
     return call
 
 
-_DISPLAY_OPTION = re.compile(r"(display\.|max_|min_rows|precision|width|chop|expand|float_format|mode\.copy)[a-z_.]*")
+_DISPLAY_OPTION = re.compile(
+    r"(display|display\.|max_|min_rows|precision|width|chop|expand|float_format|mode\.copy|(mode\.)?string_storage)[a-z_.]*"
+)

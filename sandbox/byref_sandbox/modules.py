@@ -25,6 +25,8 @@ from byref_sandbox.facades import Facade, stand_in
 from byref_sandbox.guards import Guards
 from byref_sandbox.refusal import NotAllowed
 
+MAX_RECURSION = 50_000
+"""Deeper recursion could overflow the C stack, which ends the process without an error to learn from."""
 GENERATED_MODULE = "byref_sandbox.code"
 """What generated methods are told their module is: an empty one, so their globals are."""
 
@@ -108,11 +110,15 @@ class Modules:
             "functools": {"wraps": self._wraps, "total_ordering": self._of_user_class(functools.total_ordering)},
             "collections": {"namedtuple": self._namedtuple, "abc": abstract},
             "zoneinfo": {"available_timezones": lambda: set(zones)},
-            "sys": {"stdout": output, "stderr": output, "exit": _exit},
-            "types": {"SimpleNamespace": _simple_namespace},
+            "sys": {"stdout": output, "stderr": output, "exit": _exit, "setrecursionlimit": _set_recursion_limit},
+            "types": {"SimpleNamespace": self._stand_in(types.SimpleNamespace, _simple_namespace)},
             "warnings": {"catch_warnings": lambda record=False: warnings.catch_warnings(record=bool(record))},
             "contextlib": {"redirect_stdout": _redirect_stdout},
         }
+
+    def _stand_in(self, real: type, make: Callable[..., object]) -> type:
+        made = self._guards.stand_ins[real] = stand_in(real, "", make)
+        return made
 
     def _attrgetter(self, *paths: str) -> Callable[[Any], Any]:
         """operator.attrgetter by the rules of the language."""
@@ -190,9 +196,24 @@ class Modules:
 
         return {
             "abc": {"ABCMeta": self._guards.abc_meta},
-            "dataclasses": {"dataclass": dataclass},
+            "dataclasses": {"dataclass": dataclass, "make_dataclass": self._make_dataclass},
             "enum": self._enumerations(),
         }
+
+    def _make_dataclass(self, cls_name: str, fields: Iterable[Any], **options: Any) -> Any:
+        """dataclasses.make_dataclass without bases and namespace."""
+        specified = [tuple(field) if type(field) in (tuple, list) else (field,) for field in fields]
+        for field in specified:
+            name = field[0]
+            if type(name) is not str or names.is_dunder(name) or name in names.REFUSED_ATTRIBUTES:
+                raise NotAllowed(f"{str(name)!r} cannot be a field")
+        if {"bases", "namespace", "module"} & options.keys():
+            raise NotAllowed("make_dataclass() takes fields only", "write a class and decorate it with @dataclass")
+        flags: dict[str, Any] = {name: bool(value) for name, value in options.items()}
+        whole: list[Any] = [field if len(field) > 1 else (field[0], Any) for field in specified]
+        made = dataclasses.make_dataclass(str(cls_name), whole, **flags)
+        made.__module__ = "__main__"
+        return self._guards.adopt(made)
 
     def _enumerations(self) -> dict[str, object]:
         guards = self._guards
@@ -246,6 +267,10 @@ def _redirect_stdout(target: Any) -> Iterator[Any]:
         raise NotAllowed("redirect_stdout() needs an io.StringIO")
     with contextlib.redirect_stdout(target):
         yield target
+
+
+def _set_recursion_limit(limit: int) -> None:
+    sys.setrecursionlimit(min(limit, MAX_RECURSION))
 
 
 def _exit(status: object = None) -> None:

@@ -15,7 +15,7 @@ from byref_sandbox import names
 
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
-TYPE, USER_CLASSES, VALUE = ".type", ".user_classes", ".value"
+TYPE, USER_CLASSES, VALUE, LOOK_UP = ".type", ".user_classes", ".value", ".look_up"
 
 _Scope = Literal["module", "class", "function"]
 _N = TypeVar("_N", bound=ast.AST)
@@ -72,6 +72,8 @@ class Transformer(RestrictingNodeTransformer):
             self.error(node, f"{name!r} cannot be defined", names.why_refused(name))
         elif name == "__match_args__":
             self.error(node, "__match_args__ must be assigned a literal tuple of strings")
+        elif name == "__getattr__" and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
+            self.error(node, "__getattr__ must be a plain method")
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load):
@@ -204,6 +206,8 @@ class Transformer(RestrictingNodeTransformer):
         if getattr(node, "type_params", None):
             self.error(node, "type parameters are not available", "use typing.TypeVar, or leave the annotation out")
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
+        if self._scope == "class" and node.name == "__getattr__":
+            node.decorator_list = [_at(node, _load(LOOK_UP))]
         node.args = self.visit(node.args)
         node.returns = node.returns and self._annotation(node.returns)
         with self._inside("function"):

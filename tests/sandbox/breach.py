@@ -142,6 +142,8 @@ def in_plain_python(code: str) -> Callable[[dict[str, Any], io.StringIO], object
         tree = ast.parse(code)
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         space = {"__name__": "__main__", "pd": pd, "np": np, **given}
+        if "__getattr__" in vars(pd.Series):  # a Language was made in this process
+            del pd.Series.__getattr__
         with contextlib.redirect_stdout(output):
             exec(compile(tree, "<plain>", "exec", dont_inherit=True), space)
             if isinstance(last, ast.Expr):
