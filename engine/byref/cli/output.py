@@ -23,8 +23,9 @@ def is_terminal() -> bool:
 
 
 def text(content: str) -> None:
-    """Print text; on a terminal without the control characters by which data could steer it."""
-    sys.stdout.write(f"{visible(content) if is_terminal() else encodable(content)}\n")
+    """Print text, ended by a line break; on a terminal without the control characters by which data could steer it."""
+    shown = visible(content) if is_terminal() else encodable(content)
+    sys.stdout.write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 def data(content: bytes) -> None:
