@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +13,8 @@ from .outcome import Failure
 from .worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
 
 _MAX_KEPT: Final = 1_000
+_MAX_NAMED: Final = 10_000
+"""Beyond it, names that were not kept are not named either."""
 _MAX_REASON_CHARS: Final = 300
 _RAW_FILE: Final = "<raw>"
 
@@ -77,7 +80,11 @@ def _reply(value: object, names: Mapping[str, object], max_bytes: int) -> list[w
 
 def _kept(names: Mapping[str, object], room: int) -> list[wire.Frame]:
     frames: list[wire.Frame] = []
-    for name in list(names)[:_MAX_KEPT]:
+    names = dict(itertools.islice(names.items(), _MAX_NAMED))
+    for number, name in enumerate(names):
+        if number >= _MAX_KEPT:
+            frames.append(wire.Lost(name, f"more than {_MAX_KEPT:,} names"))
+            continue
         try:
             kind, data = values.keep(names[name])
         except values.NotData as error:

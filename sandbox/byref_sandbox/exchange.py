@@ -52,8 +52,10 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Calla
     with ours, contextlib.closing(_Descriptor(reply)):
         body = wire.memory_file(msgspec.msgpack.encode(request))
         os.set_blocking(write_end, True)
+        given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
+        order = wire.Run(request.terms.wall_seconds, given)
         try:
-            wire.send(orders, wire.Run(), (theirs.fileno(), write_end, body))
+            wire.send(orders, order, (theirs.fileno(), write_end, body))
         finally:
             theirs.close()
             os.close(write_end)
@@ -76,6 +78,7 @@ class _Exchange:
         self._channel = channel
         self._reply = reply
         self._loads = loads
+        self._keys = [payload.key for payload in request.payloads]
         terms = request.terms
         self._run_seconds = terms.wall_seconds + wire.KILL_GRACE_SECONDS
         self._reader = wire.FrameReader(terms.result_bytes + terms.stdout_bytes + FRAMES_SLACK_BYTES)
@@ -126,6 +129,8 @@ class _Exchange:
 
     def _give(self, index: int) -> None:
         payload = self._loads[index]()
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise TypeError(f"the load of {self._keys[index]!r} returned {type(payload).__name__}; expected bytes")
         seconds = len(payload) / wire.LOAD_BYTES_PER_SECOND
         self._run_seconds += seconds
         descriptor = wire.memory_file(payload)

@@ -55,7 +55,10 @@ class SandboxUnavailable(RuntimeError):
 
 def require(layers: Iterable[Layer]) -> None:
     """Raises SandboxUnavailable that names every mandatory layer not in force."""
-    missing = [f"{layer.name} ({layer.detail})" for layer in layers if layer.mandatory and not layer.in_force]
+    found = {layer.name: layer for layer in layers}
+    missing = [f"{layer.name} ({layer.detail})" for layer in found.values() if layer.mandatory and not layer.in_force]
+    # A check that could not tell is no check passed.
+    missing += [f"{wall.name} (not reported)" for wall in _WALLS if wall.name not in found]
     if missing:
         raise SandboxUnavailable(
             f"no safe sandbox here: missing {', '.join(missing)}. Run on Linux with seccomp, or choose "
@@ -200,10 +203,18 @@ def close_descriptors(keep: Collection[int]) -> None:
 def _limit(_jail: Jail, terms: Terms) -> None:
     # The soft CPU limit comes a second after the run's own timer, which can say in which line it stopped.
     cpu = math.ceil(terms.cpu_seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (terms.address_space, terms.address_space))
+    _lower(resource.RLIMIT_CPU, cpu, cpu + 1)
+    _lower(resource.RLIMIT_AS, terms.address_space, terms.address_space)
     for name in _ZERO_LIMITS:
         resource.setrlimit(name, (0, 0))
+
+
+def _lower(name: int, soft: int, hard: int) -> None:
+    """Sets a limit, or leaves what is stricter already."""
+    ceiling = resource.getrlimit(name)[1]
+    if ceiling != resource.RLIM_INFINITY:
+        soft, hard = min(soft, ceiling), min(hard, ceiling)
+    resource.setrlimit(name, (soft, hard))
 
 
 _ZERO_LIMITS: Final = (

@@ -21,6 +21,16 @@ _ENVIRONMENT: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
+# This very package, wherever the host has it from, and behind everything else the folders that only the host knows.
+_START: Final = """
+import importlib.util, sys
+sys.path.extend(sys.argv[2:])
+spec = importlib.util.spec_from_file_location("{package}", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
+sys.modules["{package}"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+from {package}.boot import {entry}
+{entry}({passed})
+"""
 _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
 """Some builds of Python find their libraries only through it."""
 
@@ -28,8 +38,8 @@ _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
 def command(entry: str, *arguments: str) -> list[str]:
     """The command line of `byref_sandbox.boot.<entry>(*arguments)`; numbers are passed as int."""
     passed = ", ".join(argument if argument.isdigit() else repr(argument) for argument in arguments)
-    start = f"import sys; sys.path.extend(sys.argv[1:]); from byref_sandbox.boot import {entry}; {entry}({passed})"
-    return [sys.executable, "-I", "-c", start, *_roots()]
+    start = _START.format(package=__package__, entry=entry, passed=passed)
+    return [sys.executable, "-I", "-c", start, str(Path(__file__).resolve().parent), *_roots()]
 
 
 def environment() -> dict[str, str]:
@@ -38,8 +48,8 @@ def environment() -> dict[str, str]:
 
 
 def _roots() -> list[str]:
-    """Where this package and what it needs were found, for a Python that ignores PYTHONPATH and the user's site."""
-    roots = {str(Path(__file__).resolve().parent.parent): None}
+    """Where what this package needs was found, for a Python that ignores PYTHONPATH and the user's site."""
+    roots: dict[str, None] = {}
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:

@@ -146,7 +146,9 @@ def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
             timeout=CHECK_SECONDS,
             start_new_session=True,
         )
-        return tuple(_LAYERS.decode(told.stdout))
+        if layers := tuple(_LAYERS.decode(told.stdout)):
+            return layers
+        fault = "it told nothing"
     except subprocess.TimeoutExpired:
         fault = f"no answer within {CHECK_SECONDS:g} s"
     except msgspec.DecodeError:

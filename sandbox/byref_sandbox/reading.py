@@ -13,7 +13,7 @@ from .outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
 
 _MAX_CONTAINERS: Final = 8_000_000
 """Arrays and objects in one value: an empty one is two bytes on the wire and sixty in memory."""
-_MAX_NAMES: Final = 1_000
+_MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
 _RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _ANY_JSON: Final = msgspec.json.Decoder(msgspec.Raw)

@@ -31,7 +31,8 @@ def code_request(
     for name in variables:
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"variable name {name!r} is no Python identifier")
-    wanted = free_names(code)
+    frames = _FRAME_CALL.findall(code)
+    wanted = free_names(code).union(frames)
     payloads: list[wire.Payload] = []
     loads: list[Load] = []
     bound: list[wire.Variable] = []
@@ -54,7 +55,7 @@ def code_request(
         terms=_terms(limits),
         payloads=payloads,
         variables=bound,
-        frames=_FRAME_CALL.findall(code),
+        frames=frames,
         names=list(variables),
         without=list(without),
     )

@@ -39,7 +39,14 @@ class Broken(Exception):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """Descriptors: call socket, write end of the reply pipe, memfd of the Request."""
+    """Descriptors: call socket, write end of the reply pipe, memfd of the Request.
+
+    The root does not look into the request: what it once held, every run forked from it could find in its memory.
+    """
+
+    wall_seconds: float
+    given: list[int]
+    """Payloads, by index, that the host gives when asked."""
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
@@ -116,7 +123,7 @@ class Give(msgspec.Struct, frozen=True, tag="give"):
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
-    """The run was forked; the clock runs."""
+    """The run begins; the clock runs."""
 
     held_bytes: int
     """What the zygote keeps loaded, about."""

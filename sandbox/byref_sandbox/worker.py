@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import io
+import mmap
 import os
 import resource
 import signal
@@ -87,7 +88,7 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
 def _guarded(
     terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured
 ) -> list[wire.Frame]:
-    reserve = bytearray(_RESERVE_BYTES)
+    reserve = mmap.mmap(-1, _RESERVE_BYTES)  # address space alone: pages it never touches cost nothing
     try:
         body = prepare()
         sys.stdout = sys.stderr = stdout
@@ -107,7 +108,7 @@ def _guarded(
     except Unusable as error:
         return [error_frame(Failure("ValueError", str(error)))]
     except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
-        reserve.clear()
+        reserve.close()
         return [error_frame(failure_of(error, terms))]
 
 

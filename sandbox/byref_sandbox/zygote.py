@@ -8,6 +8,7 @@ which share it copy-on-write.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -37,7 +38,10 @@ class _Call:
 
     channel: socket.socket
     reply: int
-    request: wire.Request
+    body: int
+    """The request's memfd; the root leaves it to the run to read."""
+    wall_seconds: float
+    request: wire.Request | None
     waiting: set[int] = field(default_factory=set)
     """Payloads the host still has to give, by index."""
     files: dict[int, int] = field(default_factory=dict)
@@ -48,7 +52,7 @@ class _Call:
 
     def close_files(self) -> None:
         """Lets go of what only the run itself needs."""
-        for descriptor in (self.reply, *self.files.values()):
+        for descriptor in (self.reply, self.body, *self.files.values()):
             os.close(descriptor)
         self.files.clear()
 
@@ -97,7 +101,7 @@ class Zygote:
         except wire.Broken:
             self._quit()
         if isinstance(order, wire.Run):
-            self._begin(*descriptors)
+            self._begin(order, *descriptors)
         elif isinstance(order, wire.Fork):
             self._fork_session(order, *descriptors)
         else:
@@ -111,18 +115,17 @@ class Zygote:
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
 
-    def _begin(self, channel: int, reply: int, body: int) -> None:
-        request = _REQUESTS.decode(wire.read_memory_file(body))
-        os.close(body)
-        call = _Call(socket.socket(fileno=channel), reply, request)
+    def _begin(self, order: wire.Run, channel: int, reply: int, body: int) -> None:
+        request = None if self._store is None else _read_request(body)
+        call = _Call(socket.socket(fileno=channel), reply, body, order.wall_seconds, request)
         self._calls.append(call)
         if len(self._calls) > MAX_CALLS:
             self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
             return
         call.waiting = {
             index
-            for index, payload in enumerate(request.payloads)
-            if payload.inline is None and (self._store is None or payload.key not in self._store)
+            for index in order.given
+            if self._store is None or request is None or request.payloads[index].key not in self._store
         }
         if call.waiting:
             self._tell(call, wire.Missing(sorted(call.waiting)))
@@ -137,15 +140,16 @@ class Zygote:
             self._drop(call)
             return
         call.waiting.discard(give.payload)
-        if self._store is None:
+        if self._store is None or call.request is None:
             call.files[give.payload] = descriptor
-        elif not self._load(call, self._store, call.request.payloads[give.payload], descriptor):
+        elif not self._load(call, self._store, call.request, give.payload, descriptor):
             return
         if not call.waiting:
             self._start(call)
 
-    def _load(self, call: _Call, store: data.Store, payload: wire.Payload, descriptor: int) -> bool:
+    def _load(self, call: _Call, store: data.Store, request: wire.Request, index: int, descriptor: int) -> bool:
         """Decodes a payload into the store and says whether that worked."""
+        payload = request.payloads[index]
         before = resident()
         try:
             raw = wire.read_memory_file(descriptor)
@@ -161,16 +165,18 @@ class Zygote:
             return False
         finally:
             os.close(descriptor)
-        store.add(payload.key, value, max(size, resident() - before), {each.key for each in call.request.payloads})
+        store.add(payload.key, value, max(size, resident() - before), {each.key for each in request.payloads})
         return True
 
     def _start(self, call: _Call) -> None:
         """Forks the run; its clock begins."""
-        if self._store is not None:
+        if self._store is not None and call.request is not None:
             self._build_frames(call.request, self._store)
         gc.freeze()
         size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
         parent = os.getpid()
+        # Told first: a run whose beginning the host does not know of might be repeated.
+        self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
         try:
             call.pid = os.fork()
         except OSError as error:
@@ -178,10 +184,9 @@ class Zygote:
             return
         if call.pid == 0:
             self._run(call, parent)
-        seconds = call.request.terms.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
+        seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
         call.deadline = time.monotonic() + seconds
         call.close_files()
-        self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
 
     def _run(self, call: _Call, parent: int) -> NoReturn:
         """In the new process: nothing of the zygote's own stays in reach."""
@@ -189,38 +194,39 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with(parent)
-            close_descriptors((call.reply, *call.files.values(), *self._jail.descriptors))
-            jail = self._jail.less(call.request.without)
-            worker.execute(call.request.terms, lambda: self._prepare(call), jail, reply=call.reply, parent=parent)
+            close_descriptors((call.reply, call.body, *call.files.values(), *self._jail.descriptors))
+            request = call.request or _read_request(call.body)
+            jail = self._jail.less(request.without)
+            prepare = functools.partial(self._prepare, request, call.files)
+            worker.execute(request.terms, prepare, jail, reply=call.reply, parent=parent)
         finally:
             os._exit(1)
 
-    def _prepare(self, call: _Call) -> worker.Body:
-        request = call.request
+    def _prepare(self, request: wire.Request, files: dict[int, int]) -> worker.Body:
         if request.mode == "jq":
-            raw = wire.read_memory_file(call.files[0]) if call.files else request.payloads[0].inline or b""
+            raw = wire.read_memory_file(files[0]) if files else request.payloads[0].inline or b""
             path = json.loads(request.variables[0].path)
             return jqworker.jq_body(request, jqworker.value_text(raw, request.payloads[0].content_type, path))
-        bindings = self._bind(call)
+        bindings = self._bind(request, files)
         if request.mode == "raw":
             return bodies.raw_body(request, bindings)
         return bodies.language_body(self._language, request, bindings)
 
-    def _bind(self, call: _Call) -> Bindings:
+    def _bind(self, request: wire.Request, files: dict[int, int]) -> Bindings:
         own: dict[int, object] = {}
-        for index, payload in enumerate(call.request.payloads):
-            if index in call.files:
-                own[index] = data.decode(payload.content_type, wire.read_memory_file(call.files[index]))
+        for index, payload in enumerate(request.payloads):
+            if index in files:
+                own[index] = data.decode(payload.content_type, wire.read_memory_file(files[index]))
             elif payload.inline is not None:
                 own[index] = data.decode(payload.content_type, payload.inline)
         bindings = Bindings()
-        for variable in call.request.variables:
+        for variable in request.variables:
             frame = None
             if variable.payload in own:
                 root = own[variable.payload]
             else:
                 assert self._store is not None
-                key = call.request.payloads[variable.payload].key
+                key = request.payloads[variable.payload].key
                 root = self._store.value(key)
                 frame = self._store.frame(key, variable.path)
             value = data.at_path(root, json.loads(variable.path))
@@ -310,3 +316,7 @@ class Zygote:
                     self._calls.remove(call)
                     call.channel.close()
                     break
+
+
+def _read_request(body: int) -> wire.Request:
+    return _REQUESTS.decode(wire.read_memory_file(body))

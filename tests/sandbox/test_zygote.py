@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from byref_sandbox import Data, Limits, Sandbox, exchange
+from byref_sandbox.data import Store
 from byref_sandbox.testing import run_in_jail
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
@@ -140,20 +140,62 @@ for container in gc.get_objects():
     assert run_in_jail(hunt, sandbox=own).value == []
 
 
-def test_a_session_lets_the_oldest_data_go(own: Sandbox) -> None:
+def test_one_throwaway_run_sees_nothing_of_another(own: Sandbox) -> None:
+    """Not even in memory the allocator has got back: the root looks into no request and no payload."""
+    needle = "needle-" + "in-the-haystack" * 40
+    for _ in range(20):
+        assert own.run(f"len(v) # {needle}", {"v": needle}).value == len(needle)
+        assert own.run("len(w)", {"w": Data(needle, lambda: needle.encode(), "text/plain")}).value == len(needle)
+    # All of its writable memory, which it can only list with its jail taken away.
+    hunt = """
+import ctypes, re
+result = [0, 0]
+for line in open('/proc/self/maps').read().splitlines():
+    span, rights, *_, = line.split()
+    start, end = (int(address, 16) for address in span.split('-'))
+    if rights.startswith('rw') and end - start < 1 << 28 and '[v' not in line:
+        memory = ctypes.string_at(start, end - start)
+        result[0] += len(memory)
+        result[1] += len(re.findall(b'needle-(?:in-the-haystack){2}', memory))
+"""
+    without = ("landlock", "limits", "descriptors", "seccomp", "undumpable")
+    looked, found = run_in_jail(hunt, sandbox=own, without=without).value
+    assert looked > 30_000_000
+    assert found == 0
+    _, found = run_in_jail(hunt + "v", sandbox=own, without=without, variables={"v": needle}).value
+    assert found > 0
+
+
+def test_a_session_lets_data_go_that_does_not_fit(own: Sandbox) -> None:
     loads: list[str] = []
 
     def data(key: str) -> Data:
         def load() -> bytes:
             loads.append(key)
-            return json.dumps(["x" * 100] * 100_000).encode()
+            return RECORDS
 
         return Data(key, load)
 
-    own._memory_bytes = 64 << 20  # two of them, with what parsing leaves in between
-    for key in ("a", "b", "a", "c", "a", "b"):
-        assert own.run("len(v)", {"v": data(key)}, session="s").value == 100_000
-    assert loads == ["a", "b", "c", "b"]
+    own._memory_bytes = 100_000_000
+    assert own.run("1", session="s").value == 1
+    for key in ("a", "a", "b", "a", "b"):
+        assert own.run("len(v)", {"v": data(key)}, session="s").value == 2
+    assert loads == ["a", "b"]
+
+
+def test_the_store_lets_the_least_recently_used_go() -> None:
+    store = Store(100)
+    for key in "abc":
+        store.add(key, key, 40, {key})
+    assert [key for key in "abc" if key in store] == ["b", "c"]
+    assert store.value("b") == "b"
+    store.add("d", "d", 40, {"d"})
+    assert [key for key in "abcd" if key in store] == ["b", "d"]
+    store.add("e", "e", 500, {"b", "e"})
+    assert [key for key in "abcde" if key in store] == ["b", "e"]
+    assert store.held_bytes == 540
+    store.trim(())
+    assert store.held_bytes == 0
 
 
 def test_the_oldest_session_goes_first() -> None:
