@@ -23,9 +23,15 @@ NAME_CHARS = 64
 MAX_PARTS = 32
 """Most variables made of one output's top-level members: an object with more of them is a map, reached by key."""
 
-SANDBOX_NAMES = frozenset({"df", "pd", "np", "print", "math", "json", "re", "datetime", "statistics", "collections"})
+SANDBOX_NAMES = frozenset(
+    "df pd np math statistics json re datetime itertools functools random decimal fractions collections string textwrap "  # noqa: SIM905
+    "heapq bisect copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io "
+    "Counter defaultdict".split()
+)
 """Names that the interpreter binds itself."""
-_RESERVED = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | SANDBOX_NAMES
+_RESERVED = (
+    frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | SANDBOX_NAMES | {"var_step"}
+)
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 Path = tuple[str, ...]
@@ -100,6 +106,11 @@ def identifier(text: str) -> str:
     return f"{name}_" if name in _RESERVED or _ALIAS.match(name) else name
 
 
+def is_name(text: str) -> bool:
+    """Tell whether a text can be a variable's name; what cannot is not looked for, as no database takes it all."""
+    return len(text) <= 2 * NAME_CHARS and text.isidentifier()
+
+
 def is_bindable(name: str) -> bool:
     """Tell whether a name that code assigned can be kept: short enough, and no alias of ours."""
     return len(name) <= NAME_CHARS and name.isidentifier() and not _ALIAS.match(name)
@@ -169,7 +180,7 @@ def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: 
 
 def find(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
-    bare = {name: name.removeprefix("$") for name in names}
+    bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
     steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
     if not bare:
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,8 @@ def insert_artifact(
 
 def find(connection: Connection, read: Read, session_id: int, key: str) -> Artifact | None:
     """Return the session's artifact of that id, pointer or name; the newest where several have the name."""
-    if key.startswith(("art_", "art:")):
-        by_id = _query(session_id).where(ArtifactRow.public_id == "art_" + key[4:68])
+    if match := _ID.fullmatch(key):
+        by_id = _query(session_id).where(ArtifactRow.public_id == "art_" + match[1])
         if (row := connection.execute(by_id).one_or_none()) is not None:
             return _artifact(row, read)
     by_name = _query(session_id).where(ArtifactRow.name == key).order_by(ArtifactRow.id.desc()).limit(1)
