@@ -28,6 +28,7 @@ from byref.scope import Scope
 from byref.session import Session
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
+from byref.usage import is_count
 from byref_sandbox import Sandbox, SandboxUnavailable, probe
 
 logger = logging.getLogger("byref")
@@ -133,7 +134,11 @@ class Engine:
             StorageFailure: the database failed.
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
-        if context_window is not None and (type(context_window) is not int or context_window < 1):
+        if model is not None and not isinstance(model, str):
+            raise ConfigurationError(f"model={model!r:.100}: expected its name")
+        if policy is not None and not isinstance(policy, Policy):
+            raise ConfigurationError(f"policy={policy!r:.100}: expected a byref.Policy")
+        if context_window is not None and not (is_count(context_window) and context_window):
             raise ConfigurationError(f"context_window={context_window!r}: expected a positive integer of tokens")
         wanted = None if tools is None else check_tools(tools)
         opened = self._open(name, tenant, model, context_window, policy, wanted, db)

@@ -189,7 +189,7 @@ def record_usage(
             raise Recorded
     known = usage.context_tokens
     if sets_context and known is not None:
-        set_context(connection, session_row, known, turn.step if through is None else through)
+        set_context(connection, session_row, known, turn.step if through is None else min(through, turn.step))
     append(
         connection,
         tenant=tenant,
@@ -241,7 +241,7 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
     """Return the step with that number, or the newest output or reply with that call id."""
     query = _entries(session_row)
     if isinstance(key, int):
-        query = query.where(LedgerRow.step == key)
+        query = query.where(LedgerRow.step == max(0, min(key, 2**63 - 1)))
     else:
         query = query.where(LedgerRow.call_digest == digest(key), LedgerRow.kind.in_(("output", "reply")))
     row = connection.execute(query.order_by(LedgerRow.step.desc()).limit(1)).one_or_none()

@@ -19,7 +19,7 @@ from byref.result import Format, Result, ToolReply
 from byref.scope import Scope
 from byref.tools import TOOLS, calls, keepers
 from byref.tools.render import render
-from byref.usage import Usage, normalise
+from byref.usage import Usage, is_count, normalise
 from byref.variables import Variable
 from byref_sandbox import Outcome
 from byref_sandbox.jsontext import collector_paused
@@ -156,6 +156,10 @@ class Session:
             ConfigurationError: the object has no token counts that byref knows.
         """
         known = normalise(usage)
+        if through is not None and not is_count(through):
+            raise ConfigurationError(
+                f"through={through!r:.100}: expected the step up to which the request carried outputs"
+            )
         scope = self._scope
         model = known.model or scope.model
         cost = None
@@ -190,8 +194,8 @@ class Session:
 
     def on_compaction(self, tokens: int) -> None:
         """Tell the session that the host compacted the conversation to so many tokens."""
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-            raise ConfigurationError(f"tokens={tokens!r}: expected the number of tokens that the context now has")
+        if not is_count(tokens):
+            raise ConfigurationError(f"tokens={tokens!r:.100}: expected the number of tokens that the context now has")
         scope = self._scope
         scope.write(
             lambda connection: ledger.record_compaction(

@@ -124,10 +124,19 @@ def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in fields.items()}
 
 
+MAX_TOKENS = 10**15
+"""More in one request is a mistake, and sums of it would not fit a database's integers."""
+
+
+def is_count(value: object) -> bool:
+    """Tell whether a value is a number of tokens."""
+    return type(value) is int and 0 <= value <= MAX_TOKENS
+
+
 def _check(usage: Usage) -> None:
     for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"):
         value = getattr(usage, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        if value is not None and not is_count(value):
             raise ConfigurationError(
                 f"usage: {name}={value!r}: expected a number of tokens, or None where it is unknown"
             )
