@@ -22,6 +22,7 @@ _BECAUSE = {
     "not_smaller": "what would have stood for it was no smaller",
     "max_artifact_bytes": "it is larger than max_artifact_bytes allows to be stored",
     "storage_failure": "the database was away",
+    "reply": "replies of the session's own tools are bounded, and never put behind a reference",
 }
 
 
@@ -47,6 +48,8 @@ class Explanation:
             {"value": 0, "limit": 0, "unit": "bytes", **self.numbers}
         )
         text = f"{self.tool} (step {self.step}): {self.route}, because {because}."
+        if self.route == "wholesale":
+            text = f"{self.tool} (step {self.step}): wholesale: {because}, but the policy lets plaintext through whole."
         if plaintext := self.numbers.get("plaintext"):
             text += f" It was taken as plaintext: {plaintext}."
         saved = f", {self.tokens_saved:,} saved" if self.tokens_saved else ""
