@@ -47,7 +47,7 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Calla
 
     Raises Broken if the order could not be given, and what a `loads` function raises.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = wire.packet_sockets()
     reply, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     with ours, contextlib.closing(_Descriptor(reply)):
         body = wire.memory_file(msgspec.msgpack.encode(request))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 import subprocess
 import sys
 import weakref
@@ -22,7 +21,6 @@ CHECK_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
 """A root that does not do the simplest thing within this time is wedged."""
 _CLOSE_SECONDS: Final = 5.0
-_SEND_SECONDS: Final = 10
 _READY: Final = msgspec.msgpack.Decoder(wire.Ready)
 _LAYERS: Final = msgspec.json.Decoder(list[Layer])
 _MAX_COMPLAINT: Final = 2_000
@@ -34,7 +32,7 @@ class RootProcess:
     def __init__(self, without: frozenset[str]) -> None:
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the sandbox needs Linux; this is {sys.platform!r}")
-        self.orders, theirs = order_sockets()
+        self.orders, theirs = wire.packet_sockets()
         complaints = os.memfd_create("byref-zygote", os.MFD_CLOEXEC)
         try:
             with theirs:
@@ -70,7 +68,7 @@ class RootProcess:
 
     def fork_session(self, number: int, memory_bytes: int) -> socket.socket:
         """The order socket of a new session zygote; raises Broken."""
-        ours, theirs = order_sockets()
+        ours, theirs = wire.packet_sockets()
         with theirs:
             try:
                 wire.send(self.orders, wire.Fork(number, memory_bytes), (theirs.fileno(),))
@@ -82,7 +80,7 @@ class RootProcess:
 
     def kill_session(self, number: int) -> None:
         """Ends a session zygote that no longer answers, or everything if the root does not answer either."""
-        ours, theirs = order_sockets()
+        ours, theirs = wire.packet_sockets()
         with ours:
             ours.settimeout(ANSWER_SECONDS)
             try:
@@ -154,10 +152,3 @@ def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
     except msgspec.DecodeError:
         fault = told.stderr.decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:] or f"it ended with {told.returncode}"
     return (Layer("process", False, True, f"the check did not run: {fault}"),)
-
-
-def order_sockets() -> tuple[socket.socket, socket.socket]:
-    """The host's end, on which sending never blocks for long, and the zygote's."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
-    return ours, theirs

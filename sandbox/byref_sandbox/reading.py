@@ -44,7 +44,13 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
     value: object = None
     if failure is None:
         try:
-            value = _value(done.value)
+            value = jsontext.decode(_bounded(done.value))
+        except OverflowError:
+            failure = Failure(
+                "OutputLimit",
+                f"the value has more than {_MAX_CONTAINERS:,} arrays and objects",
+                hint="aggregate it, or take a slice",
+            )
         except jsontext.NotJSON:
             failure = _UNREADABLE
     return Outcome(
@@ -128,10 +134,10 @@ def _cpu_ms(answer: Answer) -> float:
     return round(answer.ended.cpu_seconds * 1000, 3) if answer.ended is not None else 0.0
 
 
-def _value(data: bytes) -> object:
+def _bounded(data: bytes) -> bytes:
     if data.count(b"[") + data.count(b"{") > _MAX_CONTAINERS:
-        raise jsontext.NotJSON("too many arrays and objects")
-    return jsontext.decode(data)
+        raise OverflowError
+    return data
 
 
 def _text(done: wire.Done) -> str:

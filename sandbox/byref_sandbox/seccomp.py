@@ -9,174 +9,46 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 from typing import Final
 
-from seccompy import Action, ArgCmp, CmpOp, Filter
+from seccompy import Action, ArgCmp, CmpOp, Filter, syscall_nr
 
 from .libc import libc
 
-_SYSCALL_NUMBER: Final = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER: Final = 1
 _PROT_EXEC: Final = 4
 _F_GETFD, _F_GETFL = 1, 3
 
-_ALLOWED: Final = [
-    "read",
-    "write",
-    "readv",
-    "writev",
-    "pread64",
-    "lseek",
-    "close",
-    "fstat",
-    "munmap",
-    "brk",
-    "mremap",
-    "madvise",
-    "futex",
-    "sched_yield",
-    "sched_getaffinity",
-    "getcpu",
-    "rt_sigaction",
-    "rt_sigprocmask",
-    "rt_sigreturn",
-    "sigaltstack",
-    "restart_syscall",
-    "exit",
-    "exit_group",
-    "clock_gettime",
-    "clock_getres",
-    "clock_nanosleep",
-    "nanosleep",
-    "gettimeofday",
-    "time",
-    "getrandom",
-    "getpid",
-    "gettid",
-    "getppid",
-    "getuid",
-    "geteuid",
-    "getgid",
-    "getegid",
-    "getrusage",
-    "times",
-    "sysinfo",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-]
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_ALLOWED: Final = _names("""
+    read write readv writev pread64 lseek close fstat munmap brk mremap madvise futex sched_yield
+    sched_getaffinity getcpu rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall exit
+    exit_group clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time getrandom getpid gettid
+    getppid getuid geteuid getgid getegid getrusage times sysinfo poll ppoll select pselect6
+""")
 
 # Reading what exists is refused as "no access" rather than "not permitted": libraries that look for optional files
 # take EACCES for an answer.
-_NO_ACCESS: Final = [
-    "open",
-    "openat",
-    "openat2",
-    "creat",
-    "newfstatat",
-    "stat",
-    "lstat",
-    "statx",
-    "access",
-    "faccessat",
-    "faccessat2",
-    "readlink",
-    "readlinkat",
-    "getdents",
-    "getdents64",
-    "getcwd",
-    "chdir",
-]
+_NO_ACCESS: Final = _names("""
+    open openat openat2 creat newfstatat stat lstat statx access faccessat faccessat2 readlink readlinkat
+    getdents getdents64 getcwd chdir
+""")
 
-_KILLED: Final = [
-    "execve",
-    "execveat",
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "kcmp",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "setns",
-    "unshare",
-    "move_mount",
-    "open_tree",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "bpf",
-    "perf_event_open",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "userfaultfd",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "socket",
-    "socketpair",
-    "connect",
-    "bind",
-    "listen",
-    "accept",
-    "accept4",
-    "sendto",
-    "sendmsg",
-    "sendmmsg",
-    "recvfrom",
-    "recvmsg",
-    "recvmmsg",
-    "reboot",
-    "swapon",
-    "swapoff",
-    "setuid",
-    "setgid",
-    "setreuid",
-    "setregid",
-    "setresuid",
-    "setresgid",
-    "setgroups",
-    "setfsuid",
-    "setfsgid",
-    "capset",
-    "open_by_handle_at",
-    "name_to_handle_at",
-    "memfd_create",
-    "memfd_secret",
-    "pidfd_open",
-    "pidfd_getfd",
-    "pidfd_send_signal",
-    "landlock_create_ruleset",
-    "landlock_add_rule",
-    "landlock_restrict_self",
-    "seccomp",
-    "shmget",
-    "shmat",
-    "shmctl",
-    "msgget",
-    "msgsnd",
-    "semget",
-    "mq_open",
-    "fanotify_init",
-    "inotify_init1",
-    "iopl",
-    "ioperm",
-    "modify_ldt",
-    "acct",
-    "quotactl",
-]
+_KILLED: Final = _names("""
+    execve execveat ptrace process_vm_readv process_vm_writev process_madvise kcmp mount umount2 pivot_root
+    chroot setns unshare move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr bpf perf_event_open
+    keyctl add_key request_key kexec_load kexec_file_load init_module finit_module delete_module userfaultfd
+    io_uring_setup io_uring_enter io_uring_register socket socketpair connect bind listen accept accept4 sendto
+    sendmsg sendmmsg recvfrom recvmsg recvmmsg reboot swapon swapoff setuid setgid setreuid setregid setresuid
+    setresgid setgroups setfsuid setfsgid capset open_by_handle_at name_to_handle_at memfd_create memfd_secret
+    pidfd_open pidfd_getfd pidfd_send_signal landlock_create_ruleset landlock_add_rule landlock_restrict_self
+    seccomp shmget shmat shmctl msgget msgsnd semget mq_open fanotify_init inotify_init1 iopl ioperm modify_ldt
+    acct quotactl
+""")
 
 
 def build() -> bytes:
@@ -217,9 +89,7 @@ def _rule(rules: Filter, action: str, name: str) -> None:
 
 def install(program: bytes) -> None:
     """Puts the calling thread and all it starts under `program`, for good; needs no_new_privs; raises OSError."""
-    number = _SYSCALL_NUMBER.get(platform.machine())
-    if number is None:
-        raise OSError(errno.ENOSYS, f"no seccomp filter is known for {platform.machine()!r}")
+    number = syscall_nr("seccomp")
     buffer = ctypes.create_string_buffer(program, len(program))
     fprog = _SockFprog(len(program) // 8, ctypes.addressof(buffer))
     if libc.syscall(ctypes.c_long(number), ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(0), ctypes.byref(fprog)) != 0:

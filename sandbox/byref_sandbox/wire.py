@@ -28,6 +28,8 @@ KILL_GRACE_SECONDS: Final = 0.5
 """Beyond its own timer a run has this long to say where it stopped."""
 LOAD_BYTES_PER_SECOND: Final = 10_000_000
 """The least that is expected of decoding; what a throwaway run has to decode first prolongs its deadline."""
+_SEND_SECONDS: Final = 30
+"""A zygote takes what it is sent within this time, though it may be busy loading."""
 _LENGTH: Final = struct.Struct("!I")
 _READ_BYTES: Final = 1 << 20
 
@@ -257,6 +259,13 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def packet_sockets() -> tuple[socket.socket, socket.socket]:
+    """The host's end, on which sending does not block for ever, and the zygote's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+    return ours, theirs
 
 
 def send(channel: socket.socket, message: msgspec.Struct, descriptors: tuple[int, ...] = ()) -> None:

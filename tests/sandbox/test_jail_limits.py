@@ -217,6 +217,14 @@ def test_a_value_too_big_to_send_is_told(sandbox: Sandbox) -> None:
     assert outcome.stdout == "kept\n"
 
 
+def test_a_value_of_too_many_parts_is_told(sandbox: Sandbox) -> None:
+    """Two bytes each on the wire, sixty in the host's memory."""
+    outcome = run_in_jail("result = [[]] * 8_000_001", Limits(wall_seconds=10, cpu_seconds=10), sandbox=sandbox)
+    assert outcome.error is not None
+    assert outcome.error.kind == "OutputLimit"
+    assert "8,000,000 arrays and objects" in outcome.error.message
+
+
 def test_variables_too_big_to_keep_are_named(sandbox: Sandbox) -> None:
     outcome = sandbox.run("big = 'x' * 1_200_000\nsmall = [1]\nsmall", limits=LIMITS)
     assert outcome.value == [1]
