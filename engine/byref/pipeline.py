@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -49,12 +50,17 @@ class _Replay(Exception):
         self.entry = entry
 
 
+_Kept = tuple[Sequence[Artifact], Sequence[Variable]]
+
+
 @dataclass
 class _Committed:
     step: int
     rendered: Rendered
     artifact_row: int | None = None
     names: list[str] = field(default_factory=list)
+    kept: _Kept = ((), ())
+    """Read before the commit: an output that is stored is answered, even if the database goes away right then."""
 
 
 def process(
@@ -63,19 +69,26 @@ def process(
     """Take one tool output into the session and return what the model reads of it."""
     prepared = prepare(scope, output, tool, call_id, arguments, is_error)
     try:
-        if prepared.call_digest is not None and prepared.block.size >= scope.policy.min_threshold_bytes:
-            call, content = prepared.call_digest, prepared.digest
-            before = scope.read(lambda c: ledger.given_before(c, scope.row, "output", call, content))
-            if before is not None:
-                return _replayed(prepared, before)
-        return _commit(prepared)
-    except _Replay as replay:
-        return _replayed(prepared, replay.entry)
+        return _take_in(prepared)
     except StorageFailure:
-        if scope.policy.on_storage_failure == "raise":
+        if prepared.scope.policy.on_storage_failure == "raise":
             raise
         logger.exception("byref could not store the output of %r; the turn goes on without it", tool)
         return _unstored(prepared)
+
+
+def _take_in(prepared: Prepared) -> Result:
+    """Answer as before what was given before, else commit it."""
+    scope = prepared.scope
+    if prepared.call_digest is not None and prepared.block.size >= scope.policy.min_threshold_bytes:
+        call, content = prepared.call_digest, prepared.digest
+        before = scope.read(lambda c: ledger.given_before(c, scope.row, "output", call, content))
+        if before is not None:
+            return _replayed(prepared, before)
+    try:
+        return _commit(prepared)
+    except _Replay as replay:
+        return _replayed(prepared, replay.entry)
 
 
 def _commit(prepared: Prepared) -> Result:
@@ -125,6 +138,8 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
         committed = _write_draft(connection, prepared, plan, plan.draft, turn)
         ledger.reserve(connection, scope.row, committed.rendered.tokens)
     scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn))
+    if committed.artifact_row is not None:
+        committed.kept = _kept(connection, scope, committed.artifact_row, committed.names)
     return committed
 
 
@@ -204,19 +219,15 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
 
 
 def _result(prepared: Prepared, plan: Plan, committed: _Committed) -> Result:
-    scope = prepared.scope
-    artifacts: list[Artifact] = []
-    bound: list[Variable] = []
-    if committed.artifact_row is not None:
-        artifacts, bound = _kept(scope, committed.artifact_row, committed.names)
+    artifacts, bound = committed.kept
     return Result(
         content=committed.rendered.content,
         route=plan.route,
         reason=plan.reason,
         step=committed.step,
         envelope=committed.rendered.envelope,
-        artifacts=artifacts,
-        variables=bound,
+        artifacts=list(artifacts),
+        variables=list(bound),
         tokens=committed.rendered.tokens,
         original_tokens=prepared.tokens,
         is_error=prepared.is_error,
@@ -226,10 +237,8 @@ def _result(prepared: Prepared, plan: Plan, committed: _Committed) -> Result:
 
 def _replayed(prepared: Prepared, entry: ledger.Entry) -> Result:
     """The same result as the first time, byte for byte."""
-    artifacts: list[Artifact] = []
-    bound: list[Variable] = []
-    if entry.artifact_row is not None:
-        artifacts, bound = _kept(prepared.scope, entry.artifact_row, entry.detail.get("variables", []))
+    scope, row, names = prepared.scope, entry.artifact_row, entry.detail.get("variables", [])
+    artifacts, bound = ((), ()) if row is None else scope.read(lambda connection: _kept(connection, scope, row, names))
     content = entry.content or ""
     return Result(
         content=content,
@@ -237,8 +246,8 @@ def _replayed(prepared: Prepared, entry: ledger.Entry) -> Result:
         reason=entry.reason or "fits",
         step=entry.step,
         envelope=json.loads(content) if entry.route in ("variables", "artifact") else None,
-        artifacts=artifacts,
-        variables=bound,
+        artifacts=list(artifacts),
+        variables=list(bound),
         tokens=entry.tokens,
         original_tokens=entry.original_tokens or 0,
         is_error=entry.is_error,
@@ -246,13 +255,10 @@ def _replayed(prepared: Prepared, entry: ledger.Entry) -> Result:
     )
 
 
-def _kept(scope: Scope, artifact_row: int, names: list[str]) -> tuple[list[Artifact], list[Variable]]:
-    def work(connection: Any) -> tuple[list[Artifact], list[Variable]]:
-        artifacts = store.by_row_ids(connection, scope.read, scope.row, [artifact_row])
-        found = variables.find(connection, scope.read, scope.row, names)
-        return list(artifacts.values()), [found[name] for name in names if name in found]
-
-    return scope.read(work)
+def _kept(connection: Connection, scope: Scope, artifact_row: int, names: list[str]) -> _Kept:
+    artifacts = store.by_row_ids(connection, scope.read, scope.row, [artifact_row])
+    found = variables.find(connection, scope.read, scope.row, names)
+    return list(artifacts.values()), [found[name] for name in names if name in found]
 
 
 def _unstored(prepared: Prepared) -> Result:
