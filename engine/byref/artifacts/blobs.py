@@ -58,6 +58,18 @@ def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterab
         connection.execute(insert(FrameRow), rows)
 
 
+def find_published(connection: Connection, tenant: str, digest: bytes) -> int | None:
+    """Return the id of the tenant's published blob with this digest.
+
+    It takes no lock: a host's transaction on this very thread may hold the row's. Should a sweep take the blob before it
+    is committed, `publish` says so.
+    """
+    query = select(BlobRow.id).where(
+        BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None)
+    )
+    return connection.execute(query).scalar_one_or_none()
+
+
 def published(connection: Connection, tenant: str, digest: bytes) -> int | None:
     """Return the id of the tenant's published blob with this digest and keep sweeps away from it."""
     return connection.execute(

@@ -19,7 +19,7 @@ Transact = Callable[[Callable[[Connection], Any]], Any]
 
 def stage(transact: Transact, tenant: str, data: bytes, digest: bytes, lines: int) -> int:
     """Write a payload's frames, or find its bytes published already in the tenant; return the blob's id."""
-    known = transact(lambda connection: blobs.published(connection, tenant, digest))
+    known = transact(lambda connection: blobs.find_published(connection, tenant, digest))
     if known is not None:
         return int(known)
     frames = cut(data)
