@@ -104,17 +104,19 @@ def _hint(
         there = list(dict.fromkeys([*known, *own]))
         return f"{_close(error.name or '', [*there, *(n for n in builtin if n.isidentifier())])}the names there are: {listed(there)}"
     if isinstance(error, ImportError):
+        if "`Import " in message_of(error):  # an optional dependency of pandas
+            return "the package is not installed: do without it, for example with .to_string()"
         return f"the modules there are: {', '.join(modules)}"
     if isinstance(error, KeyError):
         return _key_hint(error, frame, lasti, source)
     if isinstance(error, AttributeError):
-        return _attribute_hint(error)
+        return _message_hint(message_of(error)) or _attribute_hint(error)
     if isinstance(error, FileNotFoundError | PermissionError):
         return f"files are not available; the data is in: {listed(known)}"
     if isinstance(error, RecursionError):
         return "use a loop, or make the recursion end earlier"
-    if isinstance(error, TypeError):
-        return _type_hint(message_of(error))
+    if isinstance(error, TypeError | ValueError):
+        return _message_hint(message_of(error))
     return None
 
 
@@ -126,11 +128,17 @@ def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source
     while trace is not None:
         # Inside pandas `self` is what was asked: the outermost of them is the user's own object.
         owner: object = trace.tb_frame.f_locals.get("self") if trace.tb_frame is not frame else None
+        by_label = type(owner).__name__ in ("_LocIndexer", "_AtIndexer")
         owner = getattr(owner, "obj", owner) if _of_pandas(owner) else None
         if isinstance(owner, DataFrame | Series) and type(owner) in (DataFrame, Series):
             labels = list((owner.columns if isinstance(owner, DataFrame) else owner.index)[: MAX_LISTED + 1])
             what = "columns" if isinstance(owner, DataFrame) else "index labels"
-            return f"{_close(missing, labels) if type(missing) is str else ''}the {what} are: {listed(labels)}"
+            rows = (
+                f"; the index labels are: {listed(owner.index[: MAX_LISTED + 1])}"
+                if what == "columns" and by_label
+                else ""
+            )
+            return f"{_close(missing, labels) if type(missing) is str else ''}the {what} are: {listed(labels)}{rows}"
         trace = trace.tb_next
     owner = _subscripted(frame, lasti, source)
     if isinstance(owner, dict) and type(owner).keys is dict.keys:
@@ -194,22 +202,29 @@ def _attribute_hint(error: AttributeError) -> str | None:
             f"{_close(name, [*columns, *dir(kind)])}" + (f"the columns are: {listed(columns)}" if columns else "")
             or None
         )
-    return _close(name, [n for n in dir(kind) if not n.startswith("_")]) or None
+    return _close(name, [n for n in dir(kind) if not n.startswith("_")]).strip() or None
 
 
-def _type_hint(message: str) -> str | None:
-    for part, hint in _TYPE_HINTS.items():
+def _message_hint(message: str) -> str | None:
+    for part, hint in _MESSAGE_HINTS.items():
         if part in message:
             return hint
     return None
 
 
-_TYPE_HINTS = {
+_MESSAGE_HINTS = {
     "string indices must be integers": "the value is a str, not a dict: look at it first, or parse it with json.loads()",
     "list indices must be integers": "the value is a list: loop over it, or take an item by number first",
     "'NoneType' object is not subscriptable": "the value is None: test for it, or use (value or {}).get(...)",
     "not supported between instances of": "the values are of different types or None: convert them, or filter them first",
     "unsupported operand type(s)": "convert the values first, for example with float() or pd.to_numeric()",
     "is not JSON serializable": "convert the value first, or pass default=str to json.dumps()",
+    "can only concatenate str": "convert the numbers with str(), or use an f-string",
+    "must be str, not": "convert the value with str(), or use an f-string",
+    "Can only use .dt accessor": "convert the column first with pd.to_datetime()",
+    "Can only use .str accessor": "convert the column first with .astype(str)",
+    "truth value of a": "use & | ~ with parentheses between conditions, or .any() and .all()",
+    "too many values to unpack": "look at one item first: it has more parts than names",
+    "Shape of passed values": "the lengths differ: look at .shape first",
     "unhashable type": "use a tuple, or json.dumps(value, sort_keys=True), as the key",
 }

@@ -33,7 +33,7 @@ def install(guards: Guards, modules: Modules) -> None:
     guards.wrappers.update(dict.fromkeys(names.EXPRESSION_METHODS, expression_method))
     guards.wrappers["pivot_table"] = frames.pivot
     indexers = (_LocIndexer, _iLocIndexer, _AtIndexer, _iAtIndexer)
-    guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace)
+    guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace, BaseException)
     guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
     guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
     guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
@@ -52,7 +52,7 @@ def _no_dunder_labels() -> None:
         return look_up(self, name)
 
     if "__getattr__" not in vars(pd.Series):  # the first Language of a process does it for all
-        pd.Series.__getattr__ = public_only  # type: ignore[misc]
+        setattr(pd.Series, "__getattr__", public_only)  # noqa: B010
 
 
 def _numpy(guards: Guards, modules: Modules) -> None:
