@@ -20,8 +20,18 @@ from byref.gates import byte_threshold, headroom, headroom_limit, per_output
 
 @pytest.mark.parametrize(
     ("window", "threshold"),
-    [(1, 4_096), (2_000, 4_096), (4_096, 4_096), (4_097, 4_097), (8_000, 8_000), (200_000, 200_000)]
-    + [(1_000_000, 1_000_000), (1_048_576, 1_048_576), (1_048_577, 1_048_576), (2_000_000, 1_048_576)],
+    [
+        (1, 4_096),
+        (2_000, 4_096),
+        (4_096, 4_096),
+        (4_097, 4_097),
+        (8_000, 8_000),
+        (200_000, 200_000),
+        (1_000_000, 1_000_000),
+        (1_048_576, 1_048_576),
+        (1_048_577, 1_048_576),
+        (2_000_000, 1_048_576),
+    ],
 )
 def test_threshold_is_a_quarter_of_the_window_at_four_bytes_a_token_between_floor_and_ceiling(
     window: int, threshold: int

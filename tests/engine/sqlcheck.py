@@ -1,0 +1,57 @@
+"""What must be true of a database whatever happened to the processes that wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import create_engine, text
+
+TABLES = ("sessions", "ledger", "artifacts", "blobs", "frames", "variables", "runs", "tombstones")
+
+
+def rows(url: str, sql: str, **parameters: Any) -> list[Any]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = list(connection.execute(text(sql), parameters).all())
+    engine.dispose()
+    return found
+
+
+def check_invariants(url: str) -> None:
+    """No artifact without all of its bytes, contiguous steps, sums that are the ledger's, no name without data."""
+    assert (
+        rows(
+            url,
+            "SELECT a.id FROM byref_artifacts a JOIN byref_blobs b ON b.id = a.blob_id WHERE b.published_at IS NULL",
+        )
+        == []
+    )
+    assert (
+        rows(url, "SELECT a.id FROM byref_artifacts a LEFT JOIN byref_blobs b ON b.id = a.blob_id WHERE b.id IS NULL")
+        == []
+    )
+    whole = """
+        SELECT b.id FROM byref_blobs b LEFT JOIN byref_frames f ON f.blob_id = b.id WHERE b.published_at IS NOT NULL
+        GROUP BY b.id, b.size_bytes HAVING b.size_bytes <> COALESCE(SUM(f.size_bytes), 0) OR COUNT(f.number) <> COALESCE(MAX(f.number), -1) + 1
+    """
+    assert rows(url, whole) == []
+    steps = """
+        SELECT s.id FROM byref_sessions s LEFT JOIN byref_ledger l ON l.session_id = s.id
+        GROUP BY s.id, s.next_step HAVING s.next_step - 1 <> COALESCE(MAX(l.step), 0) OR COUNT(l.step) <> COALESCE(MAX(l.step), 0)
+    """
+    assert rows(url, steps) == []
+    sums = """
+        SELECT s.id FROM byref_sessions s LEFT JOIN byref_ledger l
+        ON l.session_id = s.id AND l.kind IN ('output', 'reply') AND l.step > s.pending_after
+        GROUP BY s.id, s.pending_tokens HAVING s.pending_tokens <> COALESCE(SUM(l.tokens), 0)
+    """
+    assert rows(url, sums) == []
+    assert (
+        rows(
+            url,
+            "SELECT v.id FROM byref_variables v LEFT JOIN byref_artifacts a ON a.id = v.artifact_id WHERE a.id IS NULL",
+        )
+        == []
+    )
+    stored = "SELECT id FROM byref_ledger WHERE route IN ('variables', 'artifact') AND artifact_id IS NULL"
+    assert rows(url, stored) == []
