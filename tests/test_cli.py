@@ -1,0 +1,422 @@
+"""The command line: what each verb prints, where it prints it, and its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import byref
+from byref.cli import main
+
+RECORDS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in a folder of its own; `stdin` is what it reads."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BYREF_DB", raising=False)
+    monkeypatch.delenv("BYREF_DEBUG", raising=False)
+
+    def run(*words: str, stdin: bytes = b"") -> Ran:
+        source = tmp_path / "stdin"
+        source.write_bytes(stdin)
+        capsys.readouterr()
+        with source.open() as opened:
+            monkeypatch.setattr(sys, "stdin", opened)
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    path = tmp_path / "users.json"
+    path.write_text(json.dumps({"total": 3000, "next_cursor": "abc", "users": RECORDS}))
+    return path
+
+
+def command(*words: str, cwd: Path, **settings: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "byref.cli", *words],
+        cwd=cwd,
+        stdin=settings.pop("stdin", subprocess.DEVNULL),
+        stdout=settings.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        **settings,
+    )
+
+
+# process
+
+
+def test_process_prints_what_the_model_reads_and_nothing_else(run: Run, users: Path) -> None:
+    ran = run("process", str(users))
+    assert (ran.code, ran.err) == (0, "")
+    envelope = json.loads(ran.out)
+    assert list(envelope["variables"]) == ["users", "users_2"]
+    assert envelope["preview"]["total"] == 3000
+
+
+def test_process_reads_standard_input_byte_for_byte(run: Run) -> None:
+    assert run("process", "-", stdin="größer\n".encode()).out == "größer\n"
+    assert run("sessions").out.splitlines()[1].startswith("cli\t")
+
+
+def test_process_json_is_the_whole_result(run: Run, users: Path) -> None:
+    ran = run(
+        "process", "--json", "--tool", "list_users", "--call-id", "c1", "--model", "claude-sonnet-4-5", str(users)
+    )
+    result = ran.json
+    assert (result["route"], result["reason"], result["step"]) == ("variables", "max_result_tokens", 1)
+    assert result["tokens_saved"] == result["original_tokens"] - result["tokens"] > 0
+    assert [variable["name"] for variable in result["variables"]] == ["list_users", "users"]
+    assert result["artifacts"][0]["size_bytes"] == users.stat().st_size
+    assert json.loads(result["content"]) == result["envelope"]
+    again = run("process", "--json", "--tool", "list_users", "--call-id", "c1", str(users)).json
+    assert again["step"] == 1
+    assert again["content"] == result["content"]
+
+
+def test_an_error_output_is_marked(run: Run) -> None:
+    ran = run("process", "-", "--error", "--json", stdin=b"no such table\n")
+    assert ran.json["is_error"] is True
+    assert ran.json["reason"] == "error"
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_global_options_stand_before_and_after_the_verb(run: Run, users: Path, place: str) -> None:
+    options = (
+        "--db",
+        "other.db",
+        "--session",
+        "s",
+        "--tenant",
+        "t",
+        "--tool",
+        "x",
+        "--context-window",
+        "8_000",
+        "--json",
+    )
+    words = (*options, "process", str(users)) if place == "before" else ("process", str(users), *options)
+    ran = run(*words)
+    assert ran.json["variables"][0]["name"] == "x"
+    assert [s["id"] for s in run("sessions", "--db", "other.db", "--tenant", "t", "--json").json] == ["s"]
+    ledger = run("--db", "other.db", "ledger", "--session", "s", "--tenant", "t", "--json").json
+    assert ledger["context_window"] == 8000
+
+
+def test_the_database_of_the_environment_and_urls(
+    run: Run, users: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BYREF_DB", f"sqlite:///{tmp_path / 'env.db'}")
+    assert run("process", str(users)).code == 0
+    assert (tmp_path / "env.db").exists()
+    assert not (tmp_path / "byref.db").exists()
+
+
+def test_postgresql(run: Run, users: Path, empty_postgres_url: str) -> None:
+    refused = run("--db", empty_postgres_url, "process", str(users))
+    assert refused.code == 1
+    assert "run `byref db upgrade`" in refused.err
+    where = ("--db", empty_postgres_url, "--schema", "tenants")
+    assert run(*where, "db", "upgrade").out == "0001 (head)\n"
+    assert run(*where, "process", str(users)).code == 0
+    assert run(*where, "run", "len(users_2)").out == "3000\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "complaint"),
+    [
+        ("missing.json", lambda path: None, "No such file"),
+        ("folder", lambda path: path.mkdir(), "Is a directory"),
+        ("nul\0", lambda path: None, "null"),
+    ],
+)
+def test_a_file_that_cannot_be_read(
+    run: Run, tmp_path: Path, name: str, make: Callable[[Path], None], complaint: str
+) -> None:
+    make(tmp_path / name)
+    ran = run("process", name)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("byref: cannot read ")
+    assert complaint in ran.err
+    assert not (tmp_path / "byref.db").exists()
+
+
+def test_a_file_that_is_too_large(run: Run, tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    ran = run("process", "huge")
+    assert ran.code == 1
+    assert "larger than 1,073,741,824 bytes" in ran.err
+
+
+def test_binary_is_taken_in_and_given_back(run: Run, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 400
+    (tmp_path / "image.bin").write_bytes(data)
+    shown = run("process", "image.bin", "--context-window", "16000", "--json").json
+    assert shown["route"] == "truncate"
+    piped = command("show", shown["artifacts"][0]["id"], cwd=tmp_path)
+    out, _ = piped.communicate(timeout=60)
+    assert out.removesuffix(b"\n") == data
+
+
+# run and tool
+
+
+def test_run_prints_the_reply_and_a_mistake_is_exit_code_1(run: Run, users: Path) -> None:
+    run("process", str(users))
+    assert run("run", "sum(user['score'] for user in $users_2)")[:2] == (0, f"{sum(u['score'] for u in RECORDS)}\n")
+    assert run("run", "-", stdin=b"top = users_2[:2]\nlen(top)").out.startswith("2\n[kept for later calls: top")
+    assert run("run", "top[1]['id']").out == "1\n"
+    wrong = run("run", "user_2")
+    assert wrong.code == 1
+    assert "Did you mean users_2?" in wrong.out
+    assert run("run", "1/0", "--json").json["is_error"] is True
+
+
+def test_tools_are_called_with_json(run: Run, users: Path) -> None:
+    run("process", str(users))
+    jq = '{"artifact_id": "users_2", "expression": "map(.score) | add"}'
+    assert run("tool", "artifact_jq", jq).out == f"{sum(u['score'] for u in RECORDS)}\n"
+    assert run("tool", "artifact_jq", "-", stdin=jq.encode()).code == 0
+    assert json.loads(run("tool", "list_artifacts", "{}").out)[0]["sizeBytes"] == users.stat().st_size
+    wrong = run("tool", "artifact_jq", "{nope")
+    assert wrong.code == 1
+    assert "no valid JSON" in wrong.out
+    unknown = run("tool", "artifact_jk", "{}")
+    assert unknown.code == 2
+    assert "there are: code_interpreter, artifact_jq" in unknown.err
+
+
+# show, ledger, explain, sessions, sweep
+
+
+def test_what_is_in_a_session(run: Run, users: Path) -> None:
+    run("process", str(users), "--call-id", "call_7")
+    listed = run("show")
+    rows = [line.split("\t") for line in listed.out.splitlines()]
+    assert rows[0] == ["what", "name", "holds", "step", "of"]
+    assert [row[1] for row in rows[1:3]] == ["users", "users_2"]
+    shown = run("show", "--json").json
+    assert [variable["path"] for variable in shown["variables"]] == [[], ["users"]]
+    assert json.loads(run("show", "users_2").out) == RECORDS
+    assert json.loads(run("show", "$users").out)["next_cursor"] == "abc"
+    assert run("show", shown["artifacts"][0]["id"], "--json").json["schema"]["type"] == "object"
+    assert json.loads(run("show", "1").out)["omitted"]["items"]
+    assert run("show", "1", "--json").json["route"] == "variables"
+    missing = run("show", "nothing")
+    assert missing.code == 1
+    assert "no variable, artifact or step 'nothing'" in missing.err
+
+
+def test_the_ledger_and_its_reasons(run: Run, users: Path) -> None:
+    run("process", str(users), "--call-id", "7")
+    run("run", "nope")
+    ledger = run("ledger")
+    rows = [line.split("\t") for line in ledger.out.splitlines()]
+    assert rows[1][:6] == ["1", "output", "users", "7", "variables", "max_result_tokens"]
+    assert rows[2][1] == "reply (error)"
+    assert "saved" in ledger.err
+    whole = run("ledger", "--json").json
+    assert whole["totals"]["outputs"] == 1
+    assert whole["entries"][0]["tokens_saved"] == whole["totals"]["tokens_saved"]
+    assert run("explain", "1").out == run("explain", "7").out
+    assert run("explain", "1").out.startswith("users (step 1): variables, because its ")
+    assert run("explain", "7", "--json").json["numbers"]["limit"] == 7000
+    assert run("explain", "99").code == 1
+
+
+def test_looking_makes_neither_database_nor_session(run: Run, users: Path, tmp_path: Path) -> None:
+    for verb in (["sessions"], ["show"], ["ledger"], ["explain", "1"], ["sweep"], ["db", "downgrade", "base"]):
+        ran = run(*verb)
+        assert ran.code == 1
+        assert "there is no database" in ran.err
+    assert run("db", "current").out == "none\n"
+    assert not (tmp_path / "byref.db").exists()
+    run("process", str(users))
+    for verb in (["show"], ["ledger"], ["explain", "1"]):
+        ran = run(*verb, "--session", "other")
+        assert ran.code == 1
+        assert "there is no session 'other'" in ran.err
+    assert [info["id"] for info in run("sessions", "--json").json] == ["cli"]
+    assert run("sweep").out == "0 blobs deleted\n"
+
+
+# db and doctor
+
+
+def test_db_verbs(run: Run, users: Path) -> None:
+    assert run("db", "check").code == 1
+    assert run("db", "upgrade").out == "0001 (head)\n"
+    assert run("db", "check").code == 0
+    assert run("db", "current", "--json").json == {"revision": "0001", "head": "0001"}
+    assert run("db", "history", "--json").json[0]["revision"] == "0001"
+    assert run("db", "downgrade", "-1").out == "none\n"
+    mismatch = run("sessions")
+    assert mismatch.code == 1
+    assert "run `byref db upgrade`" in mismatch.err
+    assert mismatch.err.count("\n") == 1
+    wrong = run("db", "upgrade", "nope")
+    assert wrong.code == 1
+    assert "no revision is called 'nope'" in wrong.err
+
+
+def test_doctor_reports_walls_versions_and_costs(run: Run) -> None:
+    report = run("doctor", "--json").json
+    findings = {(finding["part"], finding["name"]): finding for finding in report["findings"]}
+    assert findings["wall", "seccomp"]["state"] == "ok"
+    assert findings["package", "sqlalchemy"]["state"] == "ok"
+    assert "made by the first output" in next(f["detail"] for f in report["findings"] if f["part"] == "database")
+    assert re.search(r"\d+ ms for 1\+1", findings["sandbox", "cost"]["detail"])
+    assert report["healthy"] is True
+
+
+def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "byref.db").write_text("no database, but long enough to be looked at as one, page by page")
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "no SQLite database" in ran.out
+
+
+def test_doctor_says_what_language_only_means(run: Run) -> None:
+    ran = run("doctor", "--jail", "language-only")
+    assert "behind the language wall ALONE" in ran.out
+    assert "seccomp\toptional\tleft out by the host's choice" in ran.out
+
+
+# failures, usage, terminals
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nope"],
+        ["process"],
+        ["run"],
+        ["db"],
+        ["process", "f", "--context-window", "0"],
+        ["--jail", "none", "doctor"],
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(run: Run, words: list[str]) -> None:
+    ran = run(*words)
+    assert ran.code == 2
+    assert "usage: byref" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("oracle://x", "not in 'oracle'"),
+        ("sqlite:////no/such/folder/x.db", "folder"),
+        ("postgresql+psycopg://user:hidden@127.0.0.1:1/x", "Connection refused"),
+        ("nonsense://", "byref stores in"),
+    ],
+)
+def test_a_database_that_is_not_there_is_one_line(run: Run, users: Path, url: str, complaint: str) -> None:
+    ran = run("--db", url, "process", str(users))
+    assert ran.code == 1
+    assert ran.err.startswith("byref: ")
+    assert ran.err.count("\n") == 1
+    assert complaint in ran.err
+    assert "hidden" not in ran.err
+
+
+def test_a_traceback_only_when_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Traceback" not in run("sessions").err
+    monkeypatch.setenv("BYREF_DEBUG", "1")
+    assert "Traceback" in run("sessions").err
+
+
+def test_help_names_every_verb_and_the_exit_codes(run: Run) -> None:
+    shown = run("--help")
+    assert shown.code == 0
+    for verb in ("process", "run", "tool", "sessions", "show", "ledger", "explain", "db", "doctor", "sweep"):
+        assert re.search(rf"^    {verb} ", shown.out, re.MULTILINE)
+        assert "exit codes:" in run(verb, "--help").out
+    assert run("--version").out.startswith("byref 0.")
+
+
+def test_a_hosts_logging_is_left_as_it_was(run: Run, caplog: pytest.LogCaptureFixture, users: Path) -> None:
+    assert "byref: the context window of 'who' is unknown" in run("process", str(users), "--model", "who").err
+    with byref.Engine("sqlite:///:memory:") as engine:
+        engine.session("s", model="who")
+    assert any("is unknown" in message for message in caplog.messages)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    text = tmp_path / "long.txt"
+    text.write_text("line\n" * 100_000)
+    read, write = os.pipe()
+    process = command("process", str(text), "--context-window", "10000000", cwd=tmp_path, stdout=write)
+    os.close(write)
+    os.close(read)
+    _, err = process.communicate(timeout=60)
+    assert err == b""
+    assert process.returncode == 141
+
+
+def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
+    process = command("process", "-", cwd=tmp_path, stdin=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(bytes(1 << 20))  # more than a pipe holds: once it is written, the command is reading
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert err == b""
+    assert process.returncode == 130
+
+
+def test_a_terminal_is_not_steered_by_data(tmp_path: Path) -> None:
+    (tmp_path / "evil.txt").write_bytes(b"before \x1b]0;title\x07\x1b[2J after\n")
+    main_end, other_end = pty.openpty()
+    process = command("process", "evil.txt", cwd=tmp_path, stdout=other_end)
+    os.close(other_end)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while chunk := os.read(main_end, 4096):
+            shown += chunk
+    process.communicate(timeout=60)
+    os.close(main_end)
+    assert b"\x1b" not in shown
+    assert b"before \\x1b]0;title\\x07\\x1b[2J after" in shown
+
+
+def test_lone_surrogates_and_narrow_encodings_are_printed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_bytes(b'["\\ud800", "\xc3\xa9"]')
+    assert run("process", "odd.json").out == '["\\ud800", "é"]\n'
+    narrow = command("process", "odd.json", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    out, err = narrow.communicate(timeout=60)
+    assert (narrow.returncode, err, out) == (0, b"", b'["\\ud800", "?"]\n')
