@@ -34,9 +34,10 @@ GENERATED_MODULE = "byref_sandbox.code"
 def public(module: types.ModuleType, listed: Iterable[str] | None = None) -> dict[str, Any]:
     """The names of a module that are public and no modules themselves."""
     found = listed if listed is not None else (n for n in dir(module) if not n.startswith("_"))
-    return {
-        n: getattr(module, n) for n in found if hasattr(module, n) and type(getattr(module, n)) is not types.ModuleType
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a deprecated name warns as soon as it is looked at
+        members = {n: getattr(module, n) for n in found if hasattr(module, n)}
+    return {n: member for n, member in members.items() if type(member) is not types.ModuleType}
 
 
 class Modules:

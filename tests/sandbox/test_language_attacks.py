@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from breach import attempt, in_plain_python
 
@@ -35,6 +37,13 @@ def test_attack_gets_nothing(language: Language, name: str, tmp_path: Path) -> N
     assert attempt(run, tmp_path) is None
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+CLOSED_ELSEWHERE = {
+    "datetime sys": sys.version_info >= (3, 12),
+    "numpy array interface by getattr": np.lib.NumpyVersion(np.__version__) >= "2.5.0",
+}
+"""Attacks that newer versions of Python and numpy withstand by themselves."""
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if not CLOSED_ELSEWHERE.get(name)])
 def test_attack_would_be_seen(name: str, tmp_path: Path) -> None:
     assert attempt(in_plain_python(ATTACKS[name]), tmp_path) is not None

@@ -74,7 +74,7 @@ DATA = [
     (np.bool_(True), True),
     (np.str_("x"), "x"),
     (np.datetime64("2024-01-02"), "2024-01-02"),
-    (np.datetime64("NaT"), None),
+    (np.datetime64("NaT", "ns"), None),
     (np.timedelta64(90, "s"), "P0DT0H1M30S"),
     (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
     (np.array(5), 5),
