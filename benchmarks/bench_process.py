@@ -39,17 +39,16 @@ def _measure(name: str, url: str, raw: bytes) -> None:
             ratios, times = [], []
             for _ in range(RUNS):
                 own = raw[:-1] + b',{"id":"%s"}]' % uuid.uuid4().hex.encode()  # never the same bytes twice
-                output, base = make(own), _xoj(own)
-                seconds = _seconds(lambda: session.process(output, tool="list_users"))  # noqa: B023  run at once
+                base = _xoj(own)
+                seconds = _process_seconds(session, make(own))
                 ratios.append(seconds / base)
                 times.append(seconds)
-                del output
             print(
                 f"process: {name:10} from {form:7} {statistics.median(ratios):5.2f} xoj "
                 f"(min {min(ratios):.2f}, max {max(ratios):.2f}), {statistics.median(times) * 1e3:.0f} ms"
             )
         small = [orjson.dumps({"n": i, "text": "x" * 2000}).decode() for i in range(SMALL_RUNS)]
-        latencies = sorted(_seconds(lambda: session.process(text, tool="small")) for text in small)  # noqa: B023
+        latencies = sorted(_process_seconds(session, text) for text in small)
         print(
             f"process: {name:10} 2 KB inline  p50 {latencies[SMALL_RUNS // 2] * 1e3:.2f} ms, "
             f"p99 {latencies[SMALL_RUNS * 99 // 100] * 1e3:.2f} ms"
@@ -65,6 +64,10 @@ def _record(random_: random.Random, i: int) -> dict[str, object]:
         "active": i % 2 == 0,
         "email": f"u{i}@example.com",
     }
+
+
+def _process_seconds(session: byref.Session, output: object) -> float:
+    return _seconds(lambda: session.process(output, tool="list_users"))
 
 
 def _xoj(raw: bytes) -> float:

@@ -27,7 +27,7 @@ from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
 from byref_sandbox import Data, Limits, Outcome, SandboxUnavailable, jsontext
-from byref_sandbox.source import free_names, strip_dollars
+from byref_sandbox.language.source import free_names, strip_dollars
 
 logger = logging.getLogger("byref")
 

@@ -1,9 +1,9 @@
 """Runs untrusted Python and jq over big data: a language wall for clear errors, a jailed process for safety."""
 
-from .data import Data
-from .jail import Layer, SandboxUnavailable
-from .outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
-from .pool import Sandbox, probe
+from byref_sandbox.data import Data
+from byref_sandbox.jail import Layer, SandboxUnavailable
+from byref_sandbox.outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.pool import Sandbox, probe
 
 __all__ = [
     "Bound",

@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
-from . import values, wire
-from .bindings import Bindings
-from .outcome import Failure
-from .worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
+from byref_sandbox import values, wire
+from byref_sandbox.bindings import Bindings
+from byref_sandbox.outcome import Failure
+from byref_sandbox.worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
 
 _MAX_KEPT: Final = 1_000
 _MAX_NAMED: Final = 10_000
@@ -23,7 +23,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
     """Runs `request.source` under the language wall."""
 
     def body(stdout: Captured) -> list[wire.Frame]:
-        from .policy import Refused
+        from byref_sandbox.language.policy import Refused
 
         try:
             program = language.compile(request.source)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import msgspec
 
-from .jail import DESCRIPTORS, Jail, Layer, Terms, address_space
+from byref_sandbox.jail import DESCRIPTORS, Jail, Layer, Terms, address_space
 
 _CHECK_BYTES = 64 << 20
 
@@ -31,10 +31,10 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
-    from . import wire
-    from .policy import Language
-    from .warm import warm
-    from .zygote import Zygote
+    from byref_sandbox import wire
+    from byref_sandbox.language.policy import Language
+    from byref_sandbox.warm import warm
+    from byref_sandbox.zygote import Zygote
 
     language = Language()
     warm(language)

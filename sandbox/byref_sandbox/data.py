@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from . import jsontext
+from byref_sandbox import jsontext
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ def encode(name: str, value: object) -> tuple[str, bytes, bool]:
         return BYTES, bytes(value), False
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(value, pandas.DataFrame):
-        from .values import records_json
+        from byref_sandbox.values import records_json
 
         return JSON, records_json(value), True
     return JSON, encode_json(name, value), False

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from . import wire
+from byref_sandbox import wire
 
 START_SECONDS = 30.0
 """A zygote answers an order within this time, whatever else it is doing; loading prolongs it."""

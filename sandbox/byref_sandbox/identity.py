@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from .libc import PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP, libc, prctl
+from byref_sandbox.libc import PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP, libc, prctl
 
 _CLONE_NEWIPC: Final = 0x08000000
 _CLONE_NEWUSER: Final = 0x10000000

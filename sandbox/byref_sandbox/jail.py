@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from . import identity, landlock, seccomp
-from .libc import (
+from byref_sandbox import identity, landlock, seccomp
+from byref_sandbox.libc import (
     PR_GET_DUMPABLE,
     PR_GET_NO_NEW_PRIVS,
     PR_SET_DUMPABLE,

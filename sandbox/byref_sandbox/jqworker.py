@@ -7,9 +7,9 @@ from typing import Final
 
 import jq
 
-from . import data, values, wire
-from .outcome import Failure
-from .worker import Body, Captured, error_frame, failure_of
+from byref_sandbox import data, values, wire
+from byref_sandbox.outcome import Failure
+from byref_sandbox.worker import Body, Captured, error_frame, failure_of
 
 _KIND: Final = "JqError"
 

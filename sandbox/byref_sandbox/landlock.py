@@ -7,7 +7,7 @@ import os
 import struct
 from typing import Final
 
-from .libc import libc
+from byref_sandbox.libc import libc
 
 # The same numbers on every architecture.
 _CREATE_RULESET: Final = 444

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal
 
-from . import wire
-from .exchange import Answer, exchange
-from .jail import LANGUAGE_ONLY, Layer, require
-from .outcome import Failure, JqOutcome, Limits, Outcome
-from .process import RootProcess, check_layers
-from .reading import jq_outcome_of, outcome_of
-from .request import Load, code_request, jq_request
+from byref_sandbox import wire
+from byref_sandbox.exchange import Answer, exchange
+from byref_sandbox.jail import LANGUAGE_ONLY, Layer, require
+from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
+from byref_sandbox.process import RootProcess, check_layers
+from byref_sandbox.reading import jq_outcome_of, outcome_of
+from byref_sandbox.request import Load, code_request, jq_request
 
 MAX_SOURCE_CHARS: Final = 1_000_000
 _ATTEMPTS: Final = 3

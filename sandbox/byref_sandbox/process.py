@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from . import launch, wire
-from .jail import Layer, SandboxUnavailable
+from byref_sandbox import launch, wire
+from byref_sandbox.jail import Layer, SandboxUnavailable
 
 START_SECONDS: Final = 120.0
 """Importing pandas takes one second; on a machine under heavy load much more."""

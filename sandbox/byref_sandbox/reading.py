@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from . import jsontext, wire
-from .exchange import Answer
-from .outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox import jsontext, wire
+from byref_sandbox.exchange import Answer
+from byref_sandbox.outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
 
 _MAX_CONTAINERS: Final = 8_000_000
 """Arrays and objects in one value: an empty one is two bytes on the wire and sixty in memory."""

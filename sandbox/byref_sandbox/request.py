@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
-from . import data, wire
-from .outcome import Limits
-from .source import free_names
+from byref_sandbox import data, wire
+from byref_sandbox.language.source import free_names
+from byref_sandbox.outcome import Limits
 
 MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
 _MAX_NAMES: Final = 10_000

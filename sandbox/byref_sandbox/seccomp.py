@@ -13,7 +13,7 @@ from typing import Final
 
 from seccompy import Action, ArgCmp, CmpOp, Filter, syscall_nr
 
-from .libc import libc
+from byref_sandbox.libc import libc
 
 _SET_MODE_FILTER: Final = 1
 _PROT_EXEC: Final = 4

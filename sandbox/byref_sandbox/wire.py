@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from .jail import Layer
+from byref_sandbox.jail import Layer
 
 MAX_FRAMES: Final = 12_000
 """Frames of one reply; a variable, an output or the outcome is one each."""

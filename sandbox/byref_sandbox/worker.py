@@ -14,10 +14,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn
 
-from . import wire
-from .data import Unusable
-from .jail import Jail, Terms, address_space, resident
-from .outcome import Failure
+from byref_sandbox import wire
+from byref_sandbox.data import Unusable
+from byref_sandbox.jail import Jail, Terms, address_space, resident
+from byref_sandbox.outcome import Failure
 
 _TICK_SECONDS: Final = 0.05
 """An expired timer fires again this often: code that swallows the first exception does not swallow them all."""

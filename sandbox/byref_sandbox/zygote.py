@@ -22,9 +22,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from . import bodies, data, jqworker, wire, worker
-from .bindings import Bindings, frame_of
-from .jail import Jail, address_space, close_descriptors, die_with, resident
+from byref_sandbox import bodies, data, jqworker, wire, worker
+from byref_sandbox.bindings import Bindings, frame_of
+from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
 
 MAX_CALLS: Final = 256
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)

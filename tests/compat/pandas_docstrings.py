@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from byref_sandbox.policy import Language, Refused
+from byref_sandbox.language.policy import Language, Refused
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 

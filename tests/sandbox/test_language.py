@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from byref_sandbox.language.policy import Language, Ran, Refused
+from byref_sandbox.language.source import free_names, strip_dollars
 from byref_sandbox.outcome import Failure
-from byref_sandbox.policy import Language, Ran, Refused
-from byref_sandbox.source import free_names, strip_dollars
 
 USERS = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]
 
@@ -296,7 +296,7 @@ def test_hostile_code_is_read_without_harm(code: str) -> None:
 
 def test_the_host_side_imports_nothing_heavy() -> None:
     heavy = "{'pandas', 'numpy', 'RestrictedPython', 'pyarrow'}"
-    code = f"import sys, byref_sandbox.source; sys.exit(bool({heavy} & set(sys.modules)))"
+    code = f"import sys, byref_sandbox.language.source; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -306,8 +306,8 @@ def test_the_host_side_imports_nothing_heavy() -> None:
 def test_nothing_dangerous_is_within_reach_of_plain_attributes(language: Language) -> None:
     from breach import loot
 
-    from byref_sandbox import names
-    from byref_sandbox.facades import Facade
+    from byref_sandbox.language import names
+    from byref_sandbox.language.facades import Facade
 
     samples = run(language, SAMPLES).value
     assert isinstance(samples, list)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from breach import attempt, in_plain_python
 
-from byref_sandbox.policy import Language
+from byref_sandbox.language.policy import Language
 
 ATTACKS: dict[str, str] = dict(
     re.findall(r"^=== ([^\n]+)\n(.*?)\n(?==== |\Z)", (Path(__file__).parent / "attacks.txt").read_text(), re.M | re.S)

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
-from byref_sandbox import names
+from byref_sandbox.language import names
 
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"

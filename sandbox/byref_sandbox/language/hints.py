@@ -8,8 +8,8 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.outcome import Failure
-from byref_sandbox.refusal import NotAllowed
 
 MAX_MESSAGE_CHARS = 2_000
 MAX_LISTED = 30

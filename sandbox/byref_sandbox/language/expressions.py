@@ -9,10 +9,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from byref_sandbox.facades import Facade
-from byref_sandbox.guards import is_own_frame
-from byref_sandbox.names import words
-from byref_sandbox.refusal import NotAllowed
+from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.guards import is_own_frame
+from byref_sandbox.language.names import words
+from byref_sandbox.language.refusal import NotAllowed
 
 _NODES = (
     ast.Module, ast.Expr, ast.Assign, ast.BoolOp, ast.boolop, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop,

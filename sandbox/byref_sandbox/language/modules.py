@@ -19,11 +19,11 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from byref_sandbox import names
-from byref_sandbox.allowed import BASES, TAKEN, WHOLE
-from byref_sandbox.facades import Facade, stand_in
-from byref_sandbox.guards import Guards
-from byref_sandbox.refusal import NotAllowed
+from byref_sandbox.language import names
+from byref_sandbox.language.allowed import BASES, TAKEN, WHOLE
+from byref_sandbox.language.facades import Facade, stand_in
+from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.refusal import NotAllowed
 
 MAX_RECURSION = 50_000
 """Deeper recursion could overflow the C stack, which ends the process without an error to learn from."""

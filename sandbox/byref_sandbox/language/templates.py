@@ -6,8 +6,8 @@ from _string import formatter_field_name_split, formatter_parser  # type: ignore
 from collections.abc import Callable
 from functools import lru_cache
 
-from byref_sandbox import names
-from byref_sandbox.refusal import NotAllowed
+from byref_sandbox.language import names
+from byref_sandbox.language.refusal import NotAllowed
 
 
 def safe_template(template: str, method: str) -> Callable[..., str]:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from byref_sandbox import hints, libraries, transformer
-from byref_sandbox.builtin_names import safe_builtins
-from byref_sandbox.facades import Facade, stand_in
-from byref_sandbox.guards import Attributes, Guards
-from byref_sandbox.modules import Modules
+from byref_sandbox.language import hints, libraries, transformer
+from byref_sandbox.language.builtin_names import safe_builtins
+from byref_sandbox.language.facades import Facade, stand_in
+from byref_sandbox.language.guards import Attributes, Guards
+from byref_sandbox.language.modules import Modules
+from byref_sandbox.language.source import strip_dollars
+from byref_sandbox.language.transformer import Transformer
 from byref_sandbox.outcome import Failure
-from byref_sandbox.source import strip_dollars
-from byref_sandbox.transformer import Transformer
 
 FILENAME = "<code>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byref_sandbox.refusal import NotAllowed, no_files
+from byref_sandbox.language.refusal import NotAllowed, no_files
 
 
 class Facade:

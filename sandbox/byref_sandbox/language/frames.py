@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from byref_sandbox.names import words
-from byref_sandbox.refusal import NotAllowed, no_files
+from byref_sandbox.language.names import words
+from byref_sandbox.language.refusal import NotAllowed, no_files
 
 FUNCTION_NAMES = frozenset(
     words("""sum mean median min max std var sem count size nunique first last nth prod product quantile skew kurt kurtosis

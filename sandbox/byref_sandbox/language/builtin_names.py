@@ -9,12 +9,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from byref_sandbox import names, transformer
-from byref_sandbox.facades import Facade
-from byref_sandbox.guards import Guards, is_own_frame, public_look_up
-from byref_sandbox.modules import Modules
-from byref_sandbox.names import words
-from byref_sandbox.refusal import NotAllowed, no_files
+from byref_sandbox.language import names, transformer
+from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.guards import Guards, is_own_frame, public_look_up
+from byref_sandbox.language.modules import Modules
+from byref_sandbox.language.names import words
+from byref_sandbox.language.refusal import NotAllowed, no_files
 
 _AS_THEY_ARE = words("""None False True Ellipsis NotImplemented abs all any ascii bin bool bytearray bytes callable chr classmethod
     complex dict divmod enumerate filter float format frozenset hash hex id int isinstance issubclass iter len

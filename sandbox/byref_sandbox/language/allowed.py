@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byref_sandbox.names import words
+from byref_sandbox.language.names import words
 
 WHOLE = words("math cmath itertools statistics heapq numbers")
 """Modules whose every public name is harmless."""

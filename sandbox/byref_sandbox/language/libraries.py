@@ -14,13 +14,13 @@ from pandas._config.config import DictWrapper
 from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
 from pandas.tseries import frequencies
 
-from byref_sandbox import frames, names
-from byref_sandbox.allowed import NUMPY_HIDDEN, NUMPY_PARTS, PANDAS_HIDDEN, PANDAS_OPTIONS, PANDAS_READERS
-from byref_sandbox.expressions import expression_method
-from byref_sandbox.facades import Facade, stand_in
-from byref_sandbox.guards import Guards
-from byref_sandbox.modules import Modules, public
-from byref_sandbox.refusal import NotAllowed
+from byref_sandbox.language import frames, names
+from byref_sandbox.language.allowed import NUMPY_HIDDEN, NUMPY_PARTS, PANDAS_HIDDEN, PANDAS_OPTIONS, PANDAS_READERS
+from byref_sandbox.language.expressions import expression_method
+from byref_sandbox.language.facades import Facade, stand_in
+from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.modules import Modules, public
+from byref_sandbox.language.refusal import NotAllowed
 
 
 def install(guards: Guards, modules: Modules) -> None:

@@ -7,10 +7,10 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from byref_sandbox import names
-from byref_sandbox.facades import Facade, StandInMeta, facade_name, stand_in
-from byref_sandbox.refusal import NotAllowed, no_files
-from byref_sandbox.templates import safe_template
+from byref_sandbox.language import names
+from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
+from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.language.templates import safe_template
 
 LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
