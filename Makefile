@@ -22,7 +22,7 @@ demo: $(READY) ## replay an analyst's chat over real data, answers checked
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: $(READY) ## ruff, mypy --strict, import-linter, deptry
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

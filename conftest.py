@@ -1,6 +1,7 @@
 """The examples of README.md and docs/ are tests: Python is run, commands are run and their output is compared.
 
-The examples of one document share names and a folder of their own, in which commands are run too.
+The examples of one document share names and a folder of their own, in which commands are run too: with pytest-xdist they
+need `--dist loadfile`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import doctest
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,13 +21,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 import byref.cli
 
-ROOT = Path(__file__).parent
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 
 
@@ -88,14 +88,14 @@ def run_commands(example: Example) -> None:
 
 def run_command(command: str) -> str:
     """Return what a command prints, errors and output together; `byref` alone runs in this process, which is quick."""
-    words = command.split()
-    if words[0] != "byref" or re.search(r"""[|&;<>"'$]""", command):
+    bare = re.sub(r"'[^']*'|\"[^\"$]*\"", "", command)
+    if not command.startswith("byref ") or re.search(r"""[|&;<>"'$]""", bare):
         return subprocess.run(
             ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
         ).stdout
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
-        byref.cli.main(words[1:])
+        byref.cli.main(shlex.split(command)[1:])
     printed.seek(0)
     return printed.read()
 
@@ -109,10 +109,3 @@ pytest_collect_file = Sybil(
     setup=begin,
     teardown=end,
 ).pytest()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the examples of one document together: with pytest-xdist they need `--dist loadgroup`."""
-    for item in items:
-        if item.path.suffix == ".md":
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))

@@ -17,8 +17,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.xdist_group("wheel")
-
 Byref = Callable[..., subprocess.CompletedProcess[str]]
 
 
