@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,7 +106,7 @@ class StoredPayload:
     blob_id: int
     size: int
     line_count: int
-    read_rows: Read
+    read_rows: Read = field(compare=False, repr=False)
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
         """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
