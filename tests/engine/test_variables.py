@@ -1,0 +1,273 @@
+"""Names of data: Python identifiers, unique in their session, never rebound, with exactly the data they name."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import keyword
+import secrets
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from material import page, prose, records
+
+from byref import ConfigurationError, Engine, Policy, Session
+from byref.describe.shape import shape
+from byref.variables import MAX_PARTS, NAME_CHARS, SANDBOX_NAMES, identifier, parts, unique
+from byref_sandbox import Sandbox
+
+NAMES = {
+    "users": "users",
+    "list_users": "list_users",
+    "get-user.list": "get_user_list",
+    "a  b": "a_b",
+    "": "value",
+    "\0": "value",
+    "___": "value",
+    "🦊": "value",
+    "123": "v_123",
+    "1st": "v_1st",
+    "__class__": "class_",
+    "_private": "private",
+    "class": "class_",
+    "None": "None_",
+    "match": "match_",
+    "list": "list_",
+    "print": "print_",
+    "pd": "pd_",
+    "time": "time_",
+    "Counter": "Counter_",
+    "var_step_3": "var_step_3_",
+    "$var_step_3": "var_step_3_",
+    "var_step": "var_step_",
+    "var_step_0": "var_step_0",
+    "naïve": "naïve",
+    "ﬁle": "file",
+    "ｕｓｅｒｓ": "users",
+    "데이터": "데이터",
+    "a\u0301": "á",
+    "\ud800x": "x",
+    "x" * 10_240: "x" * NAME_CHARS,
+    "a'; import os #": "a_import_os",
+}
+
+
+@pytest.mark.parametrize("text", NAMES, ids=[ascii(text)[:20] for text in NAMES])
+def test_the_nearest_identifier(text: str) -> None:
+    assert identifier(text) == NAMES[text]
+
+
+@given(
+    st.one_of(st.text(st.characters(codec=None)), st.sampled_from([*keyword.kwlist, *dir(builtins), *SANDBOX_NAMES]))
+)
+def test_any_text_becomes_a_free_identifier(text: str) -> None:
+    name = identifier(text)
+    assert name.isidentifier()
+    assert not keyword.iskeyword(name) and not keyword.issoftkeyword(name)
+    assert name not in dir(builtins) and name not in SANDBOX_NAMES
+    assert len(name) <= NAME_CHARS + 2
+    assert identifier(name) == name
+    assert not name.startswith("_")
+
+
+def test_names_that_the_sandbox_binds_are_all_kept_free(sandbox: Sandbox) -> None:
+    usual = {name for name in sys.stdlib_module_names if not name.startswith("_")} | {
+        "np",
+        "numpy",
+        "pd",
+        "pandas",
+        "Counter",
+    }
+    tries = "".join(
+        f"try:\n    {name}\n    bound.append({name!r})\nexcept NameError:\n    pass\n" for name in sorted(usual)
+    )
+    outcome = sandbox.run(f"bound = []\n{tries}bound")
+    assert outcome.error is None
+    assert set(outcome.value) <= SANDBOX_NAMES
+    for name in SANDBOX_NAMES:
+        assert sandbox.run(f"{name}\nNone").error is None, name
+
+
+@given(
+    st.lists(st.sampled_from(["a", "a_2", "b", "var_step_", "x_3"]), max_size=8),
+    st.sets(st.sampled_from(["a", "a_2", "a_3", "b"])),
+)
+def test_names_are_made_unique(wanted: list[str], taken: set[str]) -> None:
+    names = unique(wanted, taken)
+    assert len({*names, *taken}) == len(names) + len(taken)
+    for name, wish in zip(names, wanted, strict=True):
+        assert name == wish or name.rpartition("_")[0] == wish
+
+
+def test_one_part_per_top_level_container() -> None:
+    value = {"users": [1], "meta": {}, "total": 5, "title": "x", "none": None, "": [2], "a b": [3], "a-b": [4]}
+    assert [(part.wanted, part.path, part.shape) for part in parts("tool", value, shape(value))] == [
+        ("tool", (), "object(8 keys)"),
+        ("users", ("users",), "array(1) of integer"),
+        ("meta", ("meta",), "object(0 keys)"),
+        ("value", ("",), "array(1) of integer"),
+        ("a_b", ("a b",), "array(1) of integer"),
+        ("a_b", ("a-b",), "array(1) of integer"),
+    ]
+    assert [part.wanted for part in parts("tool", [[1], {"a": []}], "array(2) of mixed")] == ["tool"]
+
+
+@pytest.mark.parametrize(
+    ("members", "count"), [(MAX_PARTS - 1, MAX_PARTS), (MAX_PARTS, MAX_PARTS + 1), (MAX_PARTS + 1, 1)]
+)
+def test_an_object_of_many_members_is_a_map(members: int, count: int) -> None:
+    value = {f"key {i}": [i] for i in range(members)} | {"scalar": 1}
+    assert len(parts("tool", value, shape(value))) == count
+
+
+def test_a_page_gives_the_whole_its_parts_and_an_alias(session: Session) -> None:
+    result = session.process(page(), tool="list_users")
+    assert [variable.name for variable in result.variables] == ["list_users", "users", "pagination"]
+    assert json.loads(result.content)["variables"] == {
+        "list_users": "object(4 keys)",
+        "users": "array(1200) of object(3 keys)",
+        "pagination": "object(2 keys)",
+    }
+    for name in ("list_users", "$list_users", f"var_step_{result.step}", f"$var_step_{result.step}"):
+        assert session.variable(name).value() == page()
+    assert session.variable("users").value() == page()["users"]
+    assert session.variable("$pagination").value() == page()["pagination"]
+    assert session.variable("var_step_1").name == "list_users"
+    assert [v.origin for v in session.variables()] == ["output"] * 3
+
+
+def test_names_are_unique_across_outputs_and_never_rebound(session: Session) -> None:
+    first = session.process(page(1_200), tool="users")
+    second = session.process(page(1_201), tool="users")
+    assert [v.name for v in first.variables] == ["users", "users_2", "pagination"]
+    assert [v.name for v in second.variables] == ["users_3", "users_4", "pagination_2"]
+    assert session.variable("users").value() == page(1_200)
+    assert session.variable("users_2").value() == page(1_200)["users"]
+    assert session.variable("users_4").value() == page(1_201)["users"]
+    assert session.variable("var_step_2").value() == page(1_201)
+
+
+HOSTILE_KEYS = [
+    "",
+    "1",
+    "__class__",
+    "var_step_1",
+    "var_step",
+    "users",
+    "users ",
+    "users\0",
+    "\ud800",
+    "k" * 10_240,
+    "list",
+    "🦊",
+    "a.b",
+    '"',
+    "\\",
+]
+
+
+@pytest.mark.parametrize(
+    "tool", ["", "\0\ud800", "x" * 10_240, "var_step", "var_step_1", "__import__", "9", "漢" * 300]
+)
+def test_hostile_names_reach_their_own_data(session: Session, tool: str) -> None:
+    value = {key: [[i] * 2_000] for i, key in enumerate(HOSTILE_KEYS)}
+    for _ in range(2):
+        result = session.process(value, tool=tool)
+        assert result.route == "variables"
+        assert result.tokens <= Policy().envelope_budget
+        for variable in result.variables:
+            found = session.variable(variable.name)
+            assert (found.path, found.step) == (variable.path, result.step)
+            assert found.value() == (value[variable.path[0]] if variable.path else value)
+            got = session.run(f"{variable.name}")
+            assert got.error is None
+            assert got.value == found.value()
+    names = [variable.name for variable in session.variables()]
+    assert len(set(names)) == len(names) == 2 * (len(HOSTILE_KEYS) + 1)
+    assert all(name.isidentifier() for name in names)
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "", "$", "a b", "a\0b", "\ud800", "var_step_9", "var_step_99999999999999999999", "x" * 10**6]
+)
+def test_an_unknown_name_says_what_there_is(session: Session, name: str) -> None:
+    session.process(page(), tool="t")
+    with pytest.raises(ConfigurationError, match="there are"):
+        session.variable(name)
+
+
+def test_what_was_not_offloaded_has_no_alias(session: Session) -> None:
+    assert session.process("x", tool="t").step == 1
+    with pytest.raises(ConfigurationError):
+        session.variable("var_step_1")
+
+
+@pytest.mark.parametrize("route", ["variables", "artifact", "truncate"])
+def test_only_the_variables_route_binds(engine: Engine, tenant: str, route: Any) -> None:
+    session = engine.session("s", tenant=tenant, policy=Policy(mode=route))
+    assert (
+        bool(session.process(records(2_000), tool="t").variables) == bool(session.variables()) == (route == "variables")
+    )
+
+
+def test_text_binds_nothing(session: Session) -> None:
+    session.process(prose(2_000_000), tool="t")
+    assert session.variables() == []
+
+
+class Naming(RuleBasedStateMachine):
+    """Names given by any sequence of outputs and runs mean for ever what they meant first."""
+
+    @initialize()
+    def start(self) -> None:
+        self.engine = Naming.shared
+        self.session = self.engine.session(
+            secrets.token_hex(8), tenant="naming", policy=Policy(max_result_tokens=20, min_threshold_bytes=0)
+        )
+        self.data: dict[str, Any] = {}
+        self.aliases: set[str] = set()
+        self.count = 0
+
+    @rule(
+        tool=st.sampled_from(["users", "rows", "var_step_2", "total"]),
+        keys=st.sets(st.sampled_from(["users", "rows", "total", "x"]), max_size=3),
+    )
+    def output(self, tool: str, keys: set[str]) -> None:
+        self.count += 1
+        value = {key: [self.count] * 60 for key in sorted(keys)} | {"n": [f"output {self.count} ".ljust(400, "x")]}
+        result = self.session.process(value, tool=tool)
+        for variable in result.variables:
+            assert variable.name not in self.data
+            self.data[variable.name] = value[variable.path[0]] if variable.path else value
+        if result.variables:
+            self.aliases.add(f"var_step_{result.step}")
+            self.data[f"var_step_{result.step}"] = value
+
+    @rule(name=st.sampled_from(["users", "rows", "total", "mine"]))
+    def assign(self, name: str) -> None:
+        self.count += 1
+        from_output = name in {v.name for v in self.session.variables() if v.origin == "output"}
+        outcome = self.session.run(f"{name} = {self.count}")
+        assert outcome.error is None
+        if not from_output:
+            self.data[name] = self.count
+
+    @invariant()
+    def everything_is_there(self) -> None:
+        names = {variable.name for variable in self.session.variables()}
+        assert names == {name for name in self.data if name not in self.aliases}
+        for name, value in self.data.items():
+            assert self.session.variable(name).value() == value
+
+    shared: Engine
+
+
+def test_naming_holds_over_any_sequence(local: Engine) -> None:
+    Naming.shared = local
+    run_state_machine_as_test(
+        Naming, settings=settings(max_examples=12, stateful_step_count=10, deadline=None, phases=[Phase.generate])
+    )
