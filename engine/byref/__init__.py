@@ -1,29 +1,37 @@
-"""Pass big tool outputs to a language model by reference."""
+"""Pass big tool outputs to a language model by reference.
 
-from byref import db
-from byref.artifacts.store import Artifact, is_pointer
-from byref.engine import Engine
-from byref.errors import (
-    ArtifactMissing,
-    ByrefError,
-    ConfigurationError,
-    InvalidId,
-    QuotaExceeded,
-    SchemaMismatch,
-    SessionGone,
-    StorageFailure,
-    ToolError,
-)
-from byref.explain import Explanation
-from byref.ledger import Entry, Totals
-from byref.lifecycle import SessionInfo
-from byref.models import ModelInfo, Models, Price
-from byref.policy import Policy
-from byref.result import Result, ToolReply
-from byref.session import HistoryEntry, Session
-from byref.tokens import CharCounter, SampledCounter, TokenCounter
-from byref.usage import Usage
-from byref.variables import Variable
+The names below are the public interface; each is imported when it is first used, so that `byref --help` and a host's
+start do not wait for SQLAlchemy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from byref import db
+    from byref.artifacts.store import Artifact, is_pointer
+    from byref.engine import Engine
+    from byref.errors import (
+        ArtifactMissing,
+        ByrefError,
+        ConfigurationError,
+        InvalidId,
+        QuotaExceeded,
+        SchemaMismatch,
+        SessionGone,
+        StorageFailure,
+        ToolError,
+    )
+    from byref.explain import Explanation
+    from byref.ledger import Entry, Totals
+    from byref.lifecycle import SessionInfo
+    from byref.models import ModelInfo, Models, Price
+    from byref.policy import Policy
+    from byref.result import Result, ToolReply
+    from byref.session import HistoryEntry, Session
+    from byref.tokens import CharCounter, SampledCounter, TokenCounter
+    from byref.usage import Usage
+    from byref.variables import Variable
 
 __all__ = [
     "Artifact",
@@ -57,3 +65,46 @@ __all__ = [
     "db",
     "is_pointer",
 ]
+
+_HOMES = {
+    "artifacts.store": ("Artifact", "is_pointer"),
+    "engine": ("Engine",),
+    "errors": (
+        "ArtifactMissing",
+        "ByrefError",
+        "ConfigurationError",
+        "InvalidId",
+        "QuotaExceeded",
+        "SchemaMismatch",
+        "SessionGone",
+        "StorageFailure",
+        "ToolError",
+    ),
+    "explain": ("Explanation",),
+    "ledger": ("Entry", "Totals"),
+    "lifecycle": ("SessionInfo",),
+    "models": ("ModelInfo", "Models", "Price"),
+    "policy": ("Policy",),
+    "result": ("Result", "ToolReply"),
+    "session": ("HistoryEntry", "Session"),
+    "tokens": ("CharCounter", "SampledCounter", "TokenCounter"),
+    "usage": ("Usage",),
+    "variables": ("Variable",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its home on first use."""
+    if name == "db":
+        return import_module("byref.db")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'byref' has no attribute {name!r}")
+    value = getattr(import_module(f"byref.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
