@@ -51,7 +51,7 @@ def _names(value: object, depth: int) -> Iterator[str]:
     if depth > MAX_DEPTH:
         raise ToolError(f"the arguments are nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
-        if value.startswith("$") and len(value) <= 1024:
+        if _names_data(value):
             yield value[1:].partition(".")[0]
     elif isinstance(value, Mapping):
         if _is_reference(value):
@@ -62,6 +62,11 @@ def _names(value: object, depth: int) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _names(item, depth + 1)
+
+
+def _names_data(text: str) -> bool:
+    """Tell whether a string may be a reference; `$$name` is a query language's own."""
+    return text.startswith("$") and not text.startswith("$$") and len(text) <= 1024
 
 
 def _resolved(scope: Scope, value: Any, bound: Mapping[str, Variable]) -> Any:
@@ -84,7 +89,7 @@ def _string(scope: Scope, text: str, bound: Mapping[str, Variable]) -> Any:
     if text.startswith(("art:", "art_")) and len(text) <= 68:
         artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, text))
         return text if artifact is None else artifact.value
-    name, *path = text[1:].split(".") if text.startswith("$") else ("",)
+    name, *path = text[1:].split(".") if _names_data(text) else ("",)
     return _walk(bound[name].value(), path, text) if name in bound else text
 
 
