@@ -1,0 +1,246 @@
+"""The ledger adds up: what the next request carries, what was used, what was saved, and why."""
+
+from __future__ import annotations
+
+import secrets
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from material import Opener, page, prose, records
+
+from byref import ConfigurationError, Engine, Policy, Session, Usage
+
+
+def test_context_is_the_last_usage_and_what_came_since(session: Session) -> None:
+    assert session.context_tokens() == 0
+    first = session.process(prose(6_000), tool="t")
+    assert session.context_tokens() == first.tokens
+    for given in (10_000, 20_000, 30_000):
+        session.record_usage(Usage(input_tokens=given, output_tokens=5))
+    assert session.context_tokens() == 30_005
+    second = session.process(page(), tool="t")
+    reply = session.call("artifact_read", {"artifact_id": "users", "end_line": 5})
+    assert session.context_tokens() == 30_005 + second.tokens + reply.tokens
+    session.record_usage(Usage(input_tokens=99_999), context=False)
+    assert session.context_tokens() == 30_005 + second.tokens + reply.tokens
+    session.record_usage(Usage(input_tokens=40_000), through=second.step)
+    assert session.context_tokens() == 40_000 + reply.tokens
+    session.on_compaction(5_000)
+    assert session.context_tokens() == 5_000
+
+
+def test_usage_without_input_sets_no_context(session: Session) -> None:
+    session.record_usage(Usage(input_tokens=100, output_tokens=1))
+    result = session.process("x" * 400, tool="t")
+    session.record_usage(Usage(output_tokens=50))
+    assert session.context_tokens() == 101 + result.tokens
+
+
+def test_a_request_is_recorded_once(session: Session) -> None:
+    for _ in range(3):
+        session.record_usage(Usage(input_tokens=100, output_tokens=10), request_id="r" * 2_000)
+    session.record_usage(Usage(input_tokens=999), request_id="r" * 2_000)
+    assert (session.usage().requests, session.context_tokens()) == (1, 110)
+    session.record_usage(Usage(input_tokens=200), request_id="")
+    session.record_usage(Usage(input_tokens=200), request_id="")
+    assert session.usage().requests == 3
+    assert [entry.step for entry in session.ledger()] == [1, 2, 3]
+
+
+def test_totals(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    empty = session.usage()
+    assert (empty.requests, empty.input_tokens, empty.cost, empty.outputs, empty.tokens_saved) == (0, None, None, 0, 0)
+    session.record_usage(Usage(input_tokens=100, output_tokens=10, cache_read_tokens=40))
+    session.record_usage(Usage(output_tokens=5, cache_write_tokens=7), context=False)
+    results = [session.process(output, tool="t") for output in (page(), "x", records(3_000))]
+    session.call("artifact_read", {"artifact_id": "users"})
+    total = session.usage()
+    assert (total.requests, total.input_tokens, total.output_tokens) == (2, 100, 15)
+    assert (total.cache_read_tokens, total.cache_write_tokens) == (40, 7)
+    assert (total.outputs, total.tokens) == (3, sum(result.tokens for result in results))
+    assert total.original_tokens == sum(result.original_tokens for result in results)
+    assert total.tokens_saved == total.original_tokens - total.tokens
+
+
+def test_cost_is_the_price_of_what_is_known(tenant: str, local: Engine) -> None:
+    session = local.session("s", tenant=tenant, model="gpt-4o")
+    session.record_usage({"prompt_tokens": 1_000_000, "completion_tokens": 0})
+    assert session.ledger()[0].cost == Decimal("2.5")
+    session.record_usage({"prompt_tokens": 1_000, "completion_tokens": 1_000, "model": "x"} | {})
+    side = local.session("t", tenant=tenant, model="nobody-knows-this-model")
+    side.record_usage({"prompt_tokens": 10, "completion_tokens": 1})
+    assert side.ledger()[0].cost is None
+    assert side.usage().cost is None
+    assert session.usage().cost == sum(entry.cost or 0 for entry in session.ledger())
+
+
+@pytest.mark.parametrize("through", ["1", -1, 1.5, True, 10**30])
+def test_a_step_is_a_step(session: Session, through: Any) -> None:
+    with pytest.raises(ConfigurationError, match="through="):
+        session.record_usage(Usage(input_tokens=1), through=through)
+    assert session.ledger() == []
+
+
+@pytest.mark.parametrize("tokens", ["1", -1, 1.5, True, None, 10**30])
+def test_a_compaction_has_a_size(session: Session, tokens: Any) -> None:
+    with pytest.raises(ConfigurationError, match="tokens="):
+        session.on_compaction(tokens)
+    assert session.ledger() == []
+
+
+def test_a_step_to_come_is_the_last_there_is(session: Session) -> None:
+    session.record_usage(Usage(input_tokens=10), through=1_000)
+    result = session.process("x" * 400, tool="t")
+    assert session.context_tokens() == 10 + result.tokens
+    session.record_usage(Usage(input_tokens=10), through=0)
+    assert session.context_tokens() == 10 + result.tokens
+
+
+def test_every_output_has_its_numbers(session: Session) -> None:
+    result = session.process(page(3_000), tool="list", call_id="c", arguments={"page": 1})
+    [entry] = session.ledger()
+    assert (entry.kind, entry.tool, entry.call_id, entry.arguments) == ("output", "list", "c", '{"page":1}')
+    assert (entry.route, entry.reason, entry.content) == (result.route, result.reason, result.content)
+    assert (entry.tokens, entry.original_tokens) == (result.tokens, result.original_tokens)
+    assert entry.tokens_saved == result.tokens_saved
+    assert entry.detail["value"] == result.original_tokens
+    assert (entry.detail["limit"], entry.detail["unit"]) == (7_000, "tokens")
+    assert (entry.detail["headroom_limit"], entry.detail["byte_threshold"], entry.detail["window"]) == (
+        140_000,
+        200_000,
+        200_000,
+    )
+    assert entry.at.utcoffset() is not None
+
+
+SENTENCES: list[tuple[dict[str, Any], int, Any, str]] = [
+    ({"enabled": False}, 0, prose(50_000), r"t (step 2): inline, because the policy is switched off. It was taken as plaintext: not a JSON object or array. 12,500 tokens came, 12,500 went to the model."),
+    ({}, 0, prose(4_000), "t (step 2): inline, because its 4,000 bytes are below min_threshold_bytes=4,096. 1,000 tokens came, 1,000 went"),
+    ({}, 0, prose(8_000), "t (step 2): inline, because its 8,000 bytes are within the per-output threshold of 200,000."),
+    ({}, 0, prose(40_000), "t (step 2): wholesale: its 10,000 tokens are more than max_result_tokens=7,000, but the policy lets plaintext through whole. It was taken as plaintext: not a JSON object or array."),
+    ({"plaintext": "truncate"}, 0, prose(40_000), "t (step 2): truncate, because its 10,000 tokens are more than max_result_tokens=7,000. It was taken as plaintext: not a JSON object or array. 10,000 tokens came,"),
+    ({"max_output_bytes": 5_000, "plaintext": "truncate"}, 0, prose(5_000), "t (step 2): truncate, because its 5,000 bytes reach max_output_bytes=5,000."),
+    ({"plaintext": "truncate", "max_result_tokens": None}, 0, prose(1_100_000), "t (step 2): truncate, because its 1,100,000 bytes are above max_threshold_bytes=1,048,576."),
+    ({"plaintext": "truncate", "max_result_tokens": None}, 0, prose(250_000), "t (step 2): truncate, because its 250,000 bytes are above the per-output threshold of 200,000."),
+    ({"plaintext": "truncate"}, 139_000, prose(8_000), "t (step 2): truncate, because the context would have grown to 141,000 tokens, past the headroom limit of 140,000."),
+    ({}, 139_000, prose(8_000), "t (step 2): truncate, because the context would have grown to 141,000 tokens, past the headroom limit of 140,000."),
+    ({"max_artifact_bytes": 1_000}, 0, records(2_000), "t (step 2): truncate, because it is larger than max_artifact_bytes allows to be stored."),
+    ({"max_result_tokens": 10}, 0, [1] * 30, "t (step 2): inline, because what would have stood for it was no smaller."),
+    ({}, 139_999, prose(4_000), "The context held 139,999 of 200,000 tokens."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("knobs", "context", "output", "sentence"), SENTENCES)
+def test_the_reason_is_said_in_a_true_sentence(
+    counted: Opener, knobs: dict[str, Any], context: int, output: Any, sentence: str
+) -> None:
+    session = counted(**knobs)
+    session.record_usage(Usage(input_tokens=context))
+    result = session.process(output, tool="t", call_id="c")
+    explained = session.explain("c")
+    assert sentence in str(explained)
+    assert (explained.route, explained.reason, explained.tokens_saved) == (
+        result.route,
+        result.reason,
+        result.tokens_saved,
+    )
+    assert str(session.explain(2)) == str(explained)
+
+
+def test_errors_and_replies_are_explained_too(counted: Opener) -> None:
+    session = counted()
+    session.process(prose(20_000), tool="t", is_error=True)
+    assert "it is an error, which is never put behind a reference; 5,000 tokens, at most 2,500 pass whole" in str(
+        session.explain(1)
+    )
+    session.call("artifact_read", {}, call_id="r")
+    assert str(session.explain("r")).startswith(
+        "artifact_read (step 2): inline, because replies of the session's own tools are"
+    )
+
+
+@pytest.mark.parametrize("key", ["nope", "", 99, 0, -1, 10**30, -(10**30), "\0", "\ud800"])
+def test_what_is_not_there_cannot_be_explained(session: Session, key: Any) -> None:
+    session.record_usage(Usage(input_tokens=1), request_id="r")
+    with pytest.raises(ConfigurationError, match="no output or reply"):
+        session.explain(key)
+
+
+def test_the_newest_of_a_call_id_is_explained(session: Session) -> None:
+    session.process("a", tool="t", call_id="call_0")
+    session.process("b", tool="t", call_id="call_0")
+    assert session.explain("call_0").step == 2
+
+
+class Accounts(RuleBasedStateMachine):
+    """Any sequence of outputs, replies, usage and compactions, against the simplest model of it."""
+
+    shared: Engine
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = self.shared.session(
+            secrets.token_hex(8), tenant="accounts", policy=Policy(max_result_tokens=200)
+        )
+        self.base, self.steps, self.settled = 0, 0, 0
+        self.pending: dict[int, int] = {}
+        self.requests: dict[str, int] = {}
+        self.used = 0
+
+    @rule(size=st.sampled_from([0, 10, 500, 3_000]), structured=st.booleans())
+    def output(self, size: int, structured: bool) -> None:
+        result = self.session.process(records(size // 10) if structured else "x " * size, tool="t")
+        self.steps += 1
+        assert result.step == self.steps
+        self.pending[self.steps] = result.tokens
+
+    @rule()
+    def reply(self) -> None:
+        reply = self.session.call("artifact_read", {"artifact_id": "t", "end_line": 3})
+        self.steps += 1
+        assert reply.step == self.steps
+        self.pending[self.steps] = reply.tokens
+
+    @rule(
+        given=st.none() | st.integers(0, 10_000),
+        made=st.none() | st.integers(0, 100),
+        context=st.booleans(),
+        request=st.sampled_from([None, "a", "b"]),
+        back=st.none() | st.integers(-2, 5),
+    )
+    def usage(self, given: int | None, made: int | None, context: bool, request: str | None, back: int | None) -> None:
+        through = None if back is None else max(0, self.steps - back)
+        self.session.record_usage(Usage(given, made), request_id=request, context=context, through=through)
+        if request in self.requests:
+            return
+        if request:
+            self.requests[request] = self.steps
+        self.steps += 1
+        self.used += 1
+        if context and given is not None:
+            self.base, self.settled = given + (made or 0), self.steps if through is None else min(through, self.steps)
+
+    @rule(tokens=st.integers(0, 1_000))
+    def compaction(self, tokens: int) -> None:
+        self.session.on_compaction(tokens)
+        self.steps += 1
+        self.base, self.settled = tokens, self.steps
+
+    @invariant()
+    def the_sums_agree(self) -> None:
+        pending = sum(tokens for step, tokens in self.pending.items() if step > self.settled)
+        assert self.session.context_tokens() == self.base + pending
+        assert [entry.step for entry in self.session.ledger()] == list(range(1, self.steps + 1))
+        assert self.session.usage().requests == self.used
+
+
+def test_any_sequence_adds_up(engine: Engine) -> None:
+    Accounts.shared = engine
+    run_state_machine_as_test(
+        Accounts, settings=settings(max_examples=15, stateful_step_count=12, deadline=None, phases=[Phase.generate])
+    )
