@@ -26,6 +26,10 @@ HINTS = {
 }
 """How each reader gets at an artifact; jq only at JSON."""
 
+_TEXT_WAYS = {
+    "artifact_read": "read on with artifact_read (start_line, end_line)",
+    "artifact_grep": "search with artifact_grep (pattern)",
+}
 _SCHEMA_SHARE = 0.4
 """Of the room that the fixed parts leave; the preview has the rest."""
 _LISTING_SHARE = 0.25
@@ -203,12 +207,12 @@ class TruncateDraft:
     def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
         """Fill in the artifact's id, if it is to be named."""
         content = self.content
-        readers = [name for name in READERS if name in self.tools and name != "artifact_jq"]
+        readers = [name for name in _TEXT_WAYS if name in self.tools]
         if readers and artifact_id and not self.structured:
-            hints = "; ".join(f"{name}: {HINTS[name][0].lower()}{HINTS[name][1:]}" for name in readers)
+            ways = " or ".join(_TEXT_WAYS[name] for name in readers)
             content += (
-                f"\n[INCOMPLETE: all {readable(self.size)} in {self.lines:,} lines are kept as artifact {artifact_id}. "
-                f"{hints}.]"
+                f"\n[INCOMPLETE: all {readable(self.size)} in {self.lines:,} lines are kept as artifact {artifact_id}: "
+                f"{ways}.]"
             )
         return Rendered(content, self.count(content))
 

@@ -37,7 +37,7 @@ class Explanation:
     reason: str
     numbers: Mapping[str, Any]
     """value, limit and unit that the rule compared; context, headroom_limit, byte_threshold and window at that time;
-    `plaintext`: why text was not structured."""
+    `plaintext`: why text was not structured; `per_output`: what the per-output gate said, where another rule decided."""
     original_tokens: int
     tokens: int
     tokens_saved: int

@@ -95,13 +95,9 @@ def find_session(connection: Connection, tenant: str, name: str) -> Opened | Non
 
 def sessions(connection: Connection, tenant: str) -> list[SessionInfo]:
     """Return a tenant's sessions, oldest first."""
-    query = select(SessionRow).where(SessionRow.tenant == tenant).order_by(SessionRow.id)
-    return [
-        SessionInfo(row.name, row.tenant, row.model, row.next_step - 1, row.created_at, row.ended_at)
-        for row in connection.execute(
-            select(*query.selected_columns).where(SessionRow.tenant == tenant).order_by(SessionRow.id)
-        )
-    ]
+    columns = (SessionRow.name, SessionRow.model, SessionRow.next_step, SessionRow.created_at, SessionRow.ended_at)
+    rows = connection.execute(select(*columns).where(SessionRow.tenant == tenant).order_by(SessionRow.id))
+    return [SessionInfo(row.name, tenant, row.model, row.next_step - 1, row.created_at, row.ended_at) for row in rows]
 
 
 def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:

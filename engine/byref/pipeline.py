@@ -192,6 +192,8 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
         "byte_threshold": gates.byte_threshold(scope.policy, scope.window),
         "window": scope.window,
     }
+    if plan.reason != verdict.reason:
+        detail["per_output"] = verdict.reason
     if plan.reason == "headroom":
         detail |= {"value": head.value, "limit": head.limit, "unit": head.unit}
     if isinstance(plan.draft, TruncateDraft):
