@@ -22,6 +22,8 @@ from byref.describe.shape import kind_of
 NAME_CHARS = 64
 MAX_PARTS = 32
 """Most variables made of one output's top-level members: an object with more of them is a map, reached by key."""
+MANY = 500
+"""Names looked for by one statement."""
 
 SANDBOX_NAMES = frozenset(
     "df pd np math statistics json re datetime itertools functools random decimal fractions collections string textwrap "  # noqa: SIM905
@@ -181,6 +183,9 @@ def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: 
 def find(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
+    if len(bare) > MANY:  # than a statement takes: code may hold tens of thousands of names
+        there = taken(connection, session_id)
+        bare = {given: name for given, name in bare.items() if name in there or _ALIAS.match(name)}
     steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
     if not bare:
         return {}
