@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from byref import ledger
+from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, StorageFailure, ToolError
 from byref.result import ToolReply
 from byref.scope import Scope
@@ -79,7 +80,10 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             if before is not None:
                 raise _Replay(before)
         content = answer.content if answer.commit is None else answer.commit(connection, turn.step)
-        tokens = scope.count(content)
+        tokens, most = scope.count(content), scope.policy.reply_tokens
+        if tokens > most:  # an error's text, or notes around a value, under a small bound
+            content = truncate(content, budget=most, measure=scope.count).text
+            tokens = scope.count(content)
         columns = {
             "tool": made.name,
             "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
