@@ -195,6 +195,9 @@ def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: 
     if execution.rebound:
         parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
     listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
+    for name, bound in outcome.bound.items():
+        if bound.was and name in listed:
+            listed[name] += f", no longer a {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed)}]")
     if execution.lost and outcome.error is None:

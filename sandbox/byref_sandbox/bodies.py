@@ -96,5 +96,5 @@ def _kept(names: Mapping[str, object], room: int) -> list[wire.Frame]:
             )
             continue
         room -= len(data)
-        frames.append(wire.Kept(name, kind, data))
+        frames.append(wire.Kept(name, kind, data, values.stands_for(names[name])))
     return frames

@@ -41,6 +41,8 @@ class Bound:
     """json or dataframe"""
     data: bytes
     """JSON for both: a dataframe is an array of records."""
+    was: str = ""
+    """The name of the type that the data stands for, where JSON has no such type: `datetime`, `set`, `Series`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
         if isinstance(frame, wire.Lost):
             unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
         elif _is_json(frame):
-            bound[frame.name] = Bound(frame.kind, frame.data)
+            bound[frame.name] = Bound(frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS])
         else:
             unkept[frame.name] = "its data could not be read"
     value: object = None

@@ -173,6 +173,8 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     name: str
     kind: Literal["json", "dataframe"]
     data: bytes
+    was: str = ""
+    """The name of the type that the data stands for, where JSON has no such type."""
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lost"):
