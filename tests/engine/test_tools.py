@@ -1,0 +1,318 @@
+"""The session's own tools: what a model may send, what it gets back, what providers are told of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jsonschema
+import pytest
+from inline_snapshot import snapshot
+from material import page, prose, records
+
+from byref import ConfigurationError, Engine, Policy, Session
+from byref.policy import TOOL_NAMES
+from byref.result import FORMATS
+from byref_sandbox import Sandbox
+
+ALL = list(TOOL_NAMES)
+
+
+@pytest.fixture
+def stocked(engine: Engine, tenant: str) -> Session:
+    """All tools, 3,000 users, a log of 2 MB."""
+    session = engine.session("chat", tenant=tenant, context_window=200_000, tools=ALL)
+    session.process(page(3_000), tool="list_users")
+    session.process(prose(2_000_000), tool="log")
+    return session
+
+
+def artifact_of(session: Session, position: int) -> str:
+    return session.artifacts()[position].id
+
+
+# Definitions
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_definitions_have_the_shape_of_the_providers(engine: Engine, tenant: str, format: Any) -> None:
+    tools = engine.session("s", tenant=tenant, tools=ALL).tools(format)
+    match format:
+        case "openai":
+            flat = [tool["function"] for tool in tools]
+            assert all(tool.keys() == {"type", "function"} and tool["type"] == "function" for tool in tools)
+            key = "parameters"
+        case "openai-responses":
+            assert all(tool.keys() == {"type", "name", "description", "parameters"} for tool in tools)
+            flat, key = tools, "parameters"
+        case "anthropic":
+            flat, key = tools, "input_schema"
+        case "mcp":
+            flat, key = tools, "inputSchema"
+        case "gemini":
+            [holder] = tools
+            assert holder.keys() == {"function_declarations"}
+            flat, key = holder["function_declarations"], "parameters_json_schema"
+    assert [tool["name"] for tool in flat] == ALL
+    for tool in flat:
+        assert tool.keys() - {"type"} == {"name", "description", key}
+        schema = tool[key]
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+        assert "$ref" not in json.dumps(schema) and "$defs" not in json.dumps(schema)
+        assert set(schema["required"]) <= set(schema["properties"])
+        assert len(tool["description"]) < 1_024
+    assert json.loads(json.dumps(tools)) == tools
+
+
+def test_an_unknown_format_is_named(chat: Session) -> None:
+    with pytest.raises(ConfigurationError, match="format='x': expected one of"):
+        chat.tools("x")  # type: ignore[arg-type]
+
+
+def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, tools=ALL)
+    assert session.tools("anthropic") == snapshot([{'name': 'code_interpreter', 'description': "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.", 'input_schema': {'type': 'object', 'properties': {'code': {'description': "Python source. The last expression's value is the result; print is captured too.", 'type': 'string'}}, 'required': ['code'], 'additionalProperties': False}}, {'name': 'artifact_jq', 'description': 'Query stored JSON with a jq filter over all of the data.', 'input_schema': {'type': 'object', 'properties': {'artifact_id': {'description': 'Id of the artifact (art_…), or the name of a variable.', 'type': 'string'}, 'expression': {'description': "jq filter, e.g. '.rows | length' or '.[] | select(.score > 0.5) | .id'.", 'type': 'string'}}, 'required': ['artifact_id', 'expression'], 'additionalProperties': False}}, {'name': 'artifact_grep', 'description': 'Find the lines of stored data that match a regular expression, with context.', 'input_schema': {'type': 'object', 'properties': {'artifact_id': {'description': 'Id of the artifact (art_…), or the name of a variable.', 'type': 'string'}, 'pattern': {'description': 'Regular expression (RE2), applied to each line.', 'type': 'string'}, 'context_lines': {'description': 'Lines shown around each match.', 'type': 'integer', 'minimum': 0, 'maximum': 100, 'default': 5}, 'start_line': {'description': 'First line searched, from 1.', 'type': 'integer', 'default': 1}, 'end_line': {'description': 'Last line searched, included.', 'anyOf': [{'type': 'integer'}, {'type': 'null'}], 'default': None}, 'ignore_case': {'type': 'boolean', 'default': False}}, 'required': ['artifact_id', 'pattern'], 'additionalProperties': False}}, {'name': 'artifact_read', 'description': 'Read lines of stored data. Replies are numbered, bounded, and say how to go on.', 'input_schema': {'type': 'object', 'properties': {'artifact_id': {'description': 'Id of the artifact (art_…), or the name of a variable.', 'type': 'string'}, 'start_line': {'description': 'First line, from 1.', 'type': 'integer', 'default': 1}, 'end_line': {'description': 'Last line, included; left out: as many as fit.', 'anyOf': [{'type': 'integer'}, {'type': 'null'}], 'default': None}, 'start_column': {'description': 'Character of the first line to begin with, from 1.', 'type': 'integer', 'minimum': 1, 'default': 1}}, 'required': ['artifact_id'], 'additionalProperties': False}}, {'name': 'list_artifacts', 'description': 'List what is stored in this conversation.', 'input_schema': {'type': 'object', 'properties': {'prefix': {'description': 'Only names or ids that begin with this.', 'type': 'string', 'default': ''}, 'limit': {'description': 'Most entries.', 'type': 'integer', 'minimum': 1, 'maximum': 100, 'default': 20}, 'after': {'description': 'Pointer of the last entry of the page before.', 'type': 'string', 'default': ''}}, 'required': [], 'additionalProperties': False}}, {'name': 'get_artifact', 'description': 'Get what was stored, by pointer or name.', 'input_schema': {'type': 'object', 'properties': {'pointer_or_name': {'description': 'Pointer, id or name of what was stored.', 'type': 'string'}}, 'required': ['pointer_or_name'], 'additionalProperties': False}}, {'name': 'store_artifact', 'description': 'Keep a text or JSON under a name, for later calls.', 'input_schema': {'type': 'object', 'properties': {'name': {'description': 'Name to find it by; storing the name again makes it mean the newer value.', 'type': 'string'}, 'value': {'description': 'The text or JSON to keep.', 'type': 'string'}, 'content_type': {'description': 'MIME type, if it matters.', 'anyOf': [{'type': 'string'}, {'type': 'null'}], 'default': None}}, 'required': ['name', 'value'], 'additionalProperties': False}}])
+
+
+def test_only_the_sessions_tools_are_owned(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, tools=["artifact_read"])
+    assert [name for name in ALL if session.owns(name)] == ["artifact_read"]
+    assert not session.owns("my_tool") and not session.owns("")
+    reply = session.call("code_interpreter", {"code": "1"})
+    assert (reply.is_error, reply.content) == (
+        True,
+        "there is no tool 'code_interpreter' here; there are: artifact_read",
+    )
+
+
+# Arguments
+
+CASES: list[tuple[str, Any, str]] = [
+    ("artifact_read", None, "artifact_read: missing argument 'artifact_id'. It takes: artifact_id, start_line, end_line, start_column"),
+    ("artifact_read", "", "missing argument 'artifact_id'"),
+    ("artifact_read", {"artifact": "users"}, "artifact_read has no argument 'artifact'; did you mean 'artifact_id'? It takes:"),
+    ("artifact_read", {"artifact_id": ["users"]}, "artifact_read: Expected 'str', got 'array': argument 'artifact_id'."),
+    ("artifact_read", {"artifact_id": "users", "start_line": "three"}, "Expected 'int', got 'str': argument 'start_line'"),
+    ("artifact_read", {"artifact_id": "users", "start_line": 1.5}, "Expected 'int', got 'float': argument 'start_line'"),
+    ("artifact_read", {"artifact_id": "users", "start_line": 0}, "start_line=0: lines are numbered from 1"),
+    ("artifact_read", {"artifact_id": "users", "start_line": 5, "end_line": 4}, "end_line"),
+    ("artifact_read", {"artifact_id": "users", "start_line": 10**30}, "past the end: there are 3002 lines"),
+    ("artifact_read", {"artifact_id": "users", "start_column": 0}, "start_column"),
+    ("artifact_read", {"artifact_id": "nope"}, "no artifact or variable 'nope' in this conversation; there are: list_users, users, pagination"),
+    ("artifact_read", {"artifact_id": "art_\0"}, "no artifact or variable"),
+    ("artifact_read", {"artifact_id": "\ud800"}, "no artifact or variable"),
+    ("artifact_read", {"artifact_id": "x" * 100_000}, "no artifact or variable 'xxx"),
+    ("artifact_read", "{", "the arguments are no valid JSON: "),
+    ("artifact_read", "[1]", "the arguments must be one JSON object, not list"),
+    ("artifact_read", 5, "the arguments must be one JSON object, not int"),
+    ("artifact_read", '{"artifact_id": "users", "artifact_id', "the arguments are no valid JSON: "),
+    ("artifact_grep", {"artifact_id": "users"}, "missing argument 'pattern'"),
+    ("artifact_grep", {"artifact_id": "users", "pattern": ""}, "pattern is empty"),
+    ("artifact_grep", {"artifact_id": "users", "pattern": "x", "context_lines": 101}, "context_lines"),
+    ("artifact_jq", {"artifact_id": "users"}, "missing argument 'expression'"),
+    ("artifact_jq", {"artifact_id": "users", "expression": "map("}, "JqError: "),
+    ("artifact_jq", {"artifact_id": "users", "expression": "x" * 20_001}, "the expression has 20,001 characters; at most 20,000 are taken"),
+    ("artifact_jq", {"artifact_id": "LOG", "expression": "."}, "is text/plain, not JSON: artifact_jq cannot query it"),
+    ("code_interpreter", {}, "missing argument 'code'"),
+    ("list_artifacts", {"limit": 0}, "limit"),
+    ("list_artifacts", {"limit": 101}, "limit"),
+    ("list_artifacts", {"after": "art:nope"}, "after='art:nope' is no pointer in this conversation"),
+    ("store_artifact", {"value": "x"}, "missing argument 'name'"),
+    ("store_artifact", {"name": "", "value": "x"}, "expected text of 1 to 256 characters"),
+    ("get_artifact", {}, "missing argument 'pointer_or_name'"),
+    ("no_such_tool", {}, "there is no tool 'no_such_tool' here; there are: code_interpreter, "),
+    ("", {}, "there is no tool '' here"),
+    ("\0\ud800", {}, "there is no tool"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "arguments", "message"), CASES)
+def test_mistakes_are_replies(stocked: Session, tool: str, arguments: Any, message: str) -> None:
+    if isinstance(arguments, dict) and arguments.get("artifact_id") == "LOG":
+        arguments = arguments | {"artifact_id": artifact_of(stocked, 1)}
+    before = stocked.context_tokens()
+    reply = stocked.call(tool, arguments)
+    assert reply.is_error
+    assert message in reply.content
+    assert len(reply.content) < 1_500
+    assert stocked.context_tokens() == before + reply.tokens
+    entry = stocked.ledger()[-1]
+    assert (entry.kind, entry.tool, entry.is_error, entry.content) == ("reply", tool, True, reply.content)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"artifact_id": "users", "start_line": 2, "end_line": 3},
+        {"artifact_id": "$users", "start_line": "2", "end_line": "3"},
+        {"artifact_id": " users ", "start_line": 2.0, "end_line": 3, "start_column": None},
+        '{"artifact_id": "users", "start_line": 2, "end_line": 3}',
+        '"{\\"artifact_id\\": \\"users\\", \\"start_line\\": 2, \\"end_line\\": 3}"',
+    ],
+)
+def test_arguments_whose_meaning_is_plain_are_taken(stocked: Session, arguments: Any) -> None:
+    reply = stocked.call("artifact_read", arguments)
+    assert not reply.is_error, reply.content
+    lines = reply.content.splitlines()
+    assert [json.loads(line.partition("|")[2].rstrip(",")) for line in lines[:2]] == records(2)
+
+
+def test_every_way_to_name_the_data(stocked: Session) -> None:
+    artifact = stocked.artifacts()[0]
+    for key in (artifact.id, artifact.pointer, "list_users", "$list_users", "var_step_1"):
+        reply = stocked.call("artifact_jq", {"artifact_id": key, "expression": ".users | length"})
+        assert (reply.is_error, reply.content) == (False, "3000")
+    assert stocked.call("artifact_jq", {"artifact_id": "users", "expression": "length # a comment"}).content == "3000"
+
+
+def test_answers_are_exact_over_all_of_the_data(stocked: Session) -> None:
+    log = artifact_of(stocked, 1)
+    jq = stocked.call("artifact_jq", {"artifact_id": "users", "expression": "map(.id) | add"})
+    assert jq.content == str(sum(range(3_001)))
+    assert stocked.call("artifact_jq", {"artifact_id": "users", "expression": ".[] | select(.id > 5000)"}).content == (
+        "[no output: the filter selected nothing]"
+    )
+    hit = stocked.call("artifact_grep", {"artifact_id": log, "pattern": "^012345 ", "context_lines": 0}).content
+    assert hit.startswith("[1 match for /^012345 /]") and "12346| 012345 the quick" in hit.replace("> ", "")
+    read = stocked.call("artifact_read", {"artifact_id": log, "start_line": 20_001, "end_line": 20_001}).content
+    assert read.partition("| ")[2] == prose(2_000_000).splitlines()[20_000]
+
+
+# Replies
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("artifact_read", {"artifact_id": "users"}),
+        ("artifact_read", {"artifact_id": "LOG"}),
+        ("artifact_grep", {"artifact_id": "users", "pattern": "."}),
+        ("artifact_grep", {"artifact_id": "LOG", "pattern": "fox", "context_lines": 100}),
+        ("artifact_jq", {"artifact_id": "users", "expression": "."}),
+        ("artifact_jq", {"artifact_id": "users", "expression": ".[]"}),
+        ("artifact_jq", {"artifact_id": "users", "expression": "error(\"x\" * 100000)"}),
+        ("code_interpreter", {"code": "users"}),
+        ("code_interpreter", {"code": "print(users)"}),
+        ("get_artifact", {"pointer_or_name": "list_users"}),
+        ("get_artifact", {"pointer_or_name": "LOG"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [100, 400, 4_000])
+def test_replies_are_bounded_and_say_how_to_go_on(
+    engine: Engine, stocked: Session, tool: str, arguments: Any, limit: int
+) -> None:
+    arguments = {key: artifact_of(stocked, 1) if value == "LOG" else value for key, value in arguments.items()}
+    session = engine.session(stocked.id, tenant=stocked.tenant, policy=Policy(reply_tokens=limit), tools=ALL)
+    reply = session.call(tool, arguments)
+    assert reply.tokens <= limit
+    assert session.ledger()[-1].tokens == reply.tokens
+    if not reply.is_error:
+        assert any(word in reply.content for word in ("INCOMPLETE", "Go on with", "Narrow the pattern", "truncated")), reply.content[
+            -300:
+        ]
+
+
+def test_a_call_is_answered_once(stocked: Session, engine: Engine) -> None:
+    def call(code: str, call_id: str | None) -> tuple[int | None, str]:
+        reply = stocked.call("code_interpreter", {"code": code}, call_id=call_id)
+        return reply.step, reply.content
+
+    first = call("import random\nrandom.random()", "c")
+    assert call("import random\nrandom.random()", "c") == first
+    assert call("import random\nrandom.random()", "d") != first
+    assert call("1 + 1", "c") == (5, "2")
+    assert call("1 + 1", "")[0] == 6 and call("1 + 1", None)[0] == 7 and call("1 + 1", "")[0] == 8
+    again = engine.session(stocked.id, tenant=stocked.tenant)
+    assert again.call("code_interpreter", {"code": "import random\nrandom.random()"}, call_id="c").content == first[1]
+
+
+def test_eight_threads_with_one_call_id_make_one_step(stocked: Session) -> None:
+    start = threading.Barrier(8)
+
+    def work(_: int) -> tuple[int | None, str]:
+        start.wait()
+        reply = stocked.call(
+            "code_interpreter", {"code": "found = len(users)\nimport random\nrandom.random()"}, call_id="c"
+        )
+        return reply.step, reply.content
+
+    with ThreadPoolExecutor(8) as threads:
+        replies = set(threads.map(work, range(8)))
+    assert len(replies) == 1
+    assert len([entry for entry in stocked.ledger() if entry.kind == "reply"]) == 1
+
+
+# Keepers
+
+
+def test_store_get_and_list(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, tools=ALL)
+    assert session.call("list_artifacts", {}).content == "[]"
+    stored = json.loads(session.call("store_artifact", {"name": "r", "value": '{"a": [1, 2]}'}).content)
+    assert list(stored) == ["pointer", "preview", "sizeBytes", "name"]
+    assert (stored["name"], stored["sizeBytes"], stored["preview"]) == ("r", 13, '{"a": [1, 2]}')
+    for key in ("r", stored["pointer"], stored["pointer"].replace("art:", "art_")):
+        assert json.loads(session.call("get_artifact", {"pointer_or_name": key}).content) == {"a": [1, 2]}
+    assert (
+        session.call("get_artifact", {"pointerOrName": "r"}).content
+        == session.call("get_artifact", {"name": "r"}).content
+    )
+    missing = session.call("get_artifact", {"pointer_or_name": "zz"})
+    assert (missing.is_error, missing.content) == (False, "[no artifact found for 'zz']")
+    session.call("store_artifact", {"name": "r", "value": "newer"})
+    assert session.call("get_artifact", {"pointer_or_name": "r"}).content == "newer"
+    assert json.loads(session.call("get_artifact", {"pointer_or_name": stored["pointer"]}).content) == {"a": [1, 2]}
+    listed = json.loads(session.call("list_artifacts", {}).content)
+    assert [entry["name"] for entry in listed] == ["r", "r"]
+    assert list(listed[0]) == ["pointer", "name", "sizeBytes", "preview", "contentType", "storedAt"]
+    assert abs(listed[0]["storedAt"] / 1000 - session.artifacts()[0].stored_at.timestamp()) < 1
+
+
+def test_long_lists_are_read_page_by_page(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, tools=ALL)
+    for i in range(45):
+        session.store_artifact(f"value {i}", name=f"name {i:02}")
+    seen: list[str] = []
+    arguments: dict[str, Any] = {"prefix": "name"}
+    for _ in range(10):
+        content = session.call("list_artifacts", arguments).content
+        listed, _, rest = content.partition("\n")
+        seen += [entry["name"] for entry in json.loads(listed)]
+        if not rest:
+            break
+        assert rest.startswith(f"[INCOMPLETE: {45 - len(seen)} more.")
+        arguments["after"] = rest.partition('after="')[2].partition('"')[0]
+    assert seen == [f"name {i:02}" for i in range(45)]
+
+
+def test_other_sessions_and_tenants_are_not_found(engine: Engine, stocked: Session) -> None:
+    artifact = stocked.artifacts()[0]
+    for other in (
+        engine.session("other", tenant=stocked.tenant, tools=ALL),
+        engine.session(stocked.id, tenant=stocked.tenant + "x", tools=ALL),
+    ):
+        for key in (artifact.id, artifact.pointer, "list_users", "users", "$users", "var_step_1"):
+            for tool, rest in (
+                ("artifact_read", {}),
+                ("artifact_grep", {"pattern": "x"}),
+                ("artifact_jq", {"expression": "."}),
+            ):
+                reply = other.call(tool, {"artifact_id": key, **rest})
+                assert reply.content == f"no artifact or variable {key!r} in this conversation; nothing is stored yet"
+            assert "no artifact found" in other.call("get_artifact", {"pointer_or_name": key}).content
+            assert other.get_artifact(key) is None
+        assert other.call("list_artifacts", {}).content == "[]"
+        assert other.variables() == other.artifacts() == []
+
+
+def test_without_a_sandbox_its_tools_are_not_offered(tmp_path: Any, sandbox: Sandbox) -> None:
+    with Engine(f"sqlite:///{tmp_path}/b.db", interpreter=sandbox) as engine:
+        engine._sandbox = None
+        session = engine.session("s")
+        assert [tool["name"] for tool in session.tools("anthropic")] == ["artifact_grep", "artifact_read"]
+        result = session.process(page(3_000), tool="t")
+        assert result.route == "artifact"
+        assert "code_interpreter" not in result.content and "artifact_jq" not in result.content
