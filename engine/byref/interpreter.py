@@ -100,6 +100,9 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
         )
+    assigned = outcome.bound.keys() - bound.keys()
+    if assigned:
+        bound |= scope.read(lambda connection: variables.find(connection, scope.read, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
     rebound = tuple(sorted(stored & outcome.bound.keys()))
     new = [name for name in outcome.bound if name not in stored]
