@@ -95,27 +95,31 @@ def prepare(
 
 
 def first_plan(prepared: Prepared) -> Plan:
+    """Return what the gates and the policy ask for, as far as can be told before the commit."""
     policy, verdict, block = prepared.scope.policy, prepared.verdict, prepared.block
     if verdict.fits:
         needs = verdict.reason == "fits"
         if needs and not has_headroom(prepared, prepared.scope.context()):
             return offload(prepared, "headroom")
         return Plan("inline", verdict.reason, needs_headroom=needs)
-    whole = policy.plaintext == "wholesale" or (policy.plaintext == "auto" and block.size <= policy.max_threshold_bytes)
-    if prepared.is_error or not whole or policy.mode == "truncate" or (block.parsed[0] == "json" and _schema(prepared)):
+    if prepared.is_error or policy.mode == "truncate" or _is_structured(prepared):
         return offload(prepared, verdict.reason)
     if policy.plaintext == "wholesale":
         return Plan("wholesale", verdict.reason)
+    if policy.plaintext != "auto" or block.size > policy.max_threshold_bytes:
+        return offload(prepared, verdict.reason)
     if has_headroom(prepared, prepared.scope.context()):
         return Plan("wholesale", verdict.reason, needs_headroom=True)
     return offload(prepared, "headroom")
 
 
 def has_headroom(prepared: Prepared, context: int) -> bool:
+    """Tell whether the whole output fits on top of `context`."""
     return headroom(prepared, context).fits
 
 
 def headroom(prepared: Prepared, context: int) -> Verdict:
+    """Judge the whole output on top of `context`."""
     scope = prepared.scope
     return gates.headroom(scope.policy, tokens=prepared.tokens, context=context, window=scope.window)
 
@@ -123,7 +127,7 @@ def headroom(prepared: Prepared, context: int) -> Verdict:
 def offload(prepared: Prepared, reason: Reason) -> Plan:
     """Describe the output, choose its route by kind and by the tools there are, and stage its bytes."""
     scope, block, policy = prepared.scope, prepared.block, prepared.scope.policy
-    structured = block.parsed[0] == "json" and _schema(prepared) is not None
+    structured = _is_structured(prepared)
     readers = [tool for tool in READERS if tool in scope.tools and (structured or tool != "artifact_jq")]
     route: str
     if prepared.is_error:
@@ -144,9 +148,13 @@ def offload(prepared: Prepared, reason: Reason) -> Plan:
     words: Shape = shape(block.parsed[1]) if structured else "text"
     draft = _draft(prepared, route, structured, keeps, words)
     about = _describe(prepared, structured, words) if keeps else None
-    if _draftis_no_smaller(prepared, draft):
+    if _is_draft_no_smaller(prepared, draft):
         return Plan("inline", "not_smaller")
     return Plan(draft.route, reason, draft=draft, about=about, blob_id=restage(prepared) if keeps else None)
+
+
+def _is_structured(prepared: Prepared) -> bool:
+    return prepared.block.parsed[0] == "json" and _schema(prepared) is not None
 
 
 def _schema(prepared: Prepared) -> Schema | None:
@@ -213,12 +221,13 @@ def _artifact_preview(prepared: Prepared, structured: bool, budget: int) -> tupl
     return cut_text.text, {"bytes": cut_text.omitted_bytes}
 
 
-def _draftis_no_smaller(prepared: Prepared, draft: Draft) -> bool:
+def _is_draft_no_smaller(prepared: Prepared, draft: Draft) -> bool:
     rendered = draft.render([part.wanted for part in draft.parts], 1, "art_" + "x" * 12)
     return is_no_smaller(prepared, rendered)
 
 
 def is_no_smaller(prepared: Prepared, rendered: Rendered) -> bool:
+    """Tell whether what stands for the output takes as much as the output itself."""
     return (
         rendered.tokens >= prepared.tokens
         or len(rendered.content.encode("utf-8", "surrogatepass")) >= prepared.block.size
