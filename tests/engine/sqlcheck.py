@@ -53,5 +53,8 @@ def check_invariants(url: str) -> None:
         )
         == []
     )
-    stored = "SELECT id FROM byref_ledger WHERE route IN ('variables', 'artifact') AND artifact_id IS NULL"
+    stored = """
+        SELECT l.id FROM byref_ledger l JOIN byref_sessions s ON s.id = l.session_id
+        WHERE l.route IN ('variables', 'artifact') AND l.artifact_id IS NULL AND s.ended_at IS NULL
+    """
     assert rows(url, stored) == []

@@ -74,7 +74,162 @@ def test_an_unknown_format_is_named(chat: Session) -> None:
 
 def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
     session = local.session("s", tenant=tenant, tools=ALL)
-    assert session.tools("anthropic") == snapshot([{'name': 'code_interpreter', 'description': "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.", 'input_schema': {'type': 'object', 'properties': {'code': {'description': "Python source. The last expression's value is the result; print is captured too.", 'type': 'string'}}, 'required': ['code'], 'additionalProperties': False}}, {'name': 'artifact_jq', 'description': 'Query stored JSON with a jq filter over all of the data.', 'input_schema': {'type': 'object', 'properties': {'artifact_id': {'description': 'Id of the artifact (art_…), or the name of a variable.', 'type': 'string'}, 'expression': {'description': "jq filter, e.g. '.rows | length' or '.[] | select(.score > 0.5) | .id'.", 'type': 'string'}}, 'required': ['artifact_id', 'expression'], 'additionalProperties': False}}, {'name': 'artifact_grep', 'description': 'Find the lines of stored data that match a regular expression, with context.', 'input_schema': {'type': 'object', 'properties': {'artifact_id': {'description': 'Id of the artifact (art_…), or the name of a variable.', 'type': 'string'}, 'pattern': {'description': 'Regular expression (RE2), applied to each line.', 'type': 'string'}, 'context_lines': {'description': 'Lines shown around each match.', 'type': 'integer', 'minimum': 0, 'maximum': 100, 'default': 5}, 'start_line': {'description': 'First line searched, from 1.', 'type': 'integer', 'default': 1}, 'end_line': {'description': 'Last line searched, included.', 'anyOf': [{'type': 'integer'}, {'type': 'null'}], 'default': None}, 'ignore_case': {'type': 'boolean', 'default': False}}, 'required': ['artifact_id', 'pattern'], 'additionalProperties': False}}, {'name': 'artifact_read', 'description': 'Read lines of stored data. Replies are numbered, bounded, and say how to go on.', 'input_schema': {'type': 'object', 'properties': {'artifact_id': {'description': 'Id of the artifact (art_…), or the name of a variable.', 'type': 'string'}, 'start_line': {'description': 'First line, from 1.', 'type': 'integer', 'default': 1}, 'end_line': {'description': 'Last line, included; left out: as many as fit.', 'anyOf': [{'type': 'integer'}, {'type': 'null'}], 'default': None}, 'start_column': {'description': 'Character of the first line to begin with, from 1.', 'type': 'integer', 'minimum': 1, 'default': 1}}, 'required': ['artifact_id'], 'additionalProperties': False}}, {'name': 'list_artifacts', 'description': 'List what is stored in this conversation.', 'input_schema': {'type': 'object', 'properties': {'prefix': {'description': 'Only names or ids that begin with this.', 'type': 'string', 'default': ''}, 'limit': {'description': 'Most entries.', 'type': 'integer', 'minimum': 1, 'maximum': 100, 'default': 20}, 'after': {'description': 'Pointer of the last entry of the page before.', 'type': 'string', 'default': ''}}, 'required': [], 'additionalProperties': False}}, {'name': 'get_artifact', 'description': 'Get what was stored, by pointer or name.', 'input_schema': {'type': 'object', 'properties': {'pointer_or_name': {'description': 'Pointer, id or name of what was stored.', 'type': 'string'}}, 'required': ['pointer_or_name'], 'additionalProperties': False}}, {'name': 'store_artifact', 'description': 'Keep a text or JSON under a name, for later calls.', 'input_schema': {'type': 'object', 'properties': {'name': {'description': 'Name to find it by; storing the name again makes it mean the newer value.', 'type': 'string'}, 'value': {'description': 'The text or JSON to keep.', 'type': 'string'}, 'content_type': {'description': 'MIME type, if it matters.', 'anyOf': [{'type': 'string'}, {'type': 'null'}], 'default': None}}, 'required': ['name', 'value'], 'additionalProperties': False}}])
+    assert session.tools("anthropic") == snapshot(
+        [
+            {
+                "name": "code_interpreter",
+                "description": "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "code": {
+                            "description": "Python source. The last expression's value is the result; print is captured too.",
+                            "type": "string",
+                        }
+                    },
+                    "required": ["code"],
+                    "additionalProperties": False,
+                },
+            },
+            {
+                "name": "artifact_jq",
+                "description": "Query stored JSON with a jq filter over all of the data.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "artifact_id": {
+                            "description": "Id of the artifact (art_…), or the name of a variable.",
+                            "type": "string",
+                        },
+                        "expression": {
+                            "description": "jq filter, e.g. '.rows | length' or '.[] | select(.score > 0.5) | .id'.",
+                            "type": "string",
+                        },
+                    },
+                    "required": ["artifact_id", "expression"],
+                    "additionalProperties": False,
+                },
+            },
+            {
+                "name": "artifact_grep",
+                "description": "Find the lines of stored data that match a regular expression, with context.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "artifact_id": {
+                            "description": "Id of the artifact (art_…), or the name of a variable.",
+                            "type": "string",
+                        },
+                        "pattern": {"description": "Regular expression (RE2), applied to each line.", "type": "string"},
+                        "context_lines": {
+                            "description": "Lines shown around each match.",
+                            "type": "integer",
+                            "minimum": 0,
+                            "maximum": 100,
+                            "default": 5,
+                        },
+                        "start_line": {"description": "First line searched, from 1.", "type": "integer", "default": 1},
+                        "end_line": {
+                            "description": "Last line searched, included.",
+                            "anyOf": [{"type": "integer"}, {"type": "null"}],
+                            "default": None,
+                        },
+                        "ignore_case": {"type": "boolean", "default": False},
+                    },
+                    "required": ["artifact_id", "pattern"],
+                    "additionalProperties": False,
+                },
+            },
+            {
+                "name": "artifact_read",
+                "description": "Read lines of stored data. Replies are numbered, bounded, and say how to go on.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "artifact_id": {
+                            "description": "Id of the artifact (art_…), or the name of a variable.",
+                            "type": "string",
+                        },
+                        "start_line": {"description": "First line, from 1.", "type": "integer", "default": 1},
+                        "end_line": {
+                            "description": "Last line, included; left out: as many as fit.",
+                            "anyOf": [{"type": "integer"}, {"type": "null"}],
+                            "default": None,
+                        },
+                        "start_column": {
+                            "description": "Character of the first line to begin with, from 1.",
+                            "type": "integer",
+                            "minimum": 1,
+                            "default": 1,
+                        },
+                    },
+                    "required": ["artifact_id"],
+                    "additionalProperties": False,
+                },
+            },
+            {
+                "name": "list_artifacts",
+                "description": "List what is stored in this conversation.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "prefix": {
+                            "description": "Only names or ids that begin with this.",
+                            "type": "string",
+                            "default": "",
+                        },
+                        "limit": {
+                            "description": "Most entries.",
+                            "type": "integer",
+                            "minimum": 1,
+                            "maximum": 100,
+                            "default": 20,
+                        },
+                        "after": {
+                            "description": "Pointer of the last entry of the page before.",
+                            "type": "string",
+                            "default": "",
+                        },
+                    },
+                    "required": [],
+                    "additionalProperties": False,
+                },
+            },
+            {
+                "name": "get_artifact",
+                "description": "Get what was stored, by pointer or name.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "pointer_or_name": {"description": "Pointer, id or name of what was stored.", "type": "string"}
+                    },
+                    "required": ["pointer_or_name"],
+                    "additionalProperties": False,
+                },
+            },
+            {
+                "name": "store_artifact",
+                "description": "Keep a text or JSON under a name, for later calls.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "name": {
+                            "description": "Name to find it by; storing the name again makes it mean the newer value.",
+                            "type": "string",
+                        },
+                        "value": {"description": "The text or JSON to keep.", "type": "string"},
+                        "content_type": {
+                            "description": "MIME type, if it matters.",
+                            "anyOf": [{"type": "string"}, {"type": "null"}],
+                            "default": None,
+                        },
+                    },
+                    "required": ["name", "value"],
+                    "additionalProperties": False,
+                },
+            },
+        ]
+    )
 
 
 def test_only_the_sessions_tools_are_owned(engine: Engine, tenant: str) -> None:
@@ -210,9 +365,9 @@ def test_replies_are_bounded_and_say_how_to_go_on(
     assert reply.tokens <= limit
     assert session.ledger()[-1].tokens == reply.tokens
     if not reply.is_error:
-        assert any(word in reply.content for word in ("INCOMPLETE", "Go on with", "Narrow the pattern", "truncated")), reply.content[
-            -300:
-        ]
+        assert any(word in reply.content for word in ("INCOMPLETE", "Go on with", "Narrow the pattern", "truncated")), (
+            reply.content[-300:]
+        )
 
 
 def test_a_call_is_answered_once(stocked: Session, engine: Engine) -> None:

@@ -1,0 +1,197 @@
+"""What the model reads in place of an output: bounded, parsing, exact about what is missing, naming only what is there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import secrets
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from material import page, prose, records
+
+from byref import Engine, Policy, Session
+from byref.policy import TOOL_NAMES
+
+
+def envelope_of(session: Session, output: object, tool: str = "list_users") -> dict[str, Any]:
+    result = session.process(output, tool=tool)
+    assert result.envelope is not None, (result.route, result.reason)
+    assert json.loads(result.content) == result.envelope
+    assert result.tokens <= session._scope.policy.envelope_budget
+    return result.envelope
+
+
+def test_what_the_model_reads_of_a_page(chat: Session) -> None:
+    envelope = envelope_of(chat, page(5_000))
+    assert (envelope["variables"], envelope["instruction"]) == snapshot(
+        (
+            {"list_users": "object(4 keys)", "users": "array(5000) of object(3 keys)", "pagination": "object(2 keys)"},
+            'INCOMPLETE: preview leaves out what omitted counts. Do not answer from it alone: the variables hold all of the data, in code_interpreter as Python objects, e.g. len(users); the whole is also var_step_1. artifact_read, artifact_grep, artifact_jq take a variable\'s name as artifact_id. To hand data to another tool, give "$users" as its argument.',
+        )
+    )
+    assert envelope["schema"]["properties"]["users"]["items"]["required"] == ["field_0", "field_1", "id"]
+    preview = envelope["preview"]
+    assert (preview["total"], preview["next_cursor"], preview["pagination"]) == (
+        15_000,
+        "abc",
+        {"page": 1, "pages": 12},
+    )
+    assert (preview["users"][0], preview["users"][-1]) == (records(1)[0], records(5_000)[-1])
+    [gap] = [item for item in preview["users"] if isinstance(item, str)]
+    assert re.fullmatch(r"\.\.\. \([\d,]+ tokens omitted\) \.\.\.", gap)
+    kept = len(preview["users"]) - 1
+    assert f"{5_000 - kept:,}" in json.dumps(envelope["omitted"]) or str(5_000 - kept) in json.dumps(
+        envelope["omitted"]
+    )
+
+
+def test_what_the_model_reads_of_an_artifact(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, tools=["artifact_read", "artifact_grep", "artifact_jq"])
+    envelope = envelope_of(session, page(5_000))
+    assert list(envelope)[:5] == ["artifact_id", "size_bytes", "line_count", "shape", "how_to_access"]
+    [artifact] = session.artifacts()
+    assert envelope["artifact_id"] == artifact.id
+    assert re.fullmatch(r"art_[\w-]+", artifact.id)
+    assert envelope["line_count"] == artifact.line_count >= 5_000
+    assert envelope["shape"] == {
+        "users": "array(5000) of object(3 keys)",
+        "pagination": "object(2 keys)",
+        "total": "integer",
+        "next_cursor": "string",
+    }
+    assert envelope["how_to_access"] == snapshot(
+        {
+            "artifact_read": "Read lines: start_line to end_line",
+            "artifact_grep": "Find the lines that match a regular expression: pattern",
+            "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
+        }
+    )
+    assert "INCOMPLETE" in envelope["note"]
+
+
+def test_what_the_model_reads_of_long_text(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, tools=["artifact_read", "artifact_grep"])
+    content = session.process(prose(2_000_000), tool="log").content
+    notice = content.rpartition("\n")[2].replace(session.artifacts()[0].id, "art_…")
+    assert notice == snapshot(
+        "[INCOMPLETE: all 2.0 MB in 25,000 lines are kept as artifact art_…: read on with artifact_read (start_line, end_line) or search with artifact_grep (pattern).]"
+    )
+    assert session.process(prose(2_000_000), tool="log").content.count("... [truncated ") == 1
+
+
+@pytest.mark.parametrize("tools", [list(c) for n in (1, 2, 3, 4) for c in itertools.combinations(TOOL_NAMES[:4], n)])
+def test_only_tools_that_are_there_are_named_with_parameters_that_they_have(
+    local: Engine, tenant: str, tools: list[str]
+) -> None:
+    session = local.session("s", tenant=tenant, tools=tools)
+    texts = [session.process(output, tool="t").content for output in (page(5_000), prose(2_000_000))]
+    for name, told in itertools.product(TOOL_NAMES, texts):
+        assert name in tools or name not in told
+    schemas = {tool["name"]: tool["input_schema"]["properties"] for tool in session.tools("anthropic")}
+    if "code_interpreter" not in tools:
+        for name, hint in json.loads(texts[0])["how_to_access"].items():
+            for parameter in re.findall(r"\b(start_line|end_line|pattern|jq expression)\b", hint):
+                assert parameter.removeprefix("jq ") in schemas[name]
+
+
+BUDGETS = st.sampled_from([100, 150, 220, 400, 1_200, 5_000])
+NAMES = st.one_of(
+    st.sampled_from(["t", "漢" * 64, "x" * 10_240, "𓀀" * 64, "é_" * 40]),
+    st.text(st.characters(codec=None), max_size=80),
+)
+ROWS: list[list[Any]] = [
+    records(900),
+    [{f"column {j} 漢": j for j in range(300)}] * 20,
+    ["𓀀" * 50] * 600,
+    [[[1] * 50] * 20] * 20,
+]
+
+
+@given(st.lists(NAMES, min_size=1, max_size=40), st.integers(0, 3), NAMES, BUDGETS, st.booleans())
+@settings(max_examples=40)
+def test_no_input_exceeds_the_budget(
+    local: Engine, names: list[str], kind: int, tool: str, budget: int, readers: bool
+) -> None:
+    value = {name: ROWS[(kind + i) % 4 if i < 6 else 3] for i, name in enumerate(names)}
+    policy = Policy(envelope_tokens=budget)
+    tools = ["artifact_read", "artifact_grep", "artifact_jq"] if readers else None
+    session = local.session(secrets.token_hex(8), tenant="budget", policy=policy, context_window=10**6, tools=tools)
+    for _ in range(2):
+        result = session.process(value, tool=tool)
+        if result.route == "inline":
+            assert result.original_tokens <= 7_000
+            continue
+        assert result.route == ("artifact" if readers else "variables")
+        assert result.tokens == session._scope.count(result.content)
+        assert result.tokens <= budget
+        assert json.loads(result.content) == result.envelope
+
+
+@given(st.integers(20, 3_000))
+@settings(max_examples=30)
+def test_the_preview_keeps_both_ends_at_any_budget(local: Engine, tokens: int) -> None:
+    session = local.session(secrets.token_hex(8), tenant="preview", policy=Policy(preview_tokens=tokens))
+    envelope = envelope_of(session, records(10_000))
+    assert session._scope.count(json.dumps(envelope["preview"], separators=(",", ":"))) <= tokens
+    if tokens >= 100:
+        assert (envelope["preview"][0], envelope["preview"][-1]) == (records(1)[0], records(10_000)[-1])
+
+
+def test_every_record_fits_the_schema(chat: Session) -> None:
+    rows = [
+        {"id": i, "tags": ["x"] * (i % 3), **({"extra": None if i % 2 else 1.5} if i % 5 else {})} for i in range(4_000)
+    ]
+    result = chat.process({"rows": rows}, tool="t")
+    schema = result.artifacts[0].schema
+    assert schema is not None
+    validator = jsonschema.Draft7Validator(schema)
+    assert validator.is_valid({"rows": rows})
+    assert result.envelope and jsonschema.Draft7Validator(result.envelope["schema"]).is_valid({"rows": rows})
+
+
+def test_key_order_is_the_sources(chat: Session) -> None:
+    rows = [{"z": i, "a": i, "m": i} for i in range(5_000)]
+    envelope = envelope_of(chat, {"rows": rows, "beta": {}, "alpha": 1})
+    assert list(envelope["preview"]) == ["rows", "beta", "alpha"]
+    assert list(envelope["preview"]["rows"][0]) == ["z", "a", "m"]
+
+
+def test_json_in_a_string_stays_a_string(chat: Session) -> None:
+    inner = json.dumps({"accounts": records(20_000)})
+    envelope = envelope_of(chat, {"data": inner, "ok": True})
+    assert envelope["schema"]["properties"]["data"] == {"type": "string"}
+    assert chat.variable("list_users").value() == {"data": inner, "ok": True}
+    assert [v.name for v in chat.variables()] == ["list_users"]
+    assert envelope["preview"]["data"].startswith('{"accounts": [{"id": 1')
+
+
+def test_the_example_in_the_instruction_can_be_followed(chat: Session) -> None:
+    for output, tool in ((page(5_000), "list_users"), (records(5_000), "class"), ({"a b": records(5_000)}, "漢字")):
+        envelope = envelope_of(chat, output, tool)
+        code = re.search(r"len\((\w+)\)", envelope["instruction"])
+        assert code
+        assert chat.call("code_interpreter", {"code": code[0]}).content == "5000"
+        named = re.search(r'"(\$\w+)"', envelope["instruction"])
+        assert named
+        assert len(chat.resolve({"x": named[1]})["x"]) == 5_000
+        step = re.search(r"var_step_\d+", envelope["instruction"])
+        assert step and chat.variable(step[0]).value() == output
+
+
+def test_the_reminder_is_bounded_and_names_what_is_there(chat: Session) -> None:
+    assert chat.reminder() == "No data is stored in this conversation."
+    for i in range(30):
+        chat.process(page(1_500 + i), tool=f"tool_{i}")
+    chat.process(prose(2_000_000), tool="log")
+    for limit in (60, 200, 500):
+        told = chat.reminder(max_tokens=limit)
+        assert chat._scope.count(told) <= limit
+        assert "- tool_29" in told or limit == 60
+        assert re.search(r"- and \d+ more$", told)
+    assert chat.artifacts()[-1].id in chat.reminder(max_tokens=100_000)
