@@ -473,7 +473,7 @@ POLICY = {"min_threshold_bytes": 0, "max_result_tokens": 60}
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 100, 300]))
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_any_json_is_small_parses_and_is_reached_whole(
     local: Engine, value: Any, as_text: bool, budget: int | None
 ) -> None:
@@ -503,7 +503,7 @@ def test_any_json_is_small_parses_and_is_reached_whole(
 
 
 @given(st.text(st.characters(codec=None)), st.integers(1, 400))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_any_text_is_kept_to_the_byte(local: Engine, piece: str, times: int) -> None:
     policy = Policy(**POLICY, plaintext="truncate", truncate_tokens=50)
     session = local.session(secrets.token_hex(8), tenant="text", policy=policy, context_window=1_000_000)

@@ -171,7 +171,7 @@ HOSTILE_KEYS = [
 
 
 @pytest.mark.parametrize(
-    "tool", ["", "\0\ud800", "x" * 10_240, "var_step", "var_step_1", "__import__", "9", "漢" * 300]
+    "tool", ["\0\ud800", "x" * 10_240, "var_step_1", "漢" * 300]
 )
 def test_hostile_names_reach_their_own_data(session: Session, tool: str) -> None:
     value = {key: [[i] * 2_000] for i, key in enumerate(HOSTILE_KEYS)}
