@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
-
+from byref.describe.jsontext import compact, encodable
 from byref.describe.preview import Preview, preview
 from byref.describe.schema import Schema
-from byref.describe.truncate import readable
-from byref.policy import INTERPRETER, READERS
+from byref.describe.truncate import head_of, readable
+from byref.policy import FOLLOWERS, INTERPRETER, READERS
 from byref.variables import Part
 
 Count = Callable[[str], int]
@@ -93,11 +92,11 @@ class VariablesDraft:
         return rendered
 
     def _fit(self, names: Sequence[str], step: int) -> None:
-        room = self.budget - self.count(_dump(self._envelope(names, step)))
+        room = self.budget - self.count(compact(self._envelope(names, step)))
         share = _SCHEMA_SHARE
         for _ in range(_ROUNDS):
             self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
-            left = room - self.count(_dump(self._fitted))
+            left = room - self.count(compact(self._fitted))
             self._preview = preview(
                 self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
             )
@@ -110,16 +109,16 @@ class VariablesDraft:
 
     def _rendered(self, names: Sequence[str], step: int) -> Rendered:
         envelope = self._envelope(names, step)
-        text = _dump(envelope)
+        text = compact(envelope)
         return Rendered(text, self.count(text), envelope)
 
     def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
         shown = self._preview
         short = self.budget < _SHORT_BELOW
-        listing = self._listing(names)
-        example = max(
-            (name for name in names if name in listing), key=dict(zip(names, self._sizes, strict=True)).__getitem__
-        )
+        alias = f"var_step_{step}"
+        listing = self._listing(names, alias)
+        sizes = dict(zip(names, self._sizes, strict=True))
+        example = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
         return {
             "variables": listing,
             "schema": self._fitted,
@@ -130,23 +129,23 @@ class VariablesDraft:
             ),
         }
 
-    def _listing(self, names: Sequence[str]) -> dict[str, str]:
-        """As many names as a share of the budget holds, the rest counted."""
+    def _listing(self, names: Sequence[str], alias: str) -> dict[str, str]:
+        """As many names as a share of the budget holds, the rest counted; the whole by its alias where its name is long."""
         room = self.budget * _LISTING_SHARE
         listing: dict[str, str] = {}
         for name, part in zip(names, self.parts, strict=True):
             about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {_at(part.path)}"
-            room -= len((name + about).encode("utf-8", "surrogatepass")) / 3 + 4
+            room -= self.count(name + about) + 4
             if listing and room < 0:
                 listing["…"] = f"{len(names) - len(listing)} more variables"
                 break
-            listing[name] = about
+            listing[name if room >= 0 else alias] = about
         return listing
 
 
 @dataclass
 class ArtifactDraft:
-    """An artifact that the session's readers can follow."""
+    """An artifact that the session's readers can follow: its facts and how to access it, and a preview if wanted."""
 
     shape: object
     size: int
@@ -155,26 +154,29 @@ class ArtifactDraft:
     tools: Sequence[str]
     budget: int
     count: Count
-    make_preview: Callable[[int], tuple[object, object]]
-    """From a budget in tokens to the preview and what it omits."""
+    make_preview: Callable[[int], tuple[object, object]] | None
+    """From a budget in tokens to the preview and what it omits; None: no preview."""
     preview_tokens: int
     route: str = "artifact"
     parts: Sequence[Part] = ()
 
     def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
         """Fill in the artifact's id; the preview takes what the fixed parts leave."""
+        bare = self._rendered(artifact_id, None)
+        if bare.tokens > self.budget and isinstance(self.shape, dict):
+            self.shape = "object"  # its keys alone are more than the budget holds
+            bare = self._rendered(artifact_id, None)
+        if self.make_preview is None:
+            return bare
         room = self.budget - self._rendered(artifact_id, (None, None)).tokens
-        rendered = self._rendered(artifact_id, None)
         for _ in range(_ROUNDS):
             if room < 24:
                 break
-            shown = self.make_preview(min(room, self.preview_tokens))
-            rendered = self._rendered(artifact_id, shown)
+            rendered = self._rendered(artifact_id, self.make_preview(min(room, self.preview_tokens)))
             if rendered.tokens <= self.budget:
-                break
+                return rendered
             room -= rendered.tokens - self.budget + 4
-            rendered = self._rendered(artifact_id, None)
-        return rendered
+        return bare
 
     def _rendered(self, artifact_id: str, shown: tuple[object, object] | None) -> Rendered:
         envelope: dict[str, Any] = {
@@ -186,8 +188,96 @@ class ArtifactDraft:
         }
         if shown is not None:
             envelope |= {"preview": shown[0], "omitted": shown[1], "note": "INCOMPLETE: preview is a part of the data."}
-        text = _dump(envelope)
+        text = compact(envelope)
         return Rendered(text, self.count(text), envelope)
+
+
+@dataclass
+class PointerDraft:
+    """A pointer with the first characters of what it points to."""
+
+    text: str
+    size: int
+    tools: Sequence[str]
+    budget: int
+    preview_chars: int
+    count: Count
+    route: str = "artifact"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
+        """Fill in the pointer; a preview over the budget is halved until it fits."""
+        kept = self.preview_chars
+        rendered = self._rendered(artifact_id, kept)
+        while rendered.tokens > self.budget and kept:
+            kept //= 2
+            rendered = self._rendered(artifact_id, kept)
+        return rendered
+
+    def _rendered(self, artifact_id: str, kept: int) -> Rendered:
+        envelope = {
+            "pointer": "art:" + artifact_id.removeprefix("art_"),
+            "preview": encodable(head_of(self.text, kept)),
+            "sizeBytes": self.size,
+            "note": f"INCOMPLETE: the output is too large to show; all of it is stored.{self._how()}",
+        }
+        text = compact(envelope)
+        return Rendered(text, self.count(text), envelope)
+
+    def _how(self) -> str:
+        if "get_artifact" in self.tools:
+            return " Call get_artifact with the pointer to read it."
+        reader = next((name for name in FOLLOWERS["pointers"] if name in self.tools), None)
+        return "" if reader is None else f" Read it with {reader} and the pointer."
+
+
+@dataclass
+class PreviewDraft:
+    """A header, guidance, a preview and references, as text."""
+
+    kind: str
+    size: int
+    total: int
+    """Tokens of the whole output."""
+    tools: Sequence[str]
+    budget: int
+    preview_tokens: int
+    count: Count
+    make_preview: Callable[[int], str]
+    """From a budget in tokens to the preview's text."""
+    route: str = "artifact"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
+        """Fill in the reference; the preview takes what the fixed parts leave."""
+        room = self.budget - self._rendered(artifact_id, "").tokens
+        for _ in range(_ROUNDS):
+            if room < 8:
+                break
+            rendered = self._rendered(artifact_id, self.make_preview(min(room, self.preview_tokens)))
+            if rendered.tokens <= self.budget:
+                return rendered
+            room -= rendered.tokens - self.budget + 4
+        return self._rendered(artifact_id, "")
+
+    def _rendered(self, artifact_id: str, shown: str) -> Rendered:
+        text = (
+            f"[Offloaded: 1 blocks, ~{self.total:,} tokens]\n{self._guidance()}\n\n{shown}\n\n"
+            f"[Stored references:]\n{artifact_id} ({self.kind}, {self.size:,} bytes)"
+        )
+        return Rendered(text, self.count(text))
+
+    def _guidance(self) -> str:
+        lines = ["Stored outside the conversation because of its size. INCOMPLETE: the preview below is its beginning."]
+        lines.append("Answer from the preview if it is enough.")
+        if "retrieve_offloaded_content" in self.tools:
+            lines[-1] += (
+                " Otherwise call retrieve_offloaded_content with a reference and pattern (a regular expression or "
+                "keyword) or line_range {start, end}; everything at once only as a last resort."
+            )
+        elif hints := access_hints(self.tools, structured=self.kind == "json"):
+            lines[-1] += f" Otherwise: {'; '.join(f'{name}: {hint}' for name, hint in hints.items())}."
+        return "\n".join(lines)
 
 
 @dataclass
@@ -243,7 +333,3 @@ def _size_at(value: Any, part: Part) -> int:
 def _at(path: tuple[str, ...]) -> str:
     """A path as code writes it, cut and without what no text may hold."""
     return "".join(f"[{key[:_KEY_CHARS]!r}]" for key in path)
-
-
-def _dump(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -46,10 +46,13 @@ class Verdict:
     unit: Literal["bytes", "tokens"] = "bytes"
 
 
-def byte_threshold(policy: Policy, window: int) -> int:
-    """Return the largest number of bytes that passes the per-output gate."""
+def byte_threshold(policy: Policy, window: int) -> int | None:
+    """Return the largest number of bytes that passes the per-output gate, None where it looks at no bytes."""
+    ceiling = policy.max_threshold_bytes
+    if policy.context_percentage is None:
+        return ceiling
     share = math.floor(window * policy.context_percentage * BYTES_PER_TOKEN + _ROUNDING)
-    return max(policy.min_threshold_bytes, min(share, policy.max_threshold_bytes))
+    return max(policy.min_threshold_bytes, share if ceiling is None else min(share, ceiling))
 
 
 def headroom_limit(policy: Policy, window: int) -> int | None:
@@ -74,10 +77,14 @@ def per_output(
         return Verdict(False, "max_output_bytes", size, policy.max_output_bytes)
     if size < policy.min_threshold_bytes:
         return Verdict(True, "below_floor", size, policy.min_threshold_bytes)
-    if size > policy.max_threshold_bytes:
+    if policy.max_threshold_bytes is not None and size > policy.max_threshold_bytes:
         return Verdict(False, "above_ceiling", size, policy.max_threshold_bytes)
     threshold = byte_threshold(policy, window)
-    return Verdict(size <= threshold, "fits" if size <= threshold else "context_percentage", size, threshold)
+    if threshold is not None:
+        return Verdict(size <= threshold, "fits" if size <= threshold else "context_percentage", size, threshold)
+    if policy.max_output_bytes is not None:
+        return Verdict(True, "fits", size, policy.max_output_bytes)
+    return Verdict(True, "fits", tokens, policy.max_result_tokens or window, "tokens")
 
 
 def headroom(policy: Policy, *, tokens: int, context: int, window: int) -> Verdict:

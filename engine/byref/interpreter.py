@@ -45,6 +45,7 @@ class Kept:
     blob_id: int
     digest: bytes
     parts: tuple[Part, ...]
+    size: int
     tokens: int
 
 
@@ -259,7 +260,7 @@ def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
     document = b"{\n" + members + b"\n}"
     digest = bytes(blake3(document).digest())
     blob_id = staging.stage(scope.stage, scope.tenant, document, digest, line_count(document))
-    return Kept(blob_id, digest, parts, scope.count(store.decode_text(document), "json"))
+    return Kept(blob_id, digest, parts, len(document), scope.count(store.decode_text(document), "json"))
 
 
 def _part(name: str, kind: str, value: Any) -> Part:
@@ -283,7 +284,7 @@ def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None
         step=step,
         origin="run",
         name=None,
-        about=Description("json", "application/json", kept.tokens, about),
+        about=Description("json", "application/json", kept.size, kept.tokens, about),
     )
 
 

@@ -113,7 +113,12 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
         public_id = store.new_id()
         about = Description(
-            artifact.kind, artifact.content_type, artifact.tokens, artifact.shape, artifact.packed_schema
+            artifact.kind,
+            artifact.content_type,
+            artifact.size_bytes,
+            artifact.tokens,
+            artifact.shape,
+            artifact.packed_schema,
         )
         store.insert_artifact(
             connection,

@@ -150,7 +150,7 @@ def _write_draft(connection: Connection, prepared: Prepared, plan: Plan, draft: 
         blob_id = staging.publish(connection, scope.tenant, plan.blob_id, prepared.digest)
         if blob_id is None:
             raise _Replan("blob_gone")
-        artifact_id = store.new_id()
+        artifact_id = store.new_id(as_uuid=scope.policy.envelope_form == "pointers")
         artifact_row = store.insert_artifact(
             connection,
             tenant=scope.tenant,
@@ -247,7 +247,7 @@ def _replayed(prepared: Prepared, entry: ledger.Entry) -> Result:
         route=entry.route or "inline",
         reason=entry.reason or "fits",
         step=entry.step,
-        envelope=json.loads(content) if entry.route in ("variables", "artifact") else None,
+        envelope=json.loads(content) if entry.route in ("variables", "artifact") and content.startswith("{") else None,
         artifacts=list(artifacts),
         variables=list(bound),
         tokens=entry.tokens,

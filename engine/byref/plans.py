@@ -13,11 +13,11 @@ from byref.artifacts.store import Description
 from byref.describe.preview import preview
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
-from byref.describe.truncate import truncate, truncate_json
-from byref.envelope import ArtifactDraft, Draft, Rendered, TruncateDraft, VariablesDraft
+from byref.describe.truncate import head_within, truncate, truncate_json
+from byref.envelope import ArtifactDraft, Draft, PointerDraft, PreviewDraft, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
 from byref.outputs import Block, Kind, to_block
-from byref.policy import INTERPRETER, READERS
+from byref.policy import FOLLOWERS, INTERPRETER, READERS
 from byref.scope import Scope
 
 logger = logging.getLogger("byref")
@@ -106,7 +106,8 @@ def first_plan(prepared: Prepared) -> Plan:
         return offload(prepared, verdict.reason)
     if policy.plaintext == "wholesale":
         return Plan("wholesale", verdict.reason)
-    if policy.plaintext != "auto" or block.size > policy.max_threshold_bytes:
+    ceiling = policy.max_threshold_bytes
+    if policy.plaintext != "auto" or (ceiling is not None and block.size > ceiling):
         return offload(prepared, verdict.reason)
     if has_headroom(prepared, prepared.scope.context()):
         return Plan("wholesale", verdict.reason, needs_headroom=True)
@@ -128,16 +129,7 @@ def offload(prepared: Prepared, reason: Reason) -> Plan:
     """Describe the output, choose its route by kind and by the tools there are, and stage its bytes."""
     scope, block, policy = prepared.scope, prepared.block, prepared.scope.policy
     structured = _is_structured(prepared)
-    readers = [tool for tool in READERS if tool in scope.tools and (structured or tool != "artifact_jq")]
-    route: str
-    if prepared.is_error:
-        route = "truncate"
-    elif structured:
-        route = policy.mode
-        if route == "auto":
-            route = "variables" if INTERPRETER in scope.tools else "artifact" if readers else "truncate"
-    else:
-        route = "artifact" if policy.plaintext == "artifact" and policy.mode != "truncate" else "truncate"
+    route = _route(prepared, structured)
     if route in ("variables", "artifact") and not scope.tools:
         logger.warning(
             "mode %r leaves the model of session %r a reference that no tool of it follows", route, scope.name
@@ -151,6 +143,22 @@ def offload(prepared: Prepared, reason: Reason) -> Plan:
     if _is_draft_no_smaller(prepared, draft):
         return Plan("inline", "not_smaller")
     return Plan(draft.route, reason, draft=draft, about=about, blob_id=restage(prepared) if keeps else None)
+
+
+def _route(prepared: Prepared, structured: bool) -> str:
+    """Choose where an output that is too big goes, by its kind and by what the session's tools can follow."""
+    policy, tools = prepared.scope.policy, prepared.scope.tools
+    follows = any(tool in tools and (structured or tool != "artifact_jq") for tool in FOLLOWERS[policy.envelope_form])
+    if prepared.is_error or policy.mode == "truncate":
+        return "truncate"
+    if not structured:
+        wanted = policy.plaintext == "artifact"
+        return "artifact" if wanted and (follows or policy.mode == "artifact") else "truncate"
+    if policy.mode != "auto":
+        return policy.mode
+    if policy.envelope_form == "variables" and INTERPRETER in tools:
+        return "variables"
+    return "artifact" if follows else "truncate"
 
 
 def _is_structured(prepared: Prepared) -> bool:
@@ -191,6 +199,26 @@ def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool, words:
             preview_tokens=policy.preview_tokens,
             count=count,
         )
+    if route == "artifact" and policy.envelope_form == "pointers":
+        return PointerDraft(
+            text=block.text,
+            size=block.size,
+            tools=scope.tools,
+            budget=policy.envelope_budget,
+            preview_chars=policy.preview_chars,
+            count=count,
+        )
+    if route == "artifact" and policy.envelope_form == "previews":
+        return PreviewDraft(
+            kind="json" if structured else "text",
+            size=block.size,
+            total=prepared.tokens,
+            tools=scope.tools,
+            budget=policy.envelope_budget,
+            preview_tokens=policy.preview_tokens,
+            count=count,
+            make_preview=lambda budget: _preview_text(prepared, structured, budget),
+        )
     if route == "artifact":
         return ArtifactDraft(
             shape=words if structured else "text",
@@ -201,7 +229,9 @@ def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool, words:
             budget=min(policy.envelope_budget, half),
             preview_tokens=policy.preview_tokens,
             count=count,
-            make_preview=lambda budget: _artifact_preview(prepared, structured, budget),
+            make_preview=None
+            if policy.envelope_form == "references"
+            else lambda budget: _artifact_preview(prepared, structured, budget),
         )
     budget = min(policy.truncate_tokens, half)
     if structured:
@@ -221,6 +251,13 @@ def _artifact_preview(prepared: Prepared, structured: bool, budget: int) -> tupl
     return cut_text.text, {"bytes": cut_text.omitted_bytes}
 
 
+def _preview_text(prepared: Prepared, structured: bool, budget: int) -> str:
+    block, count = prepared.block, prepared.scope.count
+    if structured:
+        return preview(block.parsed[1], budget=budget, measure=count, total=prepared.tokens).text
+    return head_within(block.text, budget=budget, measure=count)
+
+
 def _is_draft_no_smaller(prepared: Prepared, draft: Draft) -> bool:
     rendered = draft.render([part.wanted for part in draft.parts], 1, "art_" + "x" * 12)
     return is_no_smaller(prepared, rendered)
@@ -238,10 +275,10 @@ def _describe(prepared: Prepared, structured: bool, words: Shape) -> Description
     block = prepared.block
     if not structured or prepared.schema is None:
         kind = "application/octet-stream" if block.lossy else "text/plain"
-        return Description("text", kind, prepared.tokens, "text")
+        return Description("text", kind, block.size, prepared.tokens, "text")
     schema = prepared.schema
     kept = schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()
-    return Description("json", "application/json", prepared.tokens, words, store.pack_schema(kept))
+    return Description("json", "application/json", block.size, prepared.tokens, words, store.pack_schema(kept))
 
 
 def restage(prepared: Prepared) -> int:

@@ -13,6 +13,7 @@ Mode = Literal["auto", "variables", "artifact", "truncate"]
 Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
 Errors = Literal["truncate", "inline"]
 OnStorageFailure = Literal["truncate", "raise"]
+Form = Literal["variables", "references", "pointers", "previews"]
 
 INTERPRETER = "code_interpreter"
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
@@ -25,8 +26,24 @@ TOOL_NAMES = (
     "list_artifacts",
     "get_artifact",
     "store_artifact",
+    "retrieve_offloaded_content",
 )
 DEFAULT_TOOLS = (INTERPRETER, "artifact_jq", "artifact_grep", "artifact_read")
+FOLLOWERS: Mapping[Form, tuple[str, ...]] = {
+    "variables": (*READERS, "get_artifact", "retrieve_offloaded_content"),
+    "references": READERS,
+    "pointers": (*READERS, "get_artifact", "retrieve_offloaded_content"),
+    "previews": (*READERS, "get_artifact", "retrieve_offloaded_content"),
+}
+"""By the envelope's form, the tools of which one makes `auto` choose an artifact: those that can follow its reference."""
+_ONE_GATE: Mapping[str, Any] = {
+    "context_percentage": None,
+    "min_threshold_bytes": 0,
+    "max_threshold_bytes": None,
+    "headroom_percentage": 1.0,
+    "plaintext": "artifact",
+}
+"""Of presets whose systems know one limit and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +61,14 @@ class Policy:
     else `truncate`."""
     plaintext: Plaintext = "auto"
     """Text that is too big: whole while within ceiling and headroom, else truncated."""
-    context_percentage: float = 0.25
-    """Per-output gate, as a fraction of the model's window at 4 bytes a token, clamped between the next two."""
+    envelope_form: Form = "variables"
+    """What an artifact's envelope looks like; the presets of that name set it."""
+    context_percentage: float | None = 0.25
+    """Per-output gate, as a fraction of the model's window at 4 bytes a token, clamped between the next two; None: off."""
     min_threshold_bytes: int = 4096
     """Below it always inline."""
-    max_threshold_bytes: int = 1_048_576
-    """Above it always offloaded or truncated, however large the window."""
+    max_threshold_bytes: int | None = 1_048_576
+    """Above it always offloaded or truncated, however large the window; None: off."""
     headroom_percentage: float = 0.70
     """Too big when it would push the context past this fraction of the window; 1.0 disables."""
     max_result_tokens: int | None = 7_000
@@ -57,6 +76,8 @@ class Policy:
     max_output_bytes: int | None = None
     """Too big at or above it."""
     preview_tokens: int = 1_000
+    preview_chars: int = 200
+    """Of the preview in a pointer's envelope."""
     envelope_tokens: int | None = None
     """Bound of the whole envelope; None: `preview_tokens` + 200."""
     truncate_tokens: int = 2_500
@@ -86,11 +107,14 @@ class Policy:
         _choice("plaintext", self.plaintext, get_args(Plaintext))
         _choice("errors", self.errors, get_args(Errors))
         _choice("on_storage_failure", self.on_storage_failure, get_args(OnStorageFailure))
-        _between("context_percentage", self.context_percentage, 0, 1)
+        _choice("envelope_form", self.envelope_form, get_args(Form))
+        if self.context_percentage is not None:
+            _between("context_percentage", self.context_percentage, 0, 1)
         _between("headroom_percentage", self.headroom_percentage, 0, 1)
         _integer("min_threshold_bytes", self.min_threshold_bytes, 0)
-        _integer("max_threshold_bytes", self.max_threshold_bytes, 1)
-        if self.min_threshold_bytes > self.max_threshold_bytes:
+        if self.max_threshold_bytes is not None:
+            _integer("max_threshold_bytes", self.max_threshold_bytes, 1)
+        if self.max_threshold_bytes is not None and self.min_threshold_bytes > self.max_threshold_bytes:
             raise ConfigurationError(
                 f"min_threshold_bytes={self.min_threshold_bytes!r} is above "
                 f"max_threshold_bytes={self.max_threshold_bytes!r}; the floor must not pass the ceiling"
@@ -99,6 +123,7 @@ class Policy:
             if getattr(self, name) is not None:
                 _integer(name, getattr(self, name), 1)
         _integer("preview_tokens", self.preview_tokens, 20)
+        _integer("preview_chars", self.preview_chars, 0)
         if self.envelope_tokens is not None:
             _integer("envelope_tokens", self.envelope_tokens, 100)
         _integer("truncate_tokens", self.truncate_tokens, 50)
@@ -119,6 +144,36 @@ class Policy:
     def variables(cls, **knobs: Any) -> Self:
         """Return the default preset: structured data becomes variables of the code interpreter."""
         return cls()._with(knobs)
+
+    @classmethod
+    def references(cls, **knobs: Any) -> Self:
+        """Return the preset of tool-output offloading: an artifact with its shape and how to access it, no preview.
+
+        Both gates, no absolute limits. `auto` takes an artifact if `artifact_read`, `artifact_grep` or `artifact_jq` is
+        there, else truncates; text is treated as JSON is.
+        """
+        base = cls(envelope_form="references", plaintext="artifact", max_result_tokens=None, tools=READERS)
+        return base._with(knobs)
+
+    @classmethod
+    def pointers(cls, **knobs: Any) -> Self:
+        """Return the preset of memory pointers: 50 KB and more become a pointer, 200 characters of preview and a note.
+
+        `max_output_bytes` is the only gate; no window is needed.
+        """
+        tools = ("store_artifact", "get_artifact", "list_artifacts")
+        base = cls(envelope_form="pointers", max_result_tokens=None, max_output_bytes=51_200, tools=tools, **_ONE_GATE)
+        return base._with(knobs)
+
+    @classmethod
+    def previews(cls, **knobs: Any) -> Self:
+        """Return the preset of the context offloader: above 2,500 tokens a preview of 1,000 and a reference as text.
+
+        `max_result_tokens` is the only gate.
+        """
+        tools = ("retrieve_offloaded_content",)
+        base = cls(envelope_form="previews", max_result_tokens=2_500, tools=tools, **_ONE_GATE)
+        return base._with(knobs)
 
     def override(self, **knobs: Any) -> Self:
         """Return a copy with these knobs changed."""

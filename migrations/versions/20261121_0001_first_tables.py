@@ -106,6 +106,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(8), nullable=False),
         sa.Column("content_type", sa.String(255), nullable=False),
         sa.Column("name", sa.Text()),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("tokens", sa.BigInteger(), nullable=False),
         sa.Column("shape", sa.Text(), nullable=False),
         sa.Column("json_schema", sa.LargeBinary()),

@@ -308,7 +308,7 @@ def test_a_fixed_choice_for_text_is_kept(counted: Opener, size: int) -> None:
     [
         ([], "truncate"),
         (["list_artifacts"], "truncate"),
-        (["get_artifact", "store_artifact"], "truncate"),
+        (["get_artifact", "store_artifact"], "artifact"),
         (["artifact_read"], "artifact"),
         (["artifact_grep"], "artifact"),
         (["artifact_jq"], "artifact"),

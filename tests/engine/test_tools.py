@@ -228,6 +228,42 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                     "additionalProperties": False,
                 },
             },
+            {
+                "name": "retrieve_offloaded_content",
+                "description": "Fetch offloaded content by reference: search it by pattern, read a line_range, or get all of it.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "reference": {"description": "Reference from the offloaded result (art_…).", "type": "string"},
+                        "pattern": {
+                            "description": "Regular expression (RE2) or keyword to search for.",
+                            "anyOf": [{"type": "string"}, {"type": "null"}],
+                            "default": None,
+                        },
+                        "line_range": {
+                            "description": "Lines to read or search, 1-based, both included.",
+                            "anyOf": [
+                                {
+                                    "description": "A span of lines, 1-based and inclusive.",
+                                    "type": "object",
+                                    "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}},
+                                    "required": ["start", "end"],
+                                    "additionalProperties": False,
+                                },
+                                {"type": "null"},
+                            ],
+                            "default": None,
+                        },
+                        "context_lines": {
+                            "description": "Lines around each match (default 5); alone: so many lines from the top.",
+                            "anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}],
+                            "default": None,
+                        },
+                    },
+                    "required": ["reference"],
+                    "additionalProperties": False,
+                },
+            },
         ]
     )
 

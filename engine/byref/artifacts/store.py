@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, Row, insert, select
 
 from byref.artifacts.blobs import Read, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
+from byref.describe.truncate import head_of
 from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
@@ -33,6 +35,7 @@ class Artifact:
     """json or text"""
     content_type: str
     size_bytes: int
+    """UTF-8 bytes of its text; of JSON made from Python values, in compact form."""
     line_count: int
     tokens: int
     shape: object
@@ -66,11 +69,10 @@ class Artifact:
     @property
     def preview(self) -> str:
         """The first 200 characters, and how many more there are."""
-        head = decode_text(self.payload.head(PREVIEW_CHARS * 4))
-        if len(head) <= PREVIEW_CHARS and self.size_bytes <= PREVIEW_CHARS * 4:
-            return head
-        characters = len(decode_text(self.payload.read()))
-        return f"{head[:PREVIEW_CHARS]}\n...(truncated, {characters - PREVIEW_CHARS} more chars)"
+        data = self.payload.read()
+        if self.size_bytes != self.payload.size and self.kind == "json":
+            data = data.replace(b"\n", b"")  # made from Python values: one record a line
+        return head_of(decode_text(data), PREVIEW_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Description:
 
     kind: str
     content_type: str
+    size_bytes: int
     tokens: int
     shape: object
     packed_schema: bytes | None = None
@@ -106,8 +109,10 @@ def pack_schema(schema: object) -> bytes:
     return zstandard.ZstdCompressor(level=3).compress(json.dumps(schema, separators=(",", ":")).encode())
 
 
-def new_id() -> str:
-    """Return a fresh artifact id: 60 random bits, few tokens."""
+def new_id(*, as_uuid: bool = False) -> str:
+    """Return a fresh artifact id: 60 random bits, few tokens; or a UUID, as memory pointers have."""
+    if as_uuid:
+        return f"art_{uuid.uuid4()}"
     return "art_" + "".join(secrets.choice(_ALPHABET) for _ in range(12))
 
 
@@ -134,6 +139,7 @@ def insert_artifact(
         kind=about.kind,
         content_type=about.content_type,
         name=name,
+        size_bytes=about.size_bytes,
         tokens=about.tokens,
         shape=json.dumps(about.shape),
         json_schema=about.packed_schema,
@@ -173,6 +179,7 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
             ArtifactRow.name,
             ArtifactRow.kind,
             ArtifactRow.content_type,
+            ArtifactRow.size_bytes,
             ArtifactRow.tokens,
             ArtifactRow.shape,
             ArtifactRow.json_schema,
@@ -180,7 +187,7 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
             ArtifactRow.created_at,
             BlobRow.id.label("blob_id"),
             BlobRow.digest,
-            BlobRow.size_bytes,
+            BlobRow.size_bytes.label("stored_bytes"),
             BlobRow.line_count,
         )
         .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
@@ -200,7 +207,7 @@ def _artifact(row: Row[Any], read: Read) -> Artifact:
         shape=json.loads(row.shape),
         step=row.step,
         stored_at=row.created_at,
-        payload=StoredPayload(row.blob_id, row.size_bytes, row.line_count, read),
+        payload=StoredPayload(row.blob_id, row.stored_bytes, row.line_count, read),
         digest=bytes(row.digest),
         row_id=row.id,
         packed_schema=None if row.json_schema is None else bytes(row.json_schema),

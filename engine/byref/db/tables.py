@@ -228,6 +228,8 @@ class ArtifactRow(Base):
     kind: Mapped[str] = mapped_column(String(8))
     content_type: Mapped[str] = mapped_column(String(255))
     name: Mapped[str | None] = mapped_column(EscapedText)
+    size_bytes: Mapped[int]
+    """Of the text that the model would read: a Python value is stored one record a line, with line feeds beside that."""
     tokens: Mapped[int]
     shape: Mapped[str] = mapped_column(EscapedText)
     json_schema: Mapped[bytes | None]

@@ -41,6 +41,23 @@ def readable(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
+def head_of(text: str, kept: int) -> str:
+    """Return a text's first characters and, on a new line, exactly how many more there are."""
+    return text if len(text) <= kept else f"{text[:kept]}\n...(truncated, {len(text) - kept} more chars)"
+
+
+def head_within(text: str, *, budget: int, measure: Callable[[str], int]) -> str:
+    """Return the longest beginning of a text that was found to take at most `budget` tokens."""
+    found = most_within(
+        budget,
+        room=int(budget * _CHARS_PER_TOKEN["text"]),
+        high=min(len(text), 16 * budget),
+        make=lambda room: Truncated(text[:room], measure(text[:room]), 0),
+        whole=lambda found: len(found.text) == len(text),
+    )
+    return "" if found is None else found.text
+
+
 def truncate(text: str, *, budget: int, measure: Callable[[str], int]) -> Truncated:
     """Cut the middle out of `text` until head, notice and tail take at most `budget` tokens.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byref.policy import TOOL_NAMES
-from byref.tools import code, keepers, readers
+from byref.tools import code, keepers, readers, retrieval
 from byref.tools.record import Tool
 
 TOOLS: dict[str, Tool] = {
@@ -16,6 +16,7 @@ TOOLS: dict[str, Tool] = {
         keepers.LIST_ARTIFACTS,
         keepers.GET_ARTIFACT,
         keepers.STORE_ARTIFACT,
+        retrieval.RETRIEVE_OFFLOADED_CONTENT,
     )
 }
 """Every tool by name, in the order in which they are offered."""

@@ -46,6 +46,18 @@ def parse(tool: Tool, arguments: object) -> Arguments:
     try:
         return msgspec.convert(given, tool.arguments, strict=False)
     except msgspec.ValidationError as error:
+        if (mended := {key: _unquoted(value) for key, value in given.items()}) != given:
+            return parse(tool, mended)
         where = re.sub(r" - at `\$\.?(.*)`$", r": argument '\1'", str(error)).replace("`", "'")
         where = where.replace("Object missing required field", "missing argument")
         raise ToolError(f"{tool.name}: {where}. It takes: {', '.join(known)}") from None
+
+
+def _unquoted(value: object) -> object:
+    """An object or array that a model wrote as JSON in a string, as itself."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return jsontext.decode(value.encode("utf-8", "surrogatepass"))
+    except jsontext.NotJSON:
+        return value

@@ -13,7 +13,7 @@ from byref import variables
 from byref.artifacts import staging, store
 from byref.artifacts.store import Artifact, Description
 from byref.describe.shape import shape
-from byref.describe.truncate import truncate
+from byref.describe.truncate import head_of, truncate
 from byref.errors import ByrefError, ConfigurationError, QuotaExceeded, ToolError
 from byref.outputs import Block, to_block
 from byref.scope import Scope
@@ -65,7 +65,11 @@ def store_value(
         parsed = block.reparse()
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
     about = Description(
-        kind, content_type or own_type, scope.count(block.text, kind), shape(parsed) if kind == "json" else "text"
+        kind,
+        content_type or own_type,
+        block.size,
+        scope.count(block.text, kind),
+        shape(parsed) if kind == "json" else "text",
     )
     digest = bytes(blake3(block.data).digest())
     return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
@@ -100,14 +104,6 @@ def insert_value(
     return public_id
 
 
-def preview_of(block: Block) -> str:
-    """Return a value's first characters, and how many more there are."""
-    text = block.text
-    if len(text) <= store.PREVIEW_CHARS:
-        return text
-    return f"{text[: store.PREVIEW_CHARS]}\n...(truncated, {len(text) - store.PREVIEW_CHARS} more chars)"
-
-
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
     try:
         staged = store_value(scope, arguments.value, name=arguments.name, content_type=arguments.content_type)
@@ -119,7 +115,7 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
         public_id = insert_value(connection, scope, staged, name=arguments.name, origin="model", step=step)
         kept = {
             "pointer": "art:" + public_id.removeprefix("art_"),
-            "preview": preview_of(block),
+            "preview": head_of(block.text, store.PREVIEW_CHARS),
             "sizeBytes": block.size,
             "name": arguments.name,
         }

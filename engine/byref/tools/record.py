@@ -41,14 +41,27 @@ class Tool:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments, without references."""
-        _, components = msgspec.json.schema_components([self.arguments])
-        [schema] = components.values()
+        _, components = msgspec.json.schema_components([self.arguments], ref_template="{name}")
+        schema = _inlined(components[self.arguments.__name__], components)
         return {
             "type": "object",
             "properties": schema["properties"],
             "required": schema.get("required", []),
             "additionalProperties": False,
         }
+
+
+def _inlined(schema: Any, components: Mapping[str, Any]) -> Any:
+    """A schema with its references replaced by what they refer to; our arguments refer to no cycles."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return _inlined(
+                {**components[schema["$ref"]], **{k: v for k, v in schema.items() if k != "$ref"}}, components
+            )
+        return {key: _inlined(value, components) for key, value in schema.items() if key != "title"}
+    if isinstance(schema, list):
+        return [_inlined(item, components) for item in schema]
+    return schema
 
 
 def bounded(scope: Scope, make: Callable[[int], str]) -> str:
