@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from byref import db
+    from byref.aio import AsyncEngine, AsyncSession
     from byref.artifacts.store import Artifact, is_pointer
     from byref.engine import Engine
     from byref.errors import (
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Artifact",
     "ArtifactMissing",
+    "AsyncEngine",
+    "AsyncSession",
     "ByrefError",
     "CharCounter",
     "ConfigurationError",
@@ -67,6 +70,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "aio": ("AsyncEngine", "AsyncSession"),
     "artifacts.store": ("Artifact", "is_pointer"),
     "engine": ("Engine",),
     "errors": (

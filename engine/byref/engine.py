@@ -15,7 +15,6 @@ from typing import Any, Literal, Self
 import sqlalchemy
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session as HostSession
 
 from byref import lifecycle
 from byref.artifacts.blobs import GRACE
@@ -24,7 +23,7 @@ from byref.errors import ConfigurationError, StorageFailure
 from byref.lifecycle import Opened, SessionInfo
 from byref.models import Models
 from byref.policy import Policy, check_tools
-from byref.scope import Scope
+from byref.scope import Host, Scope, join
 from byref.session import Session
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
@@ -120,7 +119,7 @@ class Engine:
         context_window: int | None = None,
         policy: Policy | None = None,
         tools: Sequence[str] | None = None,
-        db: HostSession | Connection | None = None,
+        db: Host | None = None,
     ) -> Session:
         """Open a conversation, or create it.
 
@@ -200,7 +199,7 @@ class Engine:
         context_window: int | None,
         policy: Policy | None,
         tools: tuple[str, ...] | None,
-        db: HostSession | Connection | None,
+        db: Host | None,
     ) -> Opened:
         def work(connection: Connection) -> Opened:
             found = lifecycle.find_session(connection, tenant, name)
@@ -215,8 +214,7 @@ class Engine:
             )
 
         if db is not None:
-            with self._database.joined(db) as connection:
-                return work(connection)
+            return join(self._database, db, work)
         found = self._database.read(lambda connection: lifecycle.find_session(connection, tenant, name))
         if found is not None:
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,12 +20,33 @@ from byref_sandbox import Sandbox
 T = TypeVar("T")
 
 
+class HostBridge(ABC):
+    """A host's transaction that other threads reach through an event loop."""
+
+    @abstractmethod
+    def run(self, unit: Callable[[HostSession | Connection], T]) -> T:
+        """Run a unit of work with the host's Session or Connection."""
+
+
+Host = HostSession | Connection | HostBridge
+
+
+def join(database: Database, host: Host, work: Callable[[Connection], T]) -> T:
+    """Run `work` inside a host's transaction, in a SAVEPOINT."""
+
+    def unit(inside: HostSession | Connection) -> T:
+        with database.joined(inside) as connection:
+            return work(connection)
+
+    return host.run(unit) if isinstance(host, HostBridge) else unit(host)
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """One session as the layers below `Session` see it; a handle's own overrides applied."""
 
     database: Database
-    host: HostSession | Connection | None
+    host: Host | None
     """The host's transaction, joined by every commit; None: transactions of our own."""
     sandbox: Sandbox | None
     counter: TokenCounter
@@ -39,16 +61,16 @@ class Scope:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""
-        return self.database.read(work) if self.host is None else self._joined(self.host, work)
+        return self.database.read(work) if self.host is None else join(self.database, self.host, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a write transaction: the host's in a SAVEPOINT, or one of our own, retried where that helps."""
-        return self.database.write(work) if self.host is None else self._joined(self.host, work)
+        return self.database.write(work) if self.host is None else join(self.database, self.host, work)
 
     def stage(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction of its own; on SQLite, which has one writer, in the host's."""
         if self.host is not None and self.database.dialect == "sqlite":
-            return self._joined(self.host, work)
+            return join(self.database, self.host, work)
         return self.database.write(work)
 
     def count(self, text: str, kind: Kind = "text") -> int:
@@ -62,7 +84,3 @@ class Scope:
     def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
         """Append a step to the session's ledger."""
         ledger.append(connection, tenant=self.tenant, session_row=self.row, step=turn.step, kind=kind, **columns)
-
-    def _joined(self, host: HostSession | Connection, work: Callable[[Connection], T]) -> T:
-        with self.database.joined(host) as connection:
-            return work(connection)

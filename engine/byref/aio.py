@@ -1,0 +1,408 @@
+"""The asynchronous face: each method is the sync one of the same name, run on threads of our own and awaited.
+
+Nothing of ours runs on the event loop. A call that is cancelled before it has begun is dropped; one that has begun goes on
+to its end on its thread, where it is committed or rolled back whole, and the awaiting task is free at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from weakref import WeakSet
+
+import sqlalchemy
+
+from byref.artifacts.blobs import GRACE
+from byref.artifacts.store import Artifact
+from byref.db.database import Database
+from byref.engine import Engine
+from byref.errors import ConfigurationError
+from byref.explain import Explanation
+from byref.ledger import Entry, Totals
+from byref.lifecycle import SessionInfo
+from byref.models import Models
+from byref.policy import Policy
+from byref.result import Format, Result, ToolReply
+from byref.session import HistoryEntry, Session
+from byref.tokens import TokenCounter
+from byref.usage import is_count
+from byref.variables import Variable
+from byref_sandbox import Outcome, Sandbox
+
+if TYPE_CHECKING:
+    from byref.bridge import AsyncBridge, AsyncHost
+
+logger = logging.getLogger("byref")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+JOINED_WORKERS = 256
+"""Threads for calls that join a host's transaction. They are not `workers`: such a call may wait for a lock which only the
+next call of another transaction gives back, and must not keep it from running. A host's connections bound their number."""
+CLOSE_SECONDS = 60.0
+"""How long `close` waits for calls that are running: more than the longest run of code and the longest wait for a lock."""
+
+
+class AsyncEngine:
+    """An `Engine` whose methods are awaited; safe to share between tasks, event loops and threads.
+
+    The arguments are those of `Engine`, and `workers`, the number of threads on which calls run (as many as Python's own
+    executors have: the number of cores and 4, at most 32). It is opened by `async with`, by `open`, or by what is called
+    first; that raises what `Engine` raises. Every method is awaited, `owns` and `tools` of a session included.
+    """
+
+    def __init__(
+        self,
+        url: str | sqlalchemy.URL | sqlalchemy.Engine = "sqlite:///byref.db",
+        *,
+        create: bool | None = None,
+        policy: Policy | None = None,
+        blobs: None = None,
+        interpreter: Sandbox | None = None,
+        jail: Literal["full", "language-only"] = "full",
+        counter: TokenCounter | None = None,
+        models: Models | None = None,
+        schema: str | None = None,
+        workers: int | None = None,
+    ) -> None:
+        if workers is not None and not (is_count(workers) and workers):
+            raise ConfigurationError(f"workers={workers!r:.100}: expected a positive number of threads")
+        self._make = partial(
+            Engine,
+            url,
+            create=create,
+            policy=policy,
+            blobs=blobs,
+            interpreter=interpreter,
+            jail=jail,
+            counter=counter,
+            models=models,
+            schema=schema,
+        )
+        self._workers = workers or min(32, (os.cpu_count() or 1) + 4)
+        self._engine: Engine | None = None
+        self._is_closed = False
+        self._begin()
+        _engines.add(self)
+
+    async def __aenter__(self) -> Self:
+        """Open the engine."""
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the engine."""
+        await self.close()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of sessions that have none of their own; once the engine is open."""
+        return self._opened().policy
+
+    @property
+    def url(self) -> str:
+        """The database's URL, without its password; once the engine is open."""
+        return self._opened().url
+
+    @property
+    def database(self) -> Database:
+        """The database behind every session; once the engine is open."""
+        return self._opened().database
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Where model-written code runs; None where this platform lacks a mandatory wall. Once the engine is open."""
+        return self._opened().sandbox
+
+    async def open(self) -> Self:
+        """Open the database and see that its tables are there; return the engine itself."""
+        await self._call(None, self._open)
+        return self
+
+    async def session(
+        self,
+        id: str,
+        *,
+        tenant: str = "default",
+        model: str | None = None,
+        context_window: int | None = None,
+        policy: Policy | None = None,
+        tools: Sequence[str] | None = None,
+        db: AsyncHost | None = None,
+    ) -> AsyncSession:
+        """As `Engine.session`; `db` is a SQLAlchemy AsyncSession or AsyncConnection, used on its event loop."""
+        host = None if db is None else _bridge(db)
+        opened = await self._call(
+            host,
+            lambda: self._open().session(
+                id, tenant=tenant, model=model, context_window=context_window, policy=policy, tools=tools, db=host
+            ),
+        )
+        return AsyncSession(opened, partial(self._call, host))
+
+    async def sessions(self, tenant: str = "default") -> list[SessionInfo]:
+        """As `Engine.sessions`."""
+        return await self._call(None, lambda: self._open().sessions(tenant))
+
+    async def delete_session(self, id: str, *, tenant: str = "default") -> bool:
+        """As `Engine.delete_session`."""
+        return await self._call(None, lambda: self._open().delete_session(id, tenant=tenant))
+
+    async def delete_tenant(self, tenant: str) -> int:
+        """As `Engine.delete_tenant`."""
+        return await self._call(None, lambda: self._open().delete_tenant(tenant))
+
+    async def sweep(self, *, grace: timedelta = GRACE) -> int:
+        """As `Engine.sweep`."""
+        return await self._call(None, lambda: self._open().sweep(grace=grace))
+
+    async def close(self) -> None:
+        """Take no more calls, wait for those that run (cancelled ones too), at most a minute, and close the engine."""
+        with self._submitting:
+            self._is_closed = True
+        closer = ThreadPoolExecutor(1, "byref-close")
+        done = closer.submit(self._end)
+        closer.shutdown(wait=False)
+        await asyncio.wrap_future(done)
+
+    aclose = close
+    """The name that `contextlib.aclosing` calls."""
+
+    def _begin(self) -> None:
+        """Have threads, which start when they are needed; a child process has none of its parent's."""
+        self._opening = threading.Lock()
+        self._submitting = threading.Lock()
+        self._own = ThreadPoolExecutor(self._workers, "byref")
+        self._joined = ThreadPoolExecutor(JOINED_WORKERS, "byref-joined")
+        self._running: set[Future[Any]] = set()
+
+    def _end(self) -> None:
+        running = wait(list(self._running), CLOSE_SECONDS).not_done
+        if running:
+            logger.warning("%d calls are still running after %d seconds; closing", len(running), CLOSE_SECONDS)
+        for executor in (self._own, self._joined):
+            executor.shutdown(wait=not running, cancel_futures=True)
+        with self._opening:
+            if self._engine is not None:
+                self._engine.close()
+
+    def _open(self) -> Engine:
+        """On a thread of ours: the engine, made by the first call."""
+        with self._opening:
+            if self._engine is None:
+                self._engine = self._make()
+            return self._engine
+
+    def _opened(self) -> Engine:
+        if self._engine is None:
+            raise ConfigurationError("the engine is not open yet: use `async with` or `await engine.open()`")
+        return self._engine
+
+    async def _call(self, host: AsyncBridge | None, work: Callable[[], T]) -> T:
+        """Run work on a thread of ours, in the caller's context, and wait for it."""
+        if host is not None:
+            return await host.call(partial(self._submit, self._joined), work)
+        return await asyncio.wrap_future(self._submit(self._own, work))
+
+    def _submit(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
+        with self._submitting:
+            if self._is_closed:
+                raise ConfigurationError("the engine is closed")
+            future: Future[T] = executor.submit(copy_context().run, work)
+            self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+
+class AsyncSession:
+    """A `Session` whose methods are awaited; `AsyncEngine.session` makes it."""
+
+    def __init__(self, session: Session, call: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        self._session = session
+        self._call = call
+
+    def __repr__(self) -> str:
+        """Name the conversation and its tenant."""
+        return f"AsyncSession({self.id!r}, tenant={self.tenant!r})"
+
+    async def __aenter__(self) -> Self:
+        """Return the session itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the handle."""
+        await self.close()
+
+    @property
+    def id(self) -> str:
+        """The host's own id of the conversation."""
+        return self._session.id
+
+    @property
+    def tenant(self) -> str:
+        """Whose conversation it is."""
+        return self._session.tenant
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of the model's window, as the gates see it."""
+        return self._session.context_window
+
+    # What tools return
+
+    async def process(
+        self,
+        output: object,
+        *,
+        tool: str,
+        call_id: str | None = None,
+        arguments: object = None,
+        is_error: bool = False,
+    ) -> Result:
+        """As `Session.process`."""
+        return await self._run(
+            self._session.process, output, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error
+        )
+
+    # The session's own tools
+
+    async def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
+        """As `Session.tools`."""
+        return await self._run(self._session.tools, format)
+
+    async def owns(self, name: str) -> bool:
+        """As `Session.owns`."""
+        return self._session.owns(name)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None
+    ) -> ToolReply:
+        """As `Session.call`."""
+        return await self._run(self._session.call, name, arguments, call_id=call_id)
+
+    async def run(self, code: str) -> Outcome:
+        """As `Session.run`."""
+        return await self._run(self._session.run, code)
+
+    async def resolve(
+        self, arguments: Mapping[str, Any] | str, schema: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """As `Session.resolve`."""
+        return await self._run(self._session.resolve, arguments, schema)
+
+    # Accounting
+
+    async def record_usage(
+        self, usage: object, *, request_id: str | None = None, context: bool = True, through: int | None = None
+    ) -> None:
+        """As `Session.record_usage`."""
+        await self._run(self._session.record_usage, usage, request_id=request_id, context=context, through=through)
+
+    async def on_compaction(self, tokens: int) -> None:
+        """As `Session.on_compaction`."""
+        await self._run(self._session.on_compaction, tokens)
+
+    async def context_tokens(self) -> int:
+        """As `Session.context_tokens`."""
+        return await self._run(self._session.context_tokens)
+
+    async def usage(self) -> Totals:
+        """As `Session.usage`."""
+        return await self._run(self._session.usage)
+
+    async def ledger(self) -> list[Entry]:
+        """As `Session.ledger`."""
+        return await self._run(self._session.ledger)
+
+    async def explain(self, call_id_or_step: str | int) -> Explanation:
+        """As `Session.explain`."""
+        return await self._run(self._session.explain, call_id_or_step)
+
+    async def history(self) -> list[HistoryEntry]:
+        """As `Session.history`."""
+        return await self._run(self._session.history)
+
+    async def reminder(self, *, max_tokens: int = 500) -> str:
+        """As `Session.reminder`."""
+        return await self._run(self._session.reminder, max_tokens=max_tokens)
+
+    # Data
+
+    async def variables(self) -> list[Variable]:
+        """As `Session.variables`."""
+        return await self._run(self._session.variables)
+
+    async def variable(self, name: str) -> Variable:
+        """As `Session.variable`; its data by `value`."""
+        return await self._run(self._session.variable, name)
+
+    async def artifacts(self) -> list[Artifact]:
+        """As `Session.artifacts`."""
+        return await self._run(self._session.artifacts)
+
+    async def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
+        """As `Session.get_artifact`; its data by `value`."""
+        return await self._run(self._session.get_artifact, id_pointer_or_name)
+
+    async def store_artifact(
+        self, value: object, *, name: str | None = None, content_type: str | None = None
+    ) -> Artifact:
+        """As `Session.store_artifact`."""
+        return await self._run(self._session.store_artifact, value, name=name, content_type=content_type)
+
+    async def share(self, artifact: Artifact | str, with_: str) -> Artifact:
+        """As `Session.share`."""
+        return await self._run(self._session.share, artifact, with_)
+
+    async def value(self, of: Variable | Artifact) -> object:
+        """Return the data of a variable or an artifact: `Variable.value()` and `Artifact.value` read the database."""
+        return await self._run(of.value if isinstance(of, Variable) else lambda: of.value)
+
+    async def preview(self, of: Artifact) -> str:
+        """Return the first characters of an artifact: `Artifact.preview` reads the database."""
+        return await self._run(lambda: of.preview)
+
+    # The end
+
+    async def end(self) -> None:
+        """As `Session.end`."""
+        await self._run(self._session.end)
+
+    async def close(self) -> None:
+        """As `Session.close`."""
+        self._session.close()
+
+    async def _run(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self._call(partial(method, *args, **kwargs))
+        return result
+
+
+def _bridge(host: AsyncHost) -> AsyncBridge:
+    """A bridge to a host's transaction: SQLAlchemy's asyncio part needs greenlet, which only such a host has."""
+    from byref.bridge import AsyncBridge
+
+    return AsyncBridge(host)
+
+
+_engines: WeakSet[AsyncEngine] = WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine._begin()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,351 @@
+"""The asynchronous face does what the sync one does, off the event loop, and a cancelled call leaves nothing half done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import multiprocessing
+import random
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from material import page, records
+from sqlcheck import check_invariants
+
+from byref import AsyncEngine, AsyncSession, ConfigurationError, Engine, Policy, SchemaMismatch, Session, ToolError
+from byref_sandbox import Sandbox
+
+
+@asynccontextmanager
+async def opened(url: str, sandbox: Sandbox, **settings: Any) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, interpreter=sandbox, **settings) as engine:
+        yield engine
+
+
+def methods(of: type) -> dict[str, inspect.Signature]:
+    return {name: inspect.signature(member) for name, member in inspect.getmembers(of, inspect.isfunction)}
+
+
+class TestTheSameNames:
+    @pytest.mark.parametrize(
+        ("sync", "own", "also"),
+        [(Engine, AsyncEngine, {"open", "aclose"}), (Session, AsyncSession, {"value", "preview"})],
+    )
+    def test_every_method_is_there_with_its_parameters(self, sync: type, own: type, also: set[str]) -> None:
+        theirs = {name: found for name, found in methods(sync).items() if name[0] != "_"}
+        ours = {name: found for name, found in methods(own).items() if name[0] != "_"}
+        assert ours.keys() - also == theirs.keys()
+        for name, signature in theirs.items():
+            expected = {k: (p.kind, p.default) for k, p in signature.parameters.items()}
+            assert {k: (p.kind, p.default) for k, p in ours[name].parameters.items()} == expected, name
+            if name != "session":
+                returns = re.sub(r"\bSession\b", "AsyncSession", str(signature.return_annotation))
+                assert str(ours[name].return_annotation) == returns, name
+            assert inspect.iscoroutinefunction(getattr(own, name)), name
+
+    @pytest.mark.parametrize(("sync", "own"), [(Engine, AsyncEngine), (Session, AsyncSession)])
+    def test_every_property_is_there(self, sync: type, own: type) -> None:
+        theirs = {name for name, _ in inspect.getmembers(sync, lambda member: isinstance(member, property))}
+        assert {name for name, _ in inspect.getmembers(own, lambda member: isinstance(member, property))} == theirs
+
+    def test_an_engine_takes_the_same_settings(self) -> None:
+        theirs = inspect.signature(Engine).parameters
+        ours = dict(inspect.signature(AsyncEngine).parameters)
+        assert ours.pop("workers").default is None
+        assert {k: (p.kind, p.default) for k, p in ours.items()} == {k: (p.kind, p.default) for k, p in theirs.items()}
+
+
+STEPS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("process", (page(),), {"tool": "list_users", "call_id": "a", "arguments": {"page": 1}}),
+    ("process", (page(),), {"tool": "list_users", "call_id": "a", "arguments": {"page": 1}}),
+    ("process", ("fine",), {"tool": "ping"}),
+    ("tools", ("anthropic",), {}),
+    ("owns", ("code_interpreter",), {}),
+    ("owns", ("ping",), {}),
+    ("call", ("code_interpreter", {"code": "kept = users[:3]\nlen(users)"}), {"call_id": "b"}),
+    ("call", ("artifact_jq", {"artifact_id": "users", "expression": "length"}), {}),
+    ("call", ("artifact_jq", "{}"), {}),
+    ("resolve", ({"ids": {"$var": "users", "jq": "map(.id)[:2]"}, "plain": "$HOME"},), {}),
+    ("record_usage", ({"prompt_tokens": 100, "completion_tokens": 5},), {"request_id": "r"}),
+    ("context_tokens", (), {}),
+    ("on_compaction", (50,), {}),
+    ("context_tokens", (), {}),
+    ("reminder", (), {"max_tokens": 80}),
+    ("explain", ("a",), {}),
+    ("end", (), {}),
+    ("close", (), {}),
+]
+
+
+def plain(value: object) -> object:
+    """A result without what no two conversations share: ids and times."""
+    return re.sub(r"art[_:]\w{12}|datetime\([^)]*\)|wall_ms=\d+|cpu_ms=\d+|0x\w+", "…", repr(value))
+
+
+class TestTheSameResults:
+    def test_a_conversation(self, shared_url: str, sandbox: Sandbox) -> None:
+        with Engine(shared_url, interpreter=sandbox) as engine:
+            session = engine.session("sync", tenant="t", context_window=200_000)
+            expected = [plain(getattr(session, name)(*args, **kwargs)) for name, args, kwargs in STEPS]
+
+        async def work() -> None:
+            async with opened(shared_url, sandbox) as engine:
+                session = await engine.session("async", tenant="t", context_window=200_000)
+                for (name, args, kwargs), wanted in zip(STEPS, expected, strict=True):
+                    assert plain(await getattr(session, name)(*args, **kwargs)) == wanted, name
+                assert repr(session) == "AsyncSession('async', tenant='t')"
+                assert (session.id, session.tenant, session.context_window) == ("async", "t", 200_000)
+
+        asyncio.run(work())
+
+    def test_data(self, shared_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            async with opened(shared_url, sandbox) as engine:
+                async with await engine.session("s") as session:
+                    await session.process(page(), tool="list_users")
+                    assert [variable.name for variable in await session.variables()] == [
+                        "list_users",
+                        "users",
+                        "pagination",
+                    ]
+                    assert await session.value(await session.variable("users")) == page()["users"]
+                    stored = await session.store_artifact("x" * 300, name="note")
+                    found = await session.get_artifact("note")
+                    assert found == stored
+                    assert await session.value(stored) == "x" * 300
+                    assert (await session.preview(stored)).startswith("x" * 200 + "\n")
+                    assert len(await session.artifacts()) == 2
+                    outcome = await session.run("fresh = len(users)\nfresh + 1")
+                    assert outcome.value == 1201
+                    assert await session.value(await session.variable("fresh")) == 1200
+                    other = await engine.session("other")
+                    shared = await session.share(stored, "other")
+                    assert await other.value(shared) == "x" * 300
+                    assert [entry.tool for entry in await session.history()] == ["list_users"]
+                    assert [entry.step for entry in await session.ledger()] == [1]
+                    assert (await session.usage()).cost is not False
+                assert [info.id for info in await engine.sessions()] == ["s", "other"]
+                assert await engine.delete_session("other")
+                assert not await engine.delete_session("other")
+                assert await engine.sweep() == 0
+                assert await engine.delete_tenant("default") == 1
+
+        asyncio.run(work())
+
+    def test_errors_are_the_same(self, local: Engine, sqlite_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            async with opened(sqlite_url, sandbox) as engine:
+                session = await engine.session("s")
+                with pytest.raises(ToolError, match="nowhere"):
+                    await session.resolve({"a": {"$var": "nowhere"}})
+                with pytest.raises(ConfigurationError, match="no variable 'x'"):
+                    await session.variable("x")
+                with pytest.raises(ConfigurationError, match="context_window"):
+                    await engine.session("s", context_window=-1)
+
+        asyncio.run(work())
+
+    def test_fifty_conversations_at_once(self, shared_url: str, sandbox: Sandbox) -> None:
+        async def converse(engine: AsyncEngine, number: int) -> None:
+            session = await engine.session(f"s{number}", context_window=10**7)
+            await session.process(records(1_500 + number), tool="rows", call_id="0")
+            reply = await session.call("code_interpreter", {"code": "len(rows)"}, call_id="1")
+            assert reply.content == str(1_500 + number)
+            await asyncio.gather(*(session.process(f"{number} {i}", tool="t") for i in range(3)))
+            assert [entry.step for entry in await session.ledger()] == [1, 2, 3, 4, 5]
+
+        async def work() -> None:
+            async with opened(shared_url, sandbox) as engine:
+                await asyncio.gather(*(converse(engine, number) for number in range(50)))
+                assert len(await engine.sessions()) == 50
+
+        asyncio.run(work())
+        check_invariants(shared_url)
+
+
+class TestTheEngine:
+    def test_it_opens_by_what_is_called_first(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            engine = AsyncEngine(sqlite_url, interpreter=sandbox, policy=Policy(max_result_tokens=5_000))
+            with pytest.raises(ConfigurationError, match="not open yet"):
+                _ = engine.policy
+            sessions = await asyncio.gather(*(engine.session("s") for _ in range(20)))
+            assert len({session._session._scope.database for session in sessions}) == 1
+            assert engine.policy.max_result_tokens == 5_000
+            assert engine.url == sqlite_url
+            assert engine.sandbox is sandbox
+            assert engine.database.dialect == "sqlite"
+            await engine.close()
+
+        asyncio.run(work())
+
+    def test_what_keeps_it_from_opening_is_raised_every_time(self, empty_postgres_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            engine = AsyncEngine(empty_postgres_url, interpreter=sandbox)
+            for attempt in (engine.open, engine.sessions):
+                with pytest.raises(SchemaMismatch):
+                    await attempt()
+            await engine.close()
+
+        asyncio.run(work())
+
+    def test_several_event_loops_in_turn(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        engine = AsyncEngine(sqlite_url, interpreter=sandbox)
+
+        async def work(number: int) -> int:
+            session = await engine.session("s")
+            await session.process(f"{number}", tool="t")
+            return len(await session.ledger())
+
+        assert [asyncio.run(work(number)) for number in range(3)] == [1, 2, 3]
+        asyncio.run(engine.close())
+
+    def test_at_most_so_many_threads_which_have_a_name(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            async with opened(sqlite_url, sandbox, workers=2) as engine:
+                session = await engine.session("s")
+                await asyncio.gather(*(session.process(f"{i}", tool="t") for i in range(20)))
+                threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("byref")]
+                assert sorted(threads) == ["byref_0", "byref_1"]
+
+        asyncio.run(work())
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("byref_")]
+
+    @pytest.mark.parametrize("workers", [0, -1, 1.5, "4", True])
+    def test_workers_is_a_positive_number(self, workers: Any) -> None:
+        with pytest.raises(ConfigurationError, match="workers="):
+            AsyncEngine(workers=workers)
+
+    def test_closing_waits_for_calls_that_nobody_waits_for(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            async with aclosing(AsyncEngine(sqlite_url, interpreter=sandbox)) as engine:
+                session = await engine.session("s")
+                call = asyncio.create_task(session.run("total = sum(i * i for i in range(10_000_000))\ntotal"))
+                await asyncio.sleep(0.2)
+                call.cancel()
+                started = time.perf_counter()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                assert time.perf_counter() - started < 0.1
+            with pytest.raises(ConfigurationError, match="the engine is closed"):
+                await session.variables()
+            await engine.close()
+
+        asyncio.run(work())
+        with Engine(sqlite_url, interpreter=sandbox) as engine:
+            assert engine.session("s").variable("total").value() == sum(i * i for i in range(10_000_000))
+
+    def test_closing_what_was_never_opened(self) -> None:
+        asyncio.run(AsyncEngine("sqlite:///never.db").close())
+
+    def test_work_sees_the_callers_context(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        request: ContextVar[str] = ContextVar("request")
+        seen: list[str] = []
+
+        class Counter:
+            def count(self, text: str, kind: str = "text") -> int:
+                seen.append(request.get())
+                return 1
+
+        async def work() -> None:
+            async with opened(sqlite_url, sandbox, counter=Counter()) as engine:
+                session = await engine.session("s")
+                request.set("mine")
+                await session.process("text", tool="t")
+
+        asyncio.run(work())
+        assert set(seen) == {"mine"}
+
+    def test_after_a_fork_the_child_has_threads_of_its_own(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        engine = AsyncEngine(sqlite_url, interpreter=sandbox)
+
+        async def work(text: str) -> None:
+            await (await engine.session("s")).process(text, tool="t")
+
+        asyncio.run(work("parent"))
+        child = multiprocessing.get_context("fork").Process(target=lambda: asyncio.run(work("child")))
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0
+        asyncio.run(work("parent again"))
+        asyncio.run(engine.close())
+        with Engine(sqlite_url, interpreter=sandbox) as sync:
+            assert [e.content for e in sync.session("s").ledger()] == ["parent", "child", "parent again"]
+
+
+class TestCancelling:
+    def test_at_any_moment(self, shared_url: str, sandbox: Sandbox) -> None:
+        """Two hundred times; what a cancelled call did, the same call answers with."""
+        chance = random.Random(8)
+
+        async def work() -> None:
+            async with opened(shared_url, sandbox) as engine:
+                session = await engine.session("s", context_window=10**9)
+                await session.process(page(), tool="list_users")
+                calls: list[Callable[[int], Awaitable[Any]]] = [
+                    lambda i: session.process(records(1_500 + i), tool="rows", call_id=f"p{i}"),
+                    lambda i: session.process(f"small {i}", tool="t", call_id=f"s{i}"),
+                    lambda i: session.call("code_interpreter", {"code": f"n{i} = len(users)"}, call_id=f"c{i}"),
+                    lambda i: session.call("artifact_grep", {"artifact_id": "users", "pattern": "99"}, call_id=f"g{i}"),
+                    lambda i: session.record_usage({"prompt_tokens": i, "completion_tokens": 1}, request_id=f"u{i}"),
+                    lambda i: session.store_artifact(records(900 + i), name=f"a{i}"),
+                    lambda i: session.on_compaction(i),
+                    lambda i: engine.session(f"other {i}"),
+                ]
+                cancelled = 0
+                for i in range(200):
+                    call = asyncio.ensure_future(calls[i % len(calls)](i))
+                    await asyncio.sleep(chance.random() ** 2 * 0.03)
+                    call.cancel()
+                    started = time.perf_counter()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await call
+                    cancelled += call.cancelled()
+                    assert time.perf_counter() - started < 0.1
+                assert cancelled > 50
+                for i in range(0, 200, 8):
+                    first = await session.process(records(1_500 + i), tool="rows", call_id=f"p{i}")
+                    again = await session.process(records(1_500 + i), tool="rows", call_id=f"p{i}")
+                    assert (first.step, first.content) == (again.step, again.content)
+                given = [entry.call_id for entry in await session.ledger() if entry.kind == "output" and entry.call_id]
+                assert len(given) == len(set(given))
+                for artifact in await session.artifacts():
+                    assert await session.value(artifact)
+
+        asyncio.run(work())
+        check_invariants(shared_url)
+
+    def test_what_has_not_begun_is_dropped(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            async with opened(sqlite_url, sandbox, workers=1) as engine:
+                session = await engine.session("s")
+                running = asyncio.create_task(session.run("sum(i * i for i in range(5_000_000))"))
+                waiting = asyncio.create_task(session.process("never", tool="t"))
+                await asyncio.sleep(0.05)
+                waiting.cancel()
+                await running
+                assert waiting.cancelled()
+                assert await session.ledger() == []
+
+        asyncio.run(work())
+
+    def test_a_timeout(self, sqlite_url: str, sandbox: Sandbox) -> None:
+        async def work() -> None:
+            async with opened(sqlite_url, sandbox) as engine:
+                session = await engine.session("s")
+                code = "done = sum(i * i for i in range(5_000_000))"
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await session.call("code_interpreter", {"code": code}, call_id="c")
+                reply = await session.call("code_interpreter", {"code": code}, call_id="c")
+                assert "done" in reply.content
+
+        asyncio.run(work())
+        check_invariants(sqlite_url)
