@@ -234,7 +234,7 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     where = f" at line {error.line}" if error.line is not None else ""
     text = f"{error.kind}{where}: {error.message}"
     lines = strip_dollars(execution.code).splitlines()
-    if error.line is not None and 0 < error.line <= len(lines):
+    if error.kind != "SyntaxError" and error.line is not None and 0 < error.line <= len(lines):
         text += f"\n    {lines[error.line - 1].strip()[:200]}"
     if error.kind != "NameError":
         return text + (f"\n{error.hint}" if error.hint else "")

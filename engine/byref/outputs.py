@@ -6,6 +6,7 @@ rule is replaced by a bracketed note in its place.
 
 from __future__ import annotations
 
+import base64
 import codecs
 import math
 import sys
@@ -25,6 +26,13 @@ MAX_DEPTH = 200
 """Deeper parts of a Python value are replaced by a note: every JSON reader stops somewhere, msgspec near 1,000."""
 MAX_ITEMS = 1_000_000
 """Taken from an iterable of unknown length inside a value."""
+
+_RAISED = (Exception, SystemExit, GeneratorExit)
+"""What code of a tool's own object may raise; only an interrupt of the host's passes."""
+_LOOKED_AT = 2_000
+"""Containers walked in search of a value that repeats its own parts."""
+MAX_PARTS = 20_000_000
+"""Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""
 
 Kind = Literal["json", "text"]
 
@@ -105,7 +113,7 @@ def to_block(output: object) -> Block:
         if issubclass(type(output), bytes | bytearray | memoryview):
             return _bytes_block(output if type(output) is bytes else bytes(memoryview(output)))  # type: ignore[arg-type]
         return _value_block(output)
-    except Exception as error:  # noqa: BLE001  a tool's object may run any code of its own
+    except _RAISED as error:
         return _text_block(f"[output of type {_name(output)} could not be read: {_name(error)}]")
 
 
@@ -142,16 +150,50 @@ def _bytes_block(data: bytes) -> Block:
 
 
 def _value_block(value: object) -> Block:
+    if _repeats_itself(value):
+        return _text_block(f"[output of type {_name(value)} repeats its own parts more often than can be written out]")
     try:
         value = _top(value)
         data = _lines(value)
-    except Exception:  # noqa: BLE001  an object of the tool's own may raise anything
+        if b"NaN" in data or b"Infinity" in data:  # a Decimal can be what JSON has no number for, a string may name it
+            msgspec.json.decode(data)
+    except _RAISED:
         value = _plain(value, 0, set())
         data = _escaped(value)
     if type(value) is str:
         return _text_block(value)
     text = data.replace(b"\n", b"").decode()
     return Block(text, data, value, from_value=True)
+
+
+def _repeats_itself(value: object) -> bool:
+    """Tell whether a value refers to the same few parts so often that writing it out would never end.
+
+    YAML's aliases make such values out of a few lines of text ("billion laughs"). Ordinary data is told apart by the
+    first `_LOOKED_AT` containers, nearly all of them distinct; only what repeats itself there is counted out.
+    """
+    if type(value) not in (dict, list):
+        return False
+    seen: set[int] = set()
+    pending: list[Any] = [value]
+    for _ in range(_LOOKED_AT):
+        if not pending:
+            return False
+        one = pending.pop()
+        seen.add(id(one))
+        members = one.values() if type(one) is dict else one
+        pending += [member for member in islice(members, _LOOKED_AT) if type(member) in (dict, list)]
+    return len(seen) * 20 < _LOOKED_AT and _written_out(value, {}) > MAX_PARTS
+
+
+def _written_out(value: Any, known: dict[int, int]) -> int:
+    """Count the containers of a value as often as they would be written; each is looked into once."""
+    if id(value) not in known:
+        known[id(value)] = 0  # a value that holds itself is cut there
+        members = value.values() if type(value) is dict else value
+        inner = [member for member in members if type(member) in (dict, list)]
+        known[id(value)] = 1 + sum(_written_out(member, known) for member in inner)
+    return known[id(value)]
 
 
 def _top(value: object) -> object:
@@ -272,7 +314,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
     if type(value) is float:
         return value if math.isfinite(value) else None
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).decode(errors="replace")
+        return base64.b64encode(value).decode()
     if depth >= MAX_DEPTH:
         return f"[nested deeper than {MAX_DEPTH} levels]"
     if id(value) in above:
@@ -284,7 +326,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
         if isinstance(value, list | tuple | set | frozenset):
             return [_plain(item, depth + 1, above) for item in value]
         return _plain(_native(value), depth + 1, above)
-    except Exception as error:  # noqa: BLE001  whatever an object of a tool's own raises
+    except _RAISED as error:
         return f"[{type(value).__name__} could not be read: {type(error).__name__}]"
     finally:
         above.discard(id(value))
@@ -293,7 +335,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
 def _native(value: object) -> object:
     """One step towards JSON for a type that is none of its own."""
     if isinstance(value, Decimal):
-        return float(value)
+        return float(value) if value.is_finite() else None
     try:
         return jsontext.decode(_encoder.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -319,7 +361,7 @@ def _escaped(value: object) -> bytes:
 def _short_repr(value: object) -> str:
     try:
         return repr(value)[:200]
-    except Exception:  # noqa: BLE001  a hostile __repr__
+    except _RAISED:
         return f"<{type(value).__name__}>"
 
 

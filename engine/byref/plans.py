@@ -16,7 +16,7 @@ from byref.describe.shape import shape
 from byref.describe.truncate import head_within, truncate, truncate_json
 from byref.envelope import ArtifactDraft, Draft, PointerDraft, PreviewDraft, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
-from byref.outputs import Block, Kind, to_block
+from byref.outputs import Block, to_block
 from byref.policy import FOLLOWERS, INTERPRETER, READERS
 from byref.scope import Scope
 
@@ -67,13 +67,7 @@ def prepare(
     policy = scope.policy.for_tool(tool)
     scope = replace(scope, policy=policy)
     block = to_block(output)
-    small = block.size < policy.min_threshold_bytes
-    note = None
-    if small or is_error:
-        kind: Kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
-    else:
-        kind, _ = block.parsed
-        note = block.parse_error
+    kind, _ = block.parsed
     tokens = scope.count(block.text, kind)
     own_tool = tool in scope.tools
     verdict = gates.per_output(
@@ -90,7 +84,7 @@ def prepare(
         call_id=call_id[: ledger.CALL_ID_CHARS] if call_id else None,
         call_digest=ledger.digest(call_id) if call_id else None,
         arguments=ledger.cut_arguments(arguments),
-        note=note,
+        note=block.parse_error,
     )
 
 
@@ -104,11 +98,11 @@ def first_plan(prepared: Prepared) -> Plan:
         return Plan("inline", verdict.reason, needs_headroom=needs)
     if prepared.is_error or policy.mode == "truncate" or _is_structured(prepared):
         return offload(prepared, verdict.reason)
+    ceiling = policy.max_threshold_bytes
+    if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and block.size > ceiling):
+        return offload(prepared, verdict.reason)
     if policy.plaintext == "wholesale":
         return Plan("wholesale", verdict.reason)
-    ceiling = policy.max_threshold_bytes
-    if policy.plaintext != "auto" or (ceiling is not None and block.size > ceiling):
-        return offload(prepared, verdict.reason)
     if has_headroom(prepared, prepared.scope.context()):
         return Plan("wholesale", verdict.reason, needs_headroom=True)
     return offload(prepared, "headroom")

@@ -7,11 +7,12 @@ that `"$HOME"` or a query language's `"$amount"` pass unchanged; `{"$var": …}`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from byref import interpreter, variables
 from byref.artifacts import store
+from byref.artifacts.store import Artifact
 from byref.errors import ConfigurationError, ToolError
 from byref.scope import Scope
 from byref.tools.arguments import as_object
@@ -40,10 +41,10 @@ def resolve(
     bound: dict[str, Variable] = {}
     if names:
         bound = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
-    resolved = _resolved(scope, given, bound)
+    resolved: dict[str, Any] = _Resolver(scope, bound).resolved(given)
     if schema is not None:
         _check(resolved, schema)
-    return resolved  # type: ignore[no-any-return]  # a dict goes in, a dict comes out
+    return resolved
 
 
 def _names(value: object, depth: int) -> Iterator[str]:
@@ -54,8 +55,9 @@ def _names(value: object, depth: int) -> Iterator[str]:
         if _names_data(value):
             yield value[1:].partition(".")[0]
     elif isinstance(value, Mapping):
-        if _is_reference(value):
-            yield value["$var"].removeprefix("$").partition(".")[0]
+        if "$var" in value:
+            if isinstance(value["$var"], str):
+                yield value["$var"].removeprefix("$").partition(".")[0]
         else:
             for member in value.values():
                 yield from _names(member, depth + 1)
@@ -69,50 +71,71 @@ def _names_data(text: str) -> bool:
     return text.startswith("$") and not text.startswith("$$") and len(text) <= 1024
 
 
-def _resolved(scope: Scope, value: Any, bound: Mapping[str, Variable]) -> Any:
-    if isinstance(value, str):
-        return _string(scope, value, bound)
-    if isinstance(value, Mapping):
-        if _is_reference(value):
-            return _reference(scope, value, bound)
-        return {key: _resolved(scope, member, bound) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_resolved(scope, item, bound) for item in value]
-    return value
+class _Resolver:
+    """One pass over the arguments of one call; every payload is read once."""
+
+    def __init__(self, scope: Scope, bound: Mapping[str, Variable]) -> None:
+        self._scope = scope
+        self._bound = bound
+        self._payloads: dict[int, Any] = {}
+
+    def resolved(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, Mapping):
+            if "$var" in value:
+                return self._reference(value)
+            return {key: self.resolved(member) for key, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.resolved(item) for item in value]
+        return value
+
+    def _string(self, text: str) -> Any:
+        if text.startswith(("art:", "art_")) and len(text) <= 68:
+            scope = self._scope
+            artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, text))
+            return text if artifact is None else self._payload(artifact)
+        name, *path = text[1:].split(".") if _names_data(text) else ("",)
+        if name not in self._bound:
+            return text
+        try:
+            return _walk(self._value(self._bound[name]), path, text)
+        except ToolError:
+            return text  # a query language's own: `"$orders.total"` where there is a variable orders
+
+    def _reference(self, reference: Mapping[str, Any]) -> Any:
+        named, program, given = reference["$var"], reference.get("jq"), reference.get("path", [])
+        if not isinstance(named, str) or not reference.keys() <= _KEYS:
+            raise ToolError(
+                'a reference is {"$var": "name"}, with "path" or "jq" beside it if wanted, and nothing else'
+            )
+        if program is not None and not isinstance(program, str):
+            raise ToolError(f'"jq" must be a string, not {type(program).__name__}')
+        name, *path = named.removeprefix("$").split(".")
+        path += given.split(".") if isinstance(given, str) else [str(key) for key in given]
+        variable = self._bound.get(name)
+        if variable is None:
+            target = find(self._scope, named, load_parts=False)
+        else:
+            target = Target(variable.artifact, variable.path)
+        if program is not None:
+            return _jq(self._scope, target, tuple(path), program)
+        return _walk(self._payload(target.artifact), [*target.path, *path], named)
+
+    def _value(self, variable: Variable) -> Any:
+        return _walk(self._payload(variable.artifact), list(variable.path), variable.name)
+
+    def _payload(self, artifact: Artifact) -> Any:
+        if artifact.row_id not in self._payloads:
+            self._payloads[artifact.row_id] = artifact.value
+        return self._payloads[artifact.row_id]
 
 
-def _is_reference(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("$var"), str) and value.keys() <= _KEYS
-
-
-def _string(scope: Scope, text: str, bound: Mapping[str, Variable]) -> Any:
-    if text.startswith(("art:", "art_")) and len(text) <= 68:
-        artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, text))
-        return text if artifact is None else artifact.value
-    name, *path = text[1:].split(".") if _names_data(text) else ("",)
-    return _walk(bound[name].value(), path, text) if name in bound else text
-
-
-def _reference(scope: Scope, reference: Mapping[str, Any], bound: Mapping[str, Variable]) -> Any:
-    name, *path = reference["$var"].removeprefix("$").split(".")
-    given = reference.get("path", [])
-    path += given.split(".") if isinstance(given, str) else [str(key) for key in given]
-    variable = bound.get(name)
-    target = Target(variable.artifact, variable.path) if variable else find(scope, reference["$var"], load_parts=False)
-    program = reference.get("jq")
-    if program is None:
-        value = variable.value() if variable else target.artifact.value
-        return _walk(value, path, reference["$var"])
-    if not isinstance(program, str):
-        raise ToolError(f'"jq" must be a string, not {type(program).__name__}')
-    return _jq(scope, target, tuple(path), program)
-
-
-def _walk(value: Any, path: list[str], named: str) -> Any:
+def _walk(value: Any, path: Sequence[str], named: str) -> Any:
     for depth, key in enumerate(path):
         if isinstance(value, dict) and key in value:
             value = value[key]
-        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        elif isinstance(value, list) and key.isdecimal() and len(key) < 18 and int(key) < len(value):
             value = value[int(key)]
         else:
             at = ".".join(path[:depth]) or "its top"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from byref.errors import ConfigurationError
 from byref.variables import Variable
 
 Format = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp"]
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 
 
@@ -67,7 +69,7 @@ class ToolReply:
 
 def message(format: Format, content: str, call_id: str, *, is_error: bool, tool: str) -> dict[str, Any]:
     """Return a tool result as a provider's API takes it; lone surrogates, which no API takes, as U+FFFD."""
-    content = content if content.isascii() else content.encode("utf-8", "surrogatepass").decode(errors="replace")
+    content = _LONE_SURROGATE.sub("\ufffd", content)
     match format:
         case "openai":
             return {"role": "tool", "tool_call_id": call_id, "content": content}

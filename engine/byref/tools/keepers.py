@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from blake3 import blake3
@@ -27,7 +27,7 @@ class StoreArguments(Arguments, frozen=True):
     """Arguments of store_artifact."""
 
     name: Annotated[str, Meta(description="Name to find it by; storing the name again makes it mean the newer value.")]
-    value: Annotated[str, Meta(description="The text or JSON to keep.")]
+    value: Annotated[Any, Meta(description="The text or JSON to keep.")]
     content_type: Annotated[str | None, Meta(description="MIME type, if it matters.")] = None
 
 
