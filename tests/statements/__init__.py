@@ -1,0 +1,1 @@
+"""What the reference systems' documents promise, one test or more for each statement, by its ID."""
