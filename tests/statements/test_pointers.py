@@ -243,7 +243,7 @@ def test_what_the_store_tool_replies(ptrs: Opener) -> None:
     reply = json.loads(answer(session, "store_artifact", name="n", value=lines(500)))
     assert list(reply) == ["pointer", "preview", "sizeBytes", "name"]
     assert (reply["sizeBytes"], reply["name"]) == (500, "n")
-    assert "'name'" in complaint(session, "store_artifact", value="v").replace("`", "'")
+    assert "'name'" in complaint(session, "store_artifact", value="v")
 
 
 @pytest.mark.statement("MP-24")

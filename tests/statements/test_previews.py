@@ -1,0 +1,310 @@
+"""The context offloader: the statements CO-1 to CO-36."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from byref import CharCounter, Engine, Policy, Session
+from byref.result import FORMATS
+from statements.material import Opener, answer, complaint, fill, json_of, lines, parameters, records
+
+TOOL = "retrieve_offloaded_content"
+HEADER = re.compile(r"\[Offloaded: (\d+) blocks, ~([\d,]+) tokens\]")
+
+
+def parts_of(content: str) -> tuple[str, str, str, list[str]]:
+    """Header, guidance, preview and reference lines of what the model reads."""
+    top, references = content.split("\n\n[Stored references:]\n")
+    above, shown = top.split("\n\n", 1)
+    header, guidance = above.split("\n", 1)
+    return header, guidance, shown, references.split("\n")
+
+
+def reference_of(session: Session, output: object) -> str:
+    result = session.process(output, tool="t")
+    assert result.route == "artifact"
+    [line] = parts_of(result.content)[3]
+    return line.split(" ")[0]
+
+
+@pytest.mark.statement("CO-1")
+def test_offloaded_above_2500_tokens(prev: Opener) -> None:
+    session = prev()
+    assert session.process(lines(10_000), tool="t").content == lines(10_000)
+    result = session.process(lines(10_004), tool="t")
+    assert (result.route, result.reason, result.original_tokens) == ("artifact", "max_result_tokens", 2_501)
+
+
+@pytest.mark.statement("CO-3")
+def test_the_only_gate(prev: Opener) -> None:
+    tight = prev(max_result_tokens=100, preview_tokens=50)
+    assert tight.process(lines(3_000), tool="t").route == "artifact"
+    session = prev()
+    fill(session, 198_000)
+    assert session.process(lines(9_000), tool="t").route == "inline"
+    policy = Policy.previews()
+    assert (policy.max_output_bytes, policy.context_percentage, policy.max_threshold_bytes) == (None, None, None)
+    assert (policy.min_threshold_bytes, policy.headroom_percentage) == (0, 1.0)
+
+
+@pytest.mark.statement("CO-4")
+def test_text_and_json_keep_their_types(prev: Opener) -> None:
+    session = prev()
+    for output, kind in ((lines(20_000), "text/plain"), (json_of(20_000), "application/json")):
+        [artifact] = session.process(output, tool="t").artifacts
+        assert (artifact.content_type, artifact.payload.read()) == (kind, output.encode())
+
+
+@pytest.mark.statement("CO-5")
+def test_the_preview_is_the_beginning_of_the_text(prev: Opener) -> None:
+    text = lines(200_000)
+    result = prev().process(text, tool="t")
+    shown = parts_of(result.content)[2]
+    assert result.original_tokens == 50_000
+    assert text.startswith(shown) and 900 <= CharCounter().count(shown) <= 1_000
+
+
+@pytest.mark.statement("CO-6")
+def test_the_preview_of_json_parses(prev: Opener) -> None:
+    rows = records(2_000)
+    shown = json.loads(parts_of(prev().process({"total": 2_000, "rows": rows, "next": "abc"}, tool="t").content)[2])
+    assert (shown["total"], shown["next"]) == (2_000, "abc")
+    assert (shown["rows"][0], shown["rows"][-1]) == (rows[0], rows[-1])
+    assert all(row in rows for row in shown["rows"] if not isinstance(row, str))
+
+
+@pytest.mark.statement("CO-7")
+def test_thirty_big_results_never_fill_the_window(prev: Opener) -> None:
+    session, heights = prev(window=50_000), []
+    for i in range(30):
+        result = session.process(lines(100_000 + i), tool="t")
+        assert result.tokens <= 1_200
+        heights.append(session.context_tokens())
+    assert heights == sorted(heights) and heights[-1] <= 30 * 1_200 < 50_000 < 30 * 25_000
+
+
+class WordCounter:
+    """Counts words, and remembers that it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def count(self, text: str, kind: str = "text") -> int:
+        self.asked += 1
+        return len(text.split())
+
+
+@pytest.mark.statement("CO-8")
+def test_tokens_are_those_of_the_counter_in_force(sandbox: Any) -> None:
+    assert (CharCounter().count(lines(10_000)), CharCounter().count(json_of(5_000), "json")) == (2_500, 2_500)
+    counter = WordCounter()
+    with Engine("sqlite:///:memory:", interpreter=sandbox, counter=counter) as engine:
+        session = engine.session("words", policy=Policy.previews(), context_window=200_000)
+        assert session.process("word " * 2_500, tool="t").route == "inline"
+        result = session.process("word " * 2_501, tool="t")
+    assert (result.route, result.original_tokens) == ("artifact", 2_501) and counter.asked > 2
+
+
+@pytest.mark.statement("CO-9", "CO-11")
+def test_header_guidance_preview_references(prev: Opener) -> None:
+    session, text = prev(), lines(42_000)
+    result = session.process(text, tool="t")
+    header, guidance, shown, references = parts_of(result.content)
+    match = HEADER.fullmatch(header)
+    assert match is not None and match.groups() == ("1", f"{result.original_tokens:,}") == ("1", "10,500")
+    assert guidance and text.startswith(shown)
+    assert references == [f"{session.artifacts()[0].id} (text, 42,000 bytes)"]
+
+
+@pytest.mark.statement("CO-10")
+def test_the_guidance_names_what_is_there(prev: Opener) -> None:
+    session = prev()
+    guidance = parts_of(session.process(lines(42_000), tool="t").content)[1]
+    assert "because of its size" in guidance and "preview if it is enough" in guidance and "last resort" in guidance
+    named = set(re.findall(r"pattern|line_range|context_lines", guidance))
+    assert TOOL in guidance and {"pattern", "line_range"} <= named <= parameters(session, TOOL).keys()
+    assert "{start, end}" in guidance
+    other = prev(tools=["artifact_grep"])
+    guidance = parts_of(other.process(lines(42_000), tool="t").content)[1]
+    assert "artifact_grep" in guidance and TOOL not in guidance
+
+
+@pytest.mark.statement("CO-12")
+def test_a_reference_is_ours_and_works_in_every_reader(prev: Opener) -> None:
+    session = prev(tools=[TOOL, "artifact_read", "artifact_grep", "get_artifact"])
+    result = session.process(json_of(42_000), tool="t", call_id="tool-123")
+    [line] = parts_of(result.content)[3]
+    assert "tool-123" not in result.content
+    match = re.fullmatch(r"(art_[\w-]+) \(json, 42,000 bytes\)", line)
+    assert match is not None
+    for tool, arguments in (
+        (TOOL, {"reference": match[1], "context_lines": 1}),
+        ("artifact_read", {"artifact_id": match[1]}),
+        ("artifact_grep", {"artifact_id": match[1], "pattern": "xxx"}),
+        ("get_artifact", {"pointer_or_name": match[1]}),
+    ):
+        assert "xxx" in answer(session, tool, **arguments)
+
+
+@pytest.mark.statement("CO-16")
+def test_both_limits_take_effect(prev: Opener) -> None:
+    session = prev(max_result_tokens=5_000, preview_tokens=2_000)
+    assert session.process(lines(20_000), tool="t").route == "inline"
+    result = session.process(lines(20_004), tool="t")
+    assert 1_800 <= CharCounter().count(parts_of(result.content)[2]) <= 2_000 and result.tokens <= 2_200
+    policy = Policy.previews()
+    assert (policy.max_result_tokens, policy.preview_tokens, policy.tools) == (2_500, 1_000, (TOOL,))
+
+
+@pytest.mark.statement("CO-17")
+def test_without_the_retrieval_tool(prev: Opener) -> None:
+    session = prev(tools=["artifact_read"])
+    assert [tool["name"] for tool in session.tools("anthropic")] == ["artifact_read"]
+    result = session.process(lines(42_000), tool="t")
+    assert result.route == "artifact" and TOOL not in result.content and "artifact_read" in result.content
+
+
+@pytest.mark.statement("CO-18")
+def test_in_memory_the_tool_is_the_only_way_in(prev: Opener) -> None:
+    session = prev()
+    reference = reference_of(session, lines(42_000))
+    assert "0000099" in answer(session, TOOL, reference=reference, line_range={"start": 100, "end": 100})
+    bare = prev(tools=[]).process(lines(42_000), tool="t")
+    assert bare.route == "truncate" and "art_" not in bare.content
+
+
+@pytest.mark.statement("CO-25")
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_retrieval_tool_is_there_by_default(prev: Opener, format: Any) -> None:
+    assert TOOL in json.dumps(prev().tools(format))
+
+
+@pytest.mark.statement("CO-25")
+@pytest.mark.parametrize("output", [lines(12_000), {"rows": records(100), "total": 100}], ids=["text", "json"])
+def test_text_and_json_come_back_as_they_were(prev: Opener, output: Any) -> None:
+    session = prev()
+    whole = answer(session, TOOL, reference=reference_of(session, output))
+    assert (whole if isinstance(output, str) else json.loads(whole)) == output
+
+
+@pytest.mark.statement("CO-26")
+def test_four_parameters(prev: Opener) -> None:
+    session = prev()
+    schema = session.tools("anthropic")[0]["input_schema"]
+    assert list(schema["properties"]) == ["reference", "pattern", "line_range", "context_lines"]
+    assert schema["required"] == ["reference"]
+    assert {"start", "end"} <= set(re.findall(r'"(\w+)"', json.dumps(schema["properties"]["line_range"])))
+    reference = reference_of(session, lines(42_000))
+    assert "'reference'" in complaint(session, TOOL, pattern="x")
+    assert "art_nothing" in complaint(session, TOOL, reference="art_nothing")
+    hit = answer(session, TOOL, reference=reference, pattern="^0000100 ")
+    assert len(hit.splitlines()) == 2 + 11  # five lines on each side
+
+
+@pytest.mark.statement("CO-27")
+def test_a_pattern_is_a_regex_or_a_keyword(prev: Opener) -> None:
+    session = prev()
+    rows = lines(42_000).splitlines()
+    rows[10], rows[20], rows[30] = "the admin", "call foo(bar)", "then root"
+    reference = reference_of(session, "\n".join(rows))
+    found = answer(session, TOOL, reference=reference, pattern="admin|root", context_lines=0)
+    assert found.startswith("[2 matches for /admin|root/]") and "the admin" in found and "then root" in found
+    found = answer(session, TOOL, reference=reference, pattern="foo(", context_lines=0)
+    assert "call foo(bar)" in found and "literal" in found.splitlines()[0]
+
+
+def ten_lines(session: Session) -> str:
+    return reference_of(session, "\n".join(f"line {i} " + "x" * 2_000 for i in range(1, 11)))
+
+
+@pytest.mark.statement("CO-28")
+def test_a_range_is_1_based_and_inclusive(prev: Opener) -> None:
+    session = prev()
+    reference = ten_lines(session)
+    shown = answer(session, TOOL, reference=reference, line_range={"start": 2, "end": 4})
+    assert re.findall(r"line (\d+)", shown) == ["2", "3", "4"]
+    for start, end in ((0, 3), (4, 2), (11, 12)):
+        said = complaint(session, TOOL, reference=reference, line_range={"start": start, "end": end})
+        assert str(start) in said
+
+
+@pytest.mark.statement("CO-29")
+def test_a_search_inside_a_range(prev: Opener) -> None:
+    session = prev()
+    reference = reference_of(session, searched())
+    found = answer(session, TOOL, reference=reference, pattern="admin", line_range={"start": 1, "end": 10})
+    assert found.startswith("[1 match for /admin/")
+
+
+@pytest.mark.statement("CO-30")
+def test_context_lines_alone_is_the_top(prev: Opener) -> None:
+    session = prev()
+    shown = answer(session, TOOL, reference=reference_of(session, lines(42_000)), context_lines=7)
+    assert re.findall(r"^ +(\d+)\|", shown, re.MULTILINE) == [str(i) for i in range(1, 8)]
+
+
+@pytest.mark.statement("CO-31")
+def test_everything_at_once_is_bounded(prev: Opener) -> None:
+    session = prev(reply_tokens=12_000)
+    text = json_of(20_000)
+    assert answer(session, TOOL, reference=reference_of(session, text)) == text
+    reply = session.call(TOOL, {"reference": reference_of(session, lines(10_000_000))})
+    assert reply.tokens <= 12_000 and "INCOMPLETE" in reply.content and "pattern" in reply.content
+
+
+def searched() -> str:
+    """51 lines with matches in lines 3 and 49."""
+    return "\n".join(f"line {i}: {'admin' if i in (3, 49) else 'user'} " + "." * 250 for i in range(1, 52))
+
+
+@pytest.mark.statement("CO-32")
+def test_matches_are_numbered_and_grouped(prev: Opener) -> None:
+    session = prev()
+    reference = reference_of(session, searched())
+    found = answer(session, TOOL, reference=reference, pattern="admin", context_lines=2)
+    header, blank, *rows = found.split("\n")
+    assert (header, blank) == ("[2 matches for /admin/]", "")
+    marks = [row if row == "---" else row.partition("|")[0] for row in rows]
+    assert marks == ["   1", "   2", ">  3", "   4", "   5", "---", "  47", "  48", "> 49", "  50", "  51"]
+    assert rows[2].startswith(">  3| line 3: admin") and rows[0].startswith("   1| line 1: user")
+    again = answer(session, TOOL, reference=reference, line_range={"start": 49, "end": 49})
+    assert again.startswith("  49| line 49: admin")
+
+
+@pytest.mark.statement("CO-33")
+def test_many_matches_are_counted_and_cut(prev: Opener) -> None:
+    session = prev()
+    reference = reference_of(session, "\n".join(f"row {i}" for i in range(100_000)))
+    reply = session.call(TOOL, {"reference": reference, "pattern": "."})
+    assert reply.tokens <= 4_000 and reply.content.startswith("[100,000 matches for /./")
+    assert re.search(r"narrow|line_range|pattern", reply.content.splitlines()[0])
+    session = prev()
+    reference = reference_of(session, "x" * 60_000 + "needle" + "y" * 60_000)
+    found = answer(session, TOOL, reference=reference, pattern="needle")
+    assert "xneedley" in found and len(found) < 1_000
+
+
+@pytest.mark.statement("CO-35")
+def test_incomplete_is_said_however_long_the_preview(prev: Opener) -> None:
+    sizes = []
+    for preview_tokens in (500, 2_000):
+        result = prev(preview_tokens=preview_tokens).process(lines(200_000), tool="t")
+        assert "INCOMPLETE" in result.content
+        sizes.append(len(parts_of(result.content)[2]))
+    assert sizes[0] * 3 < sizes[1]
+    shown = parts_of(prev().process(records(5_000), tool="t").content)[2]
+    assert re.search(r"[\d,]+ tokens omitted", shown)
+
+
+@pytest.mark.statement("CO-36")
+def test_old_envelopes_stay_as_they_were(prev: Opener) -> None:
+    session = prev()
+    read = [session.process(lines(42_000 + i), tool="t").content for i in range(3)]
+    session.on_compaction(1_000)
+    read.append(session.process(lines(42_000), tool="t").content)
+    assert [entry.processed for entry in session.history()] == read
+    assert [entry.content for entry in session.ledger() if entry.kind == "output"] == read
