@@ -86,28 +86,31 @@ def _anthropic(fields: Mapping[str, Any]) -> Usage:
     fresh, read, written = (
         fields.get(key) for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )
-    total = None if fresh is None else fresh + (read or 0) + (written or 0)
-    return Usage(total, fields.get("output_tokens"), read, written, raw=_plain(fields))
+    return Usage(_sum(fresh, read, written) if fresh is not None else None, fields.get("output_tokens"), read, written, raw=_plain(fields))
 
 
 def _gemini(fields: Mapping[str, Any]) -> Usage:
     """Gemini counts thoughts and the prompts of its own tools apart."""
 
-    def get(snake: str) -> int | None:
+    def get(snake: str) -> Any:
         first, *rest = snake.split("_")
-        value: int | None = fields.get(snake, fields.get(first + "".join(map(str.capitalize, rest))))
-        return value
-
-    def total(*names: str) -> int | None:
-        known = [count for name in names if (count := get(name)) is not None]
-        return sum(known) if known else None
+        return fields.get(snake, fields.get(first + "".join(map(str.capitalize, rest))))
 
     return Usage(
-        total("prompt_token_count", "tool_use_prompt_token_count"),
-        total("candidates_token_count", "thoughts_token_count"),
+        _sum(get("prompt_token_count"), get("tool_use_prompt_token_count")),
+        _sum(get("candidates_token_count"), get("thoughts_token_count")),
         get("cached_content_token_count"),
         raw=_plain(fields),
     )
+
+
+def _sum(*counts: Any) -> Any:
+    """The sum of what is known; what is no count is handed on, for the check to name it."""
+    known = [count for count in counts if count is not None]
+    for count in known:
+        if not is_count(count):
+            return count
+    return sum(known) if known else None
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -127,7 +127,6 @@ Variables with data: list_users (object(3 keys)), users (array(10000) of object)
 """)
     assert mistake(stocked, "1 +\n") == snapshot("""\
 SyntaxError at line 1: invalid syntax
-    1 +
 in: 1 +\
 """)
     assert mistake(stocked, "users[0]['nope']") == snapshot("""\

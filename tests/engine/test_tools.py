@@ -217,7 +217,7 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                             "description": "Name to find it by; storing the name again makes it mean the newer value.",
                             "type": "string",
                         },
-                        "value": {"description": "The text or JSON to keep.", "type": "string"},
+                        "value": {"description": "The text or JSON to keep."},
                         "content_type": {
                             "description": "MIME type, if it matters.",
                             "anyOf": [{"type": "string"}, {"type": "null"}],

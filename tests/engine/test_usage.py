@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,3 +112,19 @@ def test_counts_are_counts(key: str, count: object) -> None:
         normalise({"prompt_tokens": 1, "completion_tokens": 1} | {key: count})
     with pytest.raises(ConfigurationError, match="input_tokens"):
         normalise(Usage(input_tokens=count))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", ["5", "", [], 1.5, {}])
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"input_tokens": 1, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 1, "output_tokens": 1},
+        {"prompt_token_count": 1, "tool_use_prompt_token_count": 1, "candidates_token_count": 1},
+        {"promptTokenCount": 1, "thoughtsTokenCount": 1, "cachedContentTokenCount": 1},
+    ],
+)
+def test_counts_that_are_added_up_are_counts_first(counts: dict[str, int], count: object) -> None:
+    assert normalise(counts)
+    for key in counts:
+        with pytest.raises(ConfigurationError, match=f"usage: .*={re.escape(repr(count))}: expected a number of tokens"):
+            normalise(counts | {key: count})
