@@ -18,7 +18,7 @@ from byref.artifacts.lines import (
 from byref.artifacts.patterns import Match, Regexp, compile_pattern, forget_patterns, shortened
 from byref.errors import ToolError
 
-__all__ = ["GrepResult", "grep"]
+__all__ = ["Found", "GrepResult", "grep", "search"]
 
 _LINE_CHARS = 500
 _WINDOW_CHARS = 240
@@ -73,22 +73,68 @@ def grep(
         ToolError: the range is not in the payload, or the pattern is empty or too large.
         ValueError: `max_chars` is under 200, or `max_matches` under 1.
     """
-    if max_chars < MIN_CHARS or max_matches < 1:
-        raise ValueError(f"max_chars={max_chars!r}, max_matches={max_matches!r}: expected at least {MIN_CHARS}, 1")
-    if context_lines < 0:
-        raise ToolError(f"context_lines={context_lines}: expected 0 or more")
+    found = search(
+        payload,
+        pattern,
+        start=start,
+        end=end,
+        ignore_case=ignore_case,
+        max_matches=max_matches,
+        deadline=deadline,
+    )
+    return found.render(max_chars, context_lines=context_lines)
+
+
+def search(
+    payload: Payload,
+    pattern: str,
+    *,
+    start: int = 1,
+    end: int | None = None,
+    ignore_case: bool = False,
+    max_matches: int = 50,
+    deadline: float = 10.0,
+) -> Found:
+    """Search as `grep` does, once, for an answer of several sizes."""
+    if max_matches < 1:
+        raise ValueError(f"max_matches={max_matches!r}: expected at least 1")
     last = check_range(payload, start, end)
     try:
         regexp, literal = compile_pattern(pattern, ignore_case=ignore_case)
-        search = _Search(payload, regexp, start, last, max_matches, time.monotonic() + deadline)
-        search.run()
+        done = _Search(payload, regexp, start, last, max_matches, time.monotonic() + deadline)
+        done.run()
     finally:
         forget_patterns()
-    room = max_chars - len(_header(search, pattern, literal, 0, deadline)) - _NUMBER_CHARS
-    rows, shown = _render(payload, search.hits, start, last, context_lines, room) if room > 0 else ([], 0)
-    header = _header(search, pattern, literal, shown, deadline)
-    text = "\n".join([header, "", *rows] if rows else [header])
-    return GrepResult(text[:max_chars], search.matches, search.complete, shown)
+    return Found(done, pattern, literal, deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A search that is over."""
+
+    _search: _Search
+    _pattern: str
+    _literal: str
+    _deadline: float
+
+    def render(self, max_chars: int, *, context_lines: int = 5) -> GrepResult:
+        """Return what the model reads in at most `max_chars` characters; ToolError, ValueError as `grep`."""
+        if max_chars < MIN_CHARS:
+            raise ValueError(f"max_chars={max_chars!r}: expected at least {MIN_CHARS}")
+        if context_lines < 0:
+            raise ToolError(f"context_lines={context_lines}: expected 0 or more")
+        done = self._search
+        room = max_chars - len(self._header(0)) - _NUMBER_CHARS
+        rows: list[str] = []
+        shown = 0
+        if room > 0:
+            rows, shown = _render(done.payload, done.hits, done.start, done.last, context_lines, room)
+        header = self._header(shown)
+        text = "\n".join([header, "", *rows] if rows else [header])
+        return GrepResult(text[:max_chars], done.matches, done.complete, shown)
+
+    def _header(self, shown: int) -> str:
+        return _header(self._search, self._pattern, self._literal, shown, self._deadline)
 
 
 class _Search:

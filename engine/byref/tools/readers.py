@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from msgspec import Meta
 from sqlalchemy import Connection
 
 from byref import interpreter
-from byref.artifacts.grep import grep
+from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
 from byref.scope import Scope
@@ -66,21 +65,15 @@ def _read(scope: Scope, arguments: ReadArguments) -> Answer:
 
 def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
     payload = find(scope, arguments.artifact_id).payload
-    until = time.monotonic() + GREP_SECONDS
-
-    def matches(characters: int) -> str:
-        return grep(
-            payload,
-            arguments.pattern,
-            context_lines=arguments.context_lines,
-            start=arguments.start_line,
-            end=arguments.end_line,
-            ignore_case=arguments.ignore_case,
-            max_chars=characters,
-            deadline=max(until - time.monotonic(), 0.1),
-        ).text
-
-    return Answer(bounded(scope, matches))
+    found = search(
+        payload,
+        arguments.pattern,
+        start=arguments.start_line,
+        end=arguments.end_line,
+        ignore_case=arguments.ignore_case,
+        deadline=GREP_SECONDS,
+    )
+    return Answer(bounded(scope, lambda size: found.render(size, context_lines=arguments.context_lines).text))
 
 
 def _jq(scope: Scope, arguments: JqArguments) -> Answer:

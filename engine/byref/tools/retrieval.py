@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from byref.artifacts.grep import grep
+from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.artifacts.store import decode_text
 from byref.describe.truncate import truncate
@@ -54,22 +53,9 @@ def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
 
 
 def _search(scope: Scope, target: Target, pattern: str, start: int, end: int | None, around: int | None) -> str:
-    until = time.monotonic() + SEARCH_SECONDS
     context = CONTEXT_LINES if around is None else min(around, 100)
-
-    def matches(characters: int) -> str:
-        seconds = max(until - time.monotonic(), 0.1)
-        return grep(
-            target.payload,
-            pattern,
-            context_lines=context,
-            start=start,
-            end=end,
-            max_chars=characters,
-            deadline=seconds,
-        ).text
-
-    return bounded(scope, matches)
+    found = search(target.payload, pattern, start=start, end=end, deadline=SEARCH_SECONDS)
+    return bounded(scope, lambda size: found.render(size, context_lines=context).text)
 
 
 def _read(scope: Scope, target: Target, start: int, end: int | None) -> str:
