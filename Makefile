@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench statements clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "byref needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -35,6 +35,9 @@ format: $(READY) ## rewrite the code in the house style
 
 bench: $(READY) ## ratios against baselines of the same run
 	@$(BIN)/python -m benchmarks
+
+statements: $(READY) ## write docs/statements.md out of the marked tests
+	@PYTHONPATH=tests $(BIN)/python -m statements
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .hypothesis .cache

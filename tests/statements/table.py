@@ -1,0 +1,244 @@
+"""Every statement of the four reference systems, in a sentence of our own, and how byref stands to it."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Status = Literal["shown", "exception", "not yet"]
+
+
+class Statement(NamedTuple):
+    """One testable promise."""
+
+    system: str
+    sentence: str
+    status: Status = "shown"
+    """shown: tests show it; exception: tests show that byref does otherwise, on purpose; not yet: something is missing,
+    and what tests there are show a part."""
+    reason: str = ""
+    """How an exception differs, or what is missing."""
+
+
+SYSTEMS = {
+    "OO": "Tool-output offloading: `Policy.references()`",
+    "MP": "Memory pointers: `Policy.pointers()`",
+    "CO": "Context offloader: `Policy.previews()`",
+    "VP": "Variable passing: `Policy.variables()`, the default",
+}
+COUNTS = {"OO": 38, "MP": 30, "CO": 36, "VP": 31}
+"""Statements of each system, numbered from 1."""
+
+BLOCKS = "an output is one text or JSON so far: lists of content blocks, images and documents are missing"
+FILES = "bytes are kept in SQL only: stores of files, objects or the host's own are missing"
+MAPPERS = "per-tool mappers and templates are missing"
+INSTRUCTIONS = "`display_instructions_for_model` is not lifted out yet"
+
+_ROWS: dict[str, tuple[str, Status, str] | str] = {
+    "OO-1": "Without any set-up no big output floods the context: neither rows, nor an API response, nor a long text.",
+    "OO-2": "A big output is stored whole behind a reference, or shortened where it stands.",
+    "OO-3": "`auto` chooses an artifact as soon as one tool can follow its reference, else it truncates.",
+    "OO-4": "The output's own size and the headroom are two gates; either suffices, and the reason says which.",
+    "OO-5": "The per-output threshold is a share of the model's window in bytes, between a floor and a ceiling.",
+    "OO-6": "What reaches the threshold exactly still passes; one byte more does not.",
+    "OO-7": "The threshold counts UTF-8 bytes, so that it means the same in every script.",
+    "OO-8": "Below the floor an output is inline, however full the context.",
+    "OO-9": "Above the ceiling an output is offloaded, however large the window.",
+    "OO-10": "An output that would push the context past the headroom limit is offloaded, to the token.",
+    "OO-11": "Many medium outputs, none of them large, add up until the headroom gate stops them.",
+    "OO-12": "The context is what the next request carries, never a sum over requests; side calls do not touch it.",
+    "OO-13": "A headroom of 1.0 switches that gate off, even beyond a full window.",
+    "OO-14": "Compaction makes room again and leaves earlier envelopes as they were.",
+    "OO-15": "The envelope has id, size, lines, shape and ways of access, in this order.",
+    "OO-16": "Ids are minted here: nothing of a host's call id is in them, and a repeated output has the same one.",
+    "OO-17": "Size and line count are those of the whole output, exactly.",
+    "OO-18": "Text is stored as it came; Python values one record a line, so that lines and hits are readable.",
+    "OO-19": "The shape is a glance at the members with their counts, bounded for any input.",
+    "OO-20": "Each kind of value has its word; a top-level array or text is one string.",
+    "OO-21": "Hints name parameters that the tools have.",
+    "OO-22": "There are hints only for tools of this session.",
+    "OO-23": "jq is offered for JSON alone; on text it answers with what works instead.",
+    "OO-24": "Replies of the session's own tools are bounded and counted, and never offloaded again.",
+    "OO-25": "Nothing of the original is in the context until a tool fetches it.",
+    "OO-26": "What fits passes unaltered, to the space.",
+    "OO-27": "A truncated output says in its gap how much was dropped; the number is exact.",
+    "OO-28": (
+        "Truncated JSON keeps its scalars, its first and its last records.",
+        "exception",
+        "the document cuts JSON as text; ours keeps records whole and parses, the notice is a string element",
+    ),
+    "OO-29": "Where no tool could follow, nothing is named; where one can, truncated text names the kept artifact.",
+    "OO-30": "A truncated output has both its ends, a stated budget, and never more than the output had.",
+    "OO-31": "Line ranges, regular expressions and jq answer exactly, over all of the data.",
+    "OO-32": "Every tool that lists or reads has parameters to narrow it, and says how to go on.",
+    "OO-33": "Six knobs with the documented names and defaults; what is unknown or out of range is named.",
+    "OO-34": "`enabled=False` passes everything and stores nothing.",
+    "OO-35": "An explicit mode is honoured, with a warning where nothing can follow the reference.",
+    "OO-36": "One tool's outputs can be kept inline.",
+    "OO-37": "The host's own uploads and outputs share one store, and go together when the conversation ends.",
+    "OO-38": (
+        "An artifact can be kept beyond its conversation, or exported.",
+        "not yet",
+        "`keep` and `export` are missing; what is to outlive the session is read with `get_artifact` and stored elsewhere",
+    ),
+    "MP-1": (
+        "What carrying a big output along costs is known, in tokens and in dollars.",
+        "not yet",
+        "the ledger counts tokens saved, not what they would have cost",
+    ),
+    "MP-2": "Twenty million tokens become an exact answer with at most 1,234 tokens of context.",
+    "MP-3": (
+        "The preset is enabled; `enabled=False` passes everything.",
+        "exception",
+        "the document's switch is off at first; here choosing the preset is the switch",
+    ),
+    "MP-4": "Below 51,200 bytes an output passes unchanged; from there on it is stored.",
+    "MP-5": "Size is the UTF-8 length of the text, of values that of their compact JSON.",
+    "MP-6": "That limit is the only gate, and no model's window has to be known.",
+    "MP-7": "The preview is the first 200 characters; the number is a knob.",
+    "MP-8": "The model reads a JSON string of pointer, preview, size and note.",
+    "MP-9": "A pointer is `art:` and a UUID, another spelling of the artifact's id.",
+    "MP-10": "A cut preview ends with a line that says exactly how many characters more there are.",
+    "MP-11": "The note says that the output is stored and which of the session's tools reads it.",
+    "MP-12": "A log of 100 KB takes at most 250 tokens.",
+    "MP-13": "Tools to store, get and list come with it; the documented spelling of arguments works too.",
+    "MP-14": (
+        "A host stores by hand, under a name and a content type, and gets pointer, preview and size.",
+        "not yet",
+        "`store_artifact` takes no `preview_chars`: the preview has 200",
+    ),
+    "MP-15": "A tool may return a pointer of its own; it passes inline and resolves.",
+    "MP-16": (
+        "Values come back as they were stored; their size is that of compact JSON.",
+        "not yet",
+        "a value that is no JSON is stored with a note in its place, where an error should name its type",
+    ),
+    "MP-17": "An artifact is found by pointer or name; what is not there is None.",
+    "MP-18": "Id, pointer, name, value, preview, size, lines, content type and time of storing are known.",
+    "MP-19": "A list holds each artifact once, named or not.",
+    "MP-20": "The newest answers to a name that is used again; the older stays under its pointer.",
+    "MP-21": "A pointer is any string that starts with `art:`, and nothing else.",
+    "MP-22": (
+        "Sizes are UTF-8; a circular object is taken in, bounded, and says where it is circular.",
+        "not yet",
+        "`approx_byte_size` has no public name",
+    ),
+    "MP-23": "The store tool replies pointer, preview, size and name; without a name it says so.",
+    "MP-24": "The get tool replies the stored value, or that there is none of that name, which is no error.",
+    "MP-25": "The list tool replies a JSON array with six facts on each.",
+    "MP-26": "These tools pass the threshold by: nothing is wrapped twice.",
+    "MP-27": (
+        "The host gets everything through its own API.",
+        "exception",
+        "the document's get tool returns everything to the model, too; ours is bounded and says how to go on",
+    ),
+    "MP-28": "A session's id is its state: there after kill -9, invisible to other sessions and tenants.",
+    "MP-29": "One step's output becomes another's argument without passing through the model.",
+    "MP-30": ("A stream is judged once, at its end.", "not yet", "streams are missing"),
+    "CO-1": ("Above 2,500 tokens an output is offloaded, else it is unchanged.", "not yet", BLOCKS),
+    "CO-2": ("An output is measured as a whole and its blocks are stored one by one.", "not yet", BLOCKS),
+    "CO-3": "That limit is the only gate.",
+    "CO-4": ("Content types and bytes are kept.", "not yet", BLOCKS),
+    "CO-5": "The preview is the first 1,000 tokens of a text.",
+    "CO-6": (
+        "The preview of JSON shows its beginning and its scalars.",
+        "exception",
+        "the document cuts inside a record; ours keeps records whole, shows the last ones too, and parses",
+    ),
+    "CO-7": "Thirty big results never fill the window: each is met before it enters the conversation.",
+    "CO-8": "The counter in force is asked; four characters of text and two of JSON a token is one of them.",
+    "CO-9": (
+        "The header has the number of blocks and of tokens.",
+        "exception",
+        "the document also shows a one-line trailer with a short reference, which we take for a sketch",
+    ),
+    "CO-10": "The guidance says why, what to try first, and how to search or read, naming tools that are there.",
+    "CO-11": "Header, guidance, preview and references stand in this order.",
+    "CO-12": (
+        "A reference has the block's kind and size and works in every reader.",
+        "not yet",
+        f"{BLOCKS}, so that there is one reference; it is an id of ours, where the document builds it from the call id",
+    ),
+    "CO-13": ("An image becomes a placeholder with its format and size, and a reference.", "not yet", BLOCKS),
+    "CO-14": ("A document becomes a placeholder with its format, name and size.", "not yet", BLOCKS),
+    "CO-15": ("A block that cannot be stored stays as it was.", "not yet", BLOCKS),
+    "CO-16": ("Both limits take effect, the envelope's follows the preview's.", "not yet", FILES),
+    "CO-17": "Without the retrieval tool nothing names it, and the session's own readers are named.",
+    "CO-18": (
+        "In memory the tool is the only way in; without one the output is truncated.",
+        "not yet",
+        "the store in memory is the database's: it has no `clear()`",
+    ),
+    "CO-19": ("A store of files keeps content types in a sidecar.", "not yet", FILES),
+    "CO-20": ("The guidance gives a stored file's path.", "not yet", FILES),
+    "CO-21": ("Stored files are plain: grep, cat and sed agree with our tools.", "not yet", FILES),
+    "CO-22": ("Objects have a prefix and their content type.", "not yet", FILES),
+    "CO-23": ("The body of an object is the payload.", "not yet", FILES),
+    "CO-24": ("All stores keep one protocol, a host's own included.", "not yet", FILES),
+    "CO-25": ("The retrieval tool is there by default and gives content back as it came.", "not yet", BLOCKS),
+    "CO-26": "It takes a reference, a pattern, a range of lines and context lines, five if not said.",
+    "CO-27": "A pattern is a regular expression in linear time; what does not compile is searched as it is written.",
+    "CO-28": "Ranges begin at 1 and include both ends; a bad one is explained.",
+    "CO-29": "With both, the search keeps to the range.",
+    "CO-30": "Context lines alone are the first lines.",
+    "CO-31": (
+        "A reference alone gives everything.",
+        "exception",
+        "up to the bound of every reply, then both ends and how to go on",
+    ),
+    "CO-32": "Matches are counted, numbered, marked and grouped; the numbers serve for the next call.",
+    "CO-33": "Many matches are cut, with their exact number; of a long line the match's surroundings are shown.",
+    "CO-34": ("Binary content cannot be searched, and says so.", "not yet", BLOCKS),
+    "CO-35": "A preview says that it is incomplete, however long it is.",
+    "CO-36": "History and old envelopes stay as they are, to the byte.",
+    "VP-1": "Every output has its row in the ledger, with route and reason.",
+    "VP-2": "A small response goes in as it is.",
+    "VP-3": (
+        "Below one kilobyte it always does.",
+        "exception",
+        "the documents name two limits; here all that is below the floor of 4,096 bytes goes in",
+    ),
+    "VP-4": "Above 7,000 tokens structured data becomes variables; the default policy is this preset.",
+    "VP-5": "The data is stored whole under a name; schema, preview and instruction enter, its middle does not.",
+    "VP-6": "The model reads variables, schema, preview, omissions and an instruction.",
+    "VP-7": "The whole and each top-level array or object is a variable.",
+    "VP-8": ("Parts are named after their keys.", "not yet", "a per-tool map of names is missing"),
+    "VP-9": "The whole is named after its tool and also by its step; a name is never bound anew.",
+    "VP-10": "The schema is genson's.",
+    "VP-11": "The preview has whole records from both ends.",
+    "VP-12": (
+        "What is left out is stated in its place and beside it, exactly, at any budget.",
+        "exception",
+        "the document's gap breaks the JSON; ours is a string element",
+    ),
+    "VP-13": "The instruction names the interpreter where there is one.",
+    "VP-14": "The interpreter answers exactly, over all items, by any of the names.",
+    "VP-15": "The original and what the model read of it are both kept, the bytes once.",
+    "VP-16": "Plaintext has neither schema nor variables.",
+    "VP-17": (
+        "Plaintext goes in whole.",
+        "exception",
+        'while it keeps to ceiling and headroom, else it is truncated; `plaintext="wholesale"` does as the document',
+    ),
+    "VP-18": "JSON that arrives as text, bytes or objects is described alike.",
+    "VP-19": "JSON inside a string stays a string, of which the head is shown.",
+    "VP-20": ("A tool's mapper shapes its output first.", "not yet", MAPPERS),
+    "VP-21": ("A mapper selects and renames fields.", "not yet", MAPPERS),
+    "VP-22": ("A mapper counts.", "not yet", MAPPERS),
+    "VP-23": ("A template turns records into plaintext.", "not yet", MAPPERS),
+    "VP-24": "Structured data costs less than a fifth of the same data as text.",
+    "VP-25": ("Instructions of a mapper go to the system message.", "not yet", INSTRUCTIONS),
+    "VP-26": ("They are taken out before anything reads the data.", "not yet", INSTRUCTIONS),
+    "VP-27": ("Only a mapper's are passed on, bounded.", "not yet", INSTRUCTIONS),
+    "VP-28": "Records and keys keep their order in preview and schema.",
+    "VP-29": (
+        "Every decision can be read back with its numbers.",
+        "exception",
+        "the document offers neither knobs nor logs",
+    ),
+    "VP-30": "It is said why nothing became a variable: a threshold, or the place where JSON ends to be valid.",
+    "VP-31": "A reference may select with jq before the data is handed over.",
+}
+
+TABLE: dict[str, Statement] = {
+    key: Statement(key.partition("-")[0], *([row] if isinstance(row, str) else row)) for key, row in _ROWS.items()
+}
