@@ -6,19 +6,29 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
 
-from sqlalchemy import Connection, delete, exists, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, delete, insert, select, update
 
 from byref import ledger
 from byref.artifacts import blobs, store
 from byref.artifacts.store import Artifact, Description
-from byref.db.tables import ID_BYTES, ArtifactRow, BlobRow, SessionRow
+from byref.db.tables import (
+    ID_BYTES,
+    ArtifactRow,
+    BlobRow,
+    FrameRow,
+    LedgerRow,
+    RunRow,
+    SessionRow,
+    TombstoneRow,
+    VariableRow,
+)
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
 from byref.scope import Scope
 
-T = TypeVar("T")
+_OF_SESSION = (VariableRow, LedgerRow, RunRow, TombstoneRow, ArtifactRow)
+"""What is deleted with a session, referring tables first. Not left to ON DELETE CASCADE: a host's SQLite connection may
+not enforce foreign keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +106,15 @@ def find_session(connection: Connection, tenant: str, name: str) -> Opened | Non
 def sessions(connection: Connection, tenant: str) -> list[SessionInfo]:
     """Return a tenant's sessions, oldest first."""
     columns = (SessionRow.name, SessionRow.model, SessionRow.next_step, SessionRow.created_at, SessionRow.ended_at)
-    rows = connection.execute(select(*columns).where(SessionRow.tenant == tenant).order_by(SessionRow.id))
+    rows = connection.execute(
+        select(*columns).where(SessionRow.tenant == tenant).order_by(SessionRow.created_at, SessionRow.id)
+    )
     return [SessionInfo(row.name, tenant, row.model, row.next_step - 1, row.created_at, row.ended_at) for row in rows]
 
 
 def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     """Insert an artifact of the same blob into another session of the tenant."""
+    with_ = check_id("with_", with_)
     other = scope.read(lambda connection: find_session(connection, scope.tenant, with_))
     if other is None:
         raise ConfigurationError(f"no session {with_!r} of tenant {scope.tenant!r} to share with")
@@ -116,6 +129,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
             artifact.kind,
             artifact.content_type,
             artifact.size_bytes,
+            artifact.preview,
             artifact.tokens,
             artifact.shape,
             artifact.packed_schema,
@@ -147,25 +161,37 @@ def end(connection: Connection, session_row: int) -> None:
         .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
         .values(ended_at=datetime.now(UTC))
     )
-    ids = _blob_ids(connection, ArtifactRow.session_id == session_row)
+    ids = _blob_ids(connection, session_row)
+    connection.execute(delete(VariableRow).where(VariableRow.session_id == session_row))
+    refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id.is_not(None)
+    connection.execute(update(LedgerRow).where(*refers).values(artifact_id=None))
     connection.execute(delete(ArtifactRow).where(ArtifactRow.session_id == session_row))
-    _delete_unused(connection, ids)
+    blobs.delete_unused(connection, ids)
 
 
 def delete_session(connection: Connection, tenant: str, name: str) -> bool:
     """Delete a session and all that was its own; False if there is none."""
-    found = find_session(connection, tenant, name)
-    if found is None:
+    here = select(SessionRow.id).where(SessionRow.tenant == tenant, SessionRow.name == name)
+    row = connection.execute(here.with_for_update()).scalar_one_or_none()
+    if row is None:
         return False
-    ids = _blob_ids(connection, ArtifactRow.session_id == found.row)
-    connection.execute(delete(SessionRow).where(SessionRow.id == found.row))
-    _delete_unused(connection, ids)
+    ids = _blob_ids(connection, row)
+    for table in _OF_SESSION:
+        connection.execute(delete(table).where(table.session_id == row))
+    connection.execute(delete(SessionRow).where(SessionRow.id == row))
+    blobs.delete_unused(connection, ids)
     return True
 
 
 def delete_tenant(connection: Connection, tenant: str) -> int:
     """Delete everything of a tenant and return how many sessions it had."""
+    here = select(SessionRow.id).where(SessionRow.tenant == tenant)
+    connection.execute(here.order_by(SessionRow.id).with_for_update())
+    for table in _OF_SESSION:
+        connection.execute(delete(table).where(table.session_id.in_(here)))
     gone = connection.execute(delete(SessionRow).where(SessionRow.tenant == tenant)).rowcount
+    theirs = select(BlobRow.id).where(BlobRow.tenant == tenant)
+    connection.execute(delete(FrameRow).where(FrameRow.blob_id.in_(theirs)))
     connection.execute(delete(BlobRow).where(BlobRow.tenant == tenant))
     return gone
 
@@ -180,21 +206,11 @@ def sweep(write: Callable[[Callable[[Connection], int]], int], grace: timedelta)
             return total
 
 
-def retried(write: Callable[[Callable[[Connection], T]], T], work: Callable[[Connection], T], attempts: int = 4) -> T:
-    """Run work again where another process began to use what it deletes, or made what it makes."""
-    for _ in range(attempts - 1):
-        try:
-            return write(work)
-        except IntegrityError:
-            continue
-    return write(work)
+def sweep_batch(write: Callable[[Callable[[Connection], int]], int]) -> bool:
+    """Delete a batch of what nothing needs any more and tell whether there may be more."""
+    return write(blobs.sweep) == blobs.SWEEP_BLOBS
 
 
-def _blob_ids(connection: Connection, of: Any) -> list[int]:
-    return list(connection.execute(select(ArtifactRow.blob_id).where(of).distinct()).scalars())
-
-
-def _delete_unused(connection: Connection, ids: list[int]) -> None:
-    unused = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
-    for start in range(0, len(ids), 500):
-        connection.execute(delete(BlobRow).where(BlobRow.id.in_(ids[start : start + 500]), unused))
+def _blob_ids(connection: Connection, session_row: int) -> list[int]:
+    query = select(ArtifactRow.blob_id).where(ArtifactRow.session_id == session_row).distinct()
+    return list(connection.execute(query.order_by(ArtifactRow.blob_id)).scalars())

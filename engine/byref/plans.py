@@ -13,7 +13,7 @@ from byref.artifacts.store import Description
 from byref.describe.preview import preview
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
-from byref.describe.truncate import head_within, truncate, truncate_json
+from byref.describe.truncate import head_of, head_within, truncate, truncate_json
 from byref.envelope import ArtifactDraft, Draft, PointerDraft, PreviewDraft, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
 from byref.outputs import Block, to_block
@@ -267,12 +267,13 @@ def is_no_smaller(prepared: Prepared, rendered: Rendered) -> bool:
 
 def _describe(prepared: Prepared, structured: bool, words: Shape) -> Description:
     block = prepared.block
+    shown = head_of(block.text, store.PREVIEW_CHARS)
     if not structured or prepared.schema is None:
         kind = "application/octet-stream" if block.lossy else "text/plain"
-        return Description("text", kind, block.size, prepared.tokens, "text")
+        return Description("text", kind, block.size, shown, prepared.tokens, "text")
     schema = prepared.schema
     kept = schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()
-    return Description("json", "application/json", block.size, prepared.tokens, words, store.pack_schema(kept))
+    return Description("json", "application/json", block.size, shown, prepared.tokens, words, store.pack_schema(kept))
 
 
 def restage(prepared: Prepared) -> int:

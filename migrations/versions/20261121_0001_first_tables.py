@@ -21,7 +21,7 @@ def upgrade() -> None:
     """Make every table, referred-to ones first."""
     op.create_table(
         "byref_sessions",
-        sa.Column("id", KEY, nullable=False),
+        sa.Column("id", KEY, autoincrement=False, nullable=False),
         sa.Column("tenant", HOST_ID, nullable=False),
         sa.Column("name", HOST_ID, nullable=False),
         sa.Column("model", sa.Text()),
@@ -32,7 +32,6 @@ def upgrade() -> None:
         sa.Column("context_base", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("pending_after", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("pending_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("stored_bytes", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("ended_at", TIME),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_sessions")),
@@ -45,7 +44,6 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "context_window IS NULL OR context_window > 0", name=op.f("ck_byref_sessions_context_window")
         ),
-        sqlite_autoincrement=True,
     )
 
     op.create_table(
@@ -107,6 +105,7 @@ def upgrade() -> None:
         sa.Column("content_type", sa.String(255), nullable=False),
         sa.Column("name", sa.Text()),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("preview", sa.Text(), nullable=False),
         sa.Column("tokens", sa.BigInteger(), nullable=False),
         sa.Column("shape", sa.Text(), nullable=False),
         sa.Column("json_schema", sa.LargeBinary()),
@@ -213,7 +212,6 @@ def upgrade() -> None:
     )
     for name, columns, kind in [
         ("uq_byref_ledger_output", ["session_id", "call_digest", "content_digest"], "output"),
-        ("uq_byref_ledger_reply", ["session_id", "call_digest", "content_digest"], "reply"),
         ("uq_byref_ledger_usage", ["session_id", "call_digest"], "usage"),
     ]:
         _unique_where(name, "byref_ledger", columns, f"kind = '{kind}' AND call_digest IS NOT NULL")

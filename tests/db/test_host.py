@@ -48,7 +48,9 @@ def database(engine: Engine) -> Database:
 
 def kept(engine: Engine) -> tuple[list[int], list[str]]:
     with Session(engine) as session:
-        return list(session.scalars(select(User.id))), list(session.scalars(select(SessionRow.name)))
+        return list(session.scalars(select(User.id))), list(
+            session.scalars(select(SessionRow.name).order_by(SessionRow.name))
+        )
 
 
 class TestJoined:
@@ -170,7 +172,7 @@ class TestSchemaInsideAHost:
             assert session.scalars(select(User.id)).all() == [1, 2]
             session.commit()
         with engine.connect() as connection:
-            found = connection.execute(text(f"SELECT name FROM {ours or 'public'}.byref_sessions ORDER BY id"))
+            found = connection.execute(text(f"SELECT name FROM {ours or 'public'}.byref_sessions ORDER BY name"))
             assert found.scalars().all() == ["chat-1", "chat-2"]
         engine.dispose()
 
@@ -282,7 +284,9 @@ class TestAHostsEngine:
 
 
 def kept_names(database: Database) -> list[str]:
-    names: Callable[[Connection], list[str]] = lambda c: list(c.scalars(select(SessionRow.name)))  # noqa: E731
+    names: Callable[[Connection], list[str]] = lambda c: list(
+        c.scalars(select(SessionRow.name).order_by(SessionRow.name))
+    )  # noqa: E731
     return database.read(names)
 
 

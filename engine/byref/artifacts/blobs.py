@@ -8,12 +8,12 @@ row's lock, so that no sweep can take a blob from under it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from byref.artifacts.frames import Frame, unpack
 from byref.db.tables import ArtifactRow, BlobRow, FrameRow
@@ -24,8 +24,13 @@ GRACE = timedelta(hours=1)
 SWEEP_BLOBS = 100
 """Most blobs one sweep of a transaction takes."""
 
+DELETE_BATCH = 500
+"""Most blobs named in one statement."""
+
 READ_AHEAD = 4
 """Frames fetched by one query."""
+
+_UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
 
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs work in a read transaction and returns what it returns."""
@@ -92,11 +97,26 @@ def publish(connection: Connection, tenant: str, blob_id: int) -> bool:
 
 
 def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> int:
-    """Delete blobs that nothing needs, oldest first, and return how many went."""
-    unneeded = or_(BlobRow.published_at.is_(None), ~exists().where(ArtifactRow.blob_id == BlobRow.id))
+    """Delete blobs that nothing needs, oldest first, and return how many went; one in use elsewhere is not waited for."""
     old = BlobRow.staged_at < _now() - grace
-    ids = connection.execute(select(BlobRow.id).where(old, unneeded).order_by(BlobRow.staged_at).limit(most)).scalars()
-    return connection.execute(delete(BlobRow).where(BlobRow.id.in_(ids.all()), old, unneeded)).rowcount
+    query = select(BlobRow.id).where(old, _UNUSED).order_by(BlobRow.staged_at).limit(most)
+    return delete_unused(connection, connection.execute(query.with_for_update(skip_locked=True)).scalars().all())
+
+
+def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
+    """Delete those of the blobs that no artifact needs, frames first, and return how many went.
+
+    They are locked before they are judged: an artifact that another transaction is inserting is waited for, and seen.
+    Frames do not go by ON DELETE CASCADE: a host's SQLite connection may not enforce foreign keys.
+    """
+    gone = 0
+    for start in range(0, len(ids), DELETE_BATCH):
+        chosen = BlobRow.id.in_(ids[start : start + DELETE_BATCH])
+        connection.execute(select(BlobRow.id).where(chosen).order_by(BlobRow.id).with_for_update())
+        unused = connection.execute(select(BlobRow.id).where(chosen, _UNUSED)).scalars().all()
+        connection.execute(delete(FrameRow).where(FrameRow.blob_id.in_(unused)))
+        gone += connection.execute(delete(BlobRow).where(BlobRow.id.in_(unused))).rowcount
+    return gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +124,8 @@ class StoredPayload:
     """A published blob's bytes, read frame by frame; each frame by a short read of its own."""
 
     blob_id: int
+    key: str
+    """The blob's own: an id that came back after a rollback reaches nothing."""
     size: int
     line_count: int
     read_rows: Read = field(compare=False, repr=False)
@@ -141,7 +163,8 @@ class StoredPayload:
         columns = (FrameRow.byte_offset, FrameRow.first_line, FrameRow.codec, FrameRow.data, FrameRow.size_bytes)
         query = (
             select(*columns)
-            .where(FrameRow.blob_id == self.blob_id, FrameRow.number >= number)
+            .join(BlobRow, BlobRow.id == FrameRow.blob_id)
+            .where(FrameRow.blob_id == self.blob_id, BlobRow.key == self.key, FrameRow.number >= number)
             .order_by(FrameRow.number)
             .limit(READ_AHEAD)
         )

@@ -10,9 +10,12 @@ from sqlalchemy import Connection
 
 from byref.artifacts import blobs
 from byref.artifacts.frames import cut
+from byref.errors import ArtifactMissing
 
 STAGE_BATCH = 8
 """Frames written by one staging transaction; they are compressed before it begins."""
+
+_ATTEMPTS = 4
 
 Transact = Callable[[Callable[[Connection], Any]], Any]
 
@@ -42,3 +45,16 @@ def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) ->
     if known is not None:
         return known
     return blob_id if blobs.publish(connection, tenant, blob_id) else None
+
+
+def publish_kept(connection: Connection, tenant: str, blob_id: int, digest: bytes, data: bytes, lines: int) -> int:
+    """Return the published blob with these bytes, as `publish`; what was deleted meanwhile is written once more, in here.
+
+    Raises ArtifactMissing where it is deleted each time.
+    """
+    for _ in range(_ATTEMPTS):
+        published = publish(connection, tenant, blob_id, digest)
+        if published is not None:
+            return published
+        blob_id = stage(lambda work: work(connection), tenant, data, digest, lines)
+    raise ArtifactMissing("the bytes were deleted again and again before anything could refer to them")

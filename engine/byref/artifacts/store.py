@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Row, insert, select
 
 from byref.artifacts.blobs import Read, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
-from byref.describe.truncate import head_of
 from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
@@ -37,6 +36,8 @@ class Artifact:
     size_bytes: int
     """UTF-8 bytes of its text; of JSON made from Python values, in compact form."""
     line_count: int
+    preview: str
+    """The first 200 characters, and how many more there are."""
     tokens: int
     shape: object
     step: int | None
@@ -60,19 +61,11 @@ class Artifact:
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The whole JSON Schema; None where the payload is not structured."""
+        """The JSON Schema of a structured output; None of text, and of what a host, a model or code stored."""
         if self.packed_schema is None:
             return None
         schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(self.packed_schema))
         return schema
-
-    @property
-    def preview(self) -> str:
-        """The first 200 characters, and how many more there are."""
-        data = self.payload.read()
-        if self.size_bytes != self.payload.size and self.kind == "json":
-            data = data.replace(b"\n", b"")  # made from Python values: one record a line
-        return head_of(decode_text(data), PREVIEW_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +75,7 @@ class Description:
     kind: str
     content_type: str
     size_bytes: int
+    preview: str
     tokens: int
     shape: object
     packed_schema: bytes | None = None
@@ -140,6 +134,7 @@ def insert_artifact(
         content_type=about.content_type,
         name=name,
         size_bytes=about.size_bytes,
+        preview=about.preview,
         tokens=about.tokens,
         shape=json.dumps(about.shape),
         json_schema=about.packed_schema,
@@ -180,12 +175,14 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
             ArtifactRow.kind,
             ArtifactRow.content_type,
             ArtifactRow.size_bytes,
+            ArtifactRow.preview,
             ArtifactRow.tokens,
             ArtifactRow.shape,
             ArtifactRow.json_schema,
             ArtifactRow.step,
             ArtifactRow.created_at,
             BlobRow.id.label("blob_id"),
+            BlobRow.key.label("blob_key"),
             BlobRow.digest,
             BlobRow.size_bytes.label("stored_bytes"),
             BlobRow.line_count,
@@ -203,11 +200,12 @@ def _artifact(row: Row[Any], read: Read) -> Artifact:
         content_type=row.content_type,
         size_bytes=row.size_bytes,
         line_count=row.line_count,
+        preview=row.preview,
         tokens=row.tokens,
         shape=json.loads(row.shape),
         step=row.step,
         stored_at=row.created_at,
-        payload=StoredPayload(row.blob_id, row.stored_bytes, row.line_count, read),
+        payload=StoredPayload(row.blob_id, row.blob_key, row.stored_bytes, row.line_count, read),
         digest=bytes(row.digest),
         row_id=row.id,
         packed_schema=None if row.json_schema is None else bytes(row.json_schema),

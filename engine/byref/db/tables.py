@@ -6,6 +6,7 @@ refuses, survive. Host ids are at most `ID_BYTES` long, so that they fit an inde
 
 from __future__ import annotations
 
+import secrets
 from datetime import UTC, datetime
 
 from sqlalchemy import (
@@ -105,6 +106,10 @@ class Base(DeclarativeBase):
     type_annotation_map = {datetime: UtcDateTime, int: BigInteger, float: Double, bytes: LargeBinary}  # noqa: RUF012
 
 
+def _random_id() -> int:
+    return 1 + secrets.randbits(62)
+
+
 def _one_of(column: str, *values: str) -> str:
     return f"{column} IN ({', '.join(repr(value) for value in values)})"
 
@@ -126,10 +131,10 @@ class SessionRow(Base):
         CheckConstraint("next_step >= 1", name="next_step"),
         CheckConstraint("context_base >= 0 AND pending_tokens >= 0 AND pending_after >= 0", name="context"),
         CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
-        NEVER_REUSED,
     )
 
-    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True, autoincrement=False, default=_random_id)
+    """Random: a handle on a session that was rolled back or deleted must not reach the next one."""
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     name: Mapped[str] = mapped_column(String(ID_BYTES))
     model: Mapped[str | None] = mapped_column(EscapedText)
@@ -143,7 +148,6 @@ class SessionRow(Base):
     """Outputs and replies after this step are not part of `context_base` yet."""
     pending_tokens: Mapped[int] = mapped_column(server_default=text("0"))
     """Their sum: reserved under the row's lock, so that parallel calls cannot pass the gate together."""
-    stored_bytes: Mapped[int] = mapped_column(server_default=text("0"))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
 
@@ -230,6 +234,8 @@ class ArtifactRow(Base):
     name: Mapped[str | None] = mapped_column(EscapedText)
     size_bytes: Mapped[int]
     """Of the text that the model would read: a Python value is stored one record a line, with line feeds beside that."""
+    preview: Mapped[str] = mapped_column(EscapedText)
+    """The first characters, and how many more there are."""
     tokens: Mapped[int]
     shape: Mapped[str] = mapped_column(EscapedText)
     json_schema: Mapped[bytes | None]
@@ -285,15 +291,6 @@ class LedgerRow(Base):
             unique=True,
             sqlite_where=text("kind = 'output' AND call_digest IS NOT NULL"),
             postgresql_where=text("kind = 'output' AND call_digest IS NOT NULL"),
-        ),
-        Index(
-            "uq_byref_ledger_reply",
-            "session_id",
-            "call_digest",
-            "content_digest",
-            unique=True,
-            sqlite_where=text("kind = 'reply' AND call_digest IS NOT NULL"),
-            postgresql_where=text("kind = 'reply' AND call_digest IS NOT NULL"),
         ),
         Index(
             "uq_byref_ledger_usage",
