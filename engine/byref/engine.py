@@ -14,11 +14,10 @@ from typing import Any, Literal, Self
 
 import sqlalchemy
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from byref import lifecycle
 from byref.artifacts.blobs import GRACE
-from byref.db.database import Database
+from byref.db.database import Database, retried
 from byref.errors import ConfigurationError, StorageFailure
 from byref.lifecycle import Opened, SessionInfo
 from byref.models import Models
@@ -171,12 +170,12 @@ class Engine:
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none."""
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
-        return lifecycle.retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
+        return retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
 
     def delete_tenant(self, tenant: str) -> int:
         """Delete everything of a tenant and return how many conversations it had."""
         tenant = lifecycle.check_id("tenant", tenant)
-        return lifecycle.retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
+        return retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
 
     def sweep(self, *, grace: timedelta = GRACE) -> int:
         """Delete what was staged and never committed, and bytes that no artifact needs; return how many blobs went.
@@ -214,14 +213,12 @@ class Engine:
             )
 
         if db is not None:
-            return join(self._database, db, work)
+            # In a SAVEPOINT of its own each time: what another transaction created in between is found the next time.
+            return retried(lambda unit: join(self._database, db, unit), work)
         found = self._database.read(lambda connection: lifecycle.find_session(connection, tenant, name))
         if found is not None:
             return found
-        try:
-            return lifecycle.retried(self._database.write, work)
-        except IntegrityError as error:
-            raise StorageFailure(f"the session {name!r} could not be created") from error
+        return retried(self._database.write, work)
 
     def _window(self, model: str | None, policy: Policy) -> int:
         if model is None:
@@ -239,12 +236,13 @@ class Engine:
         return window
 
     def _sweep_now_and_then(self, *, joined: bool) -> None:
-        """Sweep in passing, at most every few minutes and never in a host's transaction."""
+        """Sweep one batch in passing, then none for minutes once nothing is left; never in a host's transaction."""
         if joined or time.monotonic() - self._swept_at < SWEEP_SECONDS or not self._sweeping.acquire(blocking=False):
             return
         try:
-            self._swept_at = time.monotonic()
-            self.sweep()
+            before, self._swept_at = self._swept_at, time.monotonic()
+            if lifecycle.sweep_batch(self._database.write):
+                self._swept_at = before
         except StorageFailure:
             logger.warning("byref could not sweep", exc_info=True)
         finally:

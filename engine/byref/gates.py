@@ -34,16 +34,18 @@ Reason = Literal[
 ]
 """Why an output took its route: which rule decided. `not_smaller`: what would have stood for it was no smaller."""
 
+Unit = Literal["bytes", "tokens"]
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A gate's answer with the rule that decided and the numbers it compared."""
+    """A gate's answer with the rule that decided and the numbers it compared: of what fits, the limit it came nearest."""
 
     fits: bool
     reason: Reason
     value: int = 0
     limit: int = 0
-    unit: Literal["bytes", "tokens"] = "bytes"
+    unit: Unit = "bytes"
 
 
 def byte_threshold(policy: Policy, window: int) -> int | None:
@@ -80,11 +82,16 @@ def per_output(
     if policy.max_threshold_bytes is not None and size > policy.max_threshold_bytes:
         return Verdict(False, "above_ceiling", size, policy.max_threshold_bytes)
     threshold = byte_threshold(policy, window)
-    if threshold is not None:
-        return Verdict(size <= threshold, "fits" if size <= threshold else "context_percentage", size, threshold)
-    if policy.max_output_bytes is not None:
-        return Verdict(True, "fits", size, policy.max_output_bytes)
-    return Verdict(True, "fits", tokens, policy.max_result_tokens or window, "tokens")
+    if threshold is not None and size > threshold:
+        return Verdict(False, "context_percentage", size, threshold)
+    limits: tuple[tuple[int, int | None, Unit], ...] = (
+        (size, threshold, "bytes"),
+        (size, policy.max_output_bytes, "bytes"),
+        (tokens, policy.max_result_tokens, "tokens"),
+    )
+    passed = [Verdict(True, "fits", value, limit, unit) for value, limit, unit in limits if limit is not None]
+    nearest = max(passed, key=lambda verdict: verdict.value / max(verdict.limit, 1), default=None)
+    return nearest or Verdict(True, "fits", tokens, window, "tokens")
 
 
 def headroom(policy: Policy, *, tokens: int, context: int, window: int) -> Verdict:

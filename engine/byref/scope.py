@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session as HostSession
 
 from byref import ledger
-from byref.db.database import Database
+from byref.db.database import Database, retried
 from byref.models import Models
 from byref.policy import Policy
 from byref.tokens import Kind, TokenCounter
@@ -64,14 +64,21 @@ class Scope:
         return self.database.read(work) if self.host is None else join(self.database, self.host, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a write transaction: the host's in a SAVEPOINT, or one of our own, retried where that helps."""
-        return self.database.write(work) if self.host is None else join(self.database, self.host, work)
+        """Run `work` in a write transaction: the host's in a SAVEPOINT, or one of our own, retried where that helps.
+
+        Raises:
+            StorageFailure: the database failed, or a constraint refused the work each time.
+        """
+        host = self.host
+        if host is None:
+            return retried(self.database.write, work)
+        return retried(lambda unit: join(self.database, host, unit), work)
 
     def stage(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction of its own; on SQLite, which has one writer, in the host's."""
         if self.host is not None and self.database.dialect == "sqlite":
-            return join(self.database, self.host, work)
-        return self.database.write(work)
+            return self.write(work)
+        return retried(self.database.write, work, races=1)
 
     def count(self, text: str, kind: Kind = "text") -> int:
         """Count the tokens of a text."""

@@ -266,7 +266,7 @@ def test_why_nothing_became_a_variable(variables: Opener) -> None:
     session = variables()
     small = session.process(json_of(13_800), tool="t", call_id="small")
     assert (small.original_tokens, small.route) == (6_900, "inline")
-    assert "threshold of 200,000" in str(session.explain("small"))
+    assert "6,900 tokens are within the per-output threshold of 7,000" in str(session.explain("small"))
     text = json.dumps(records(1_000), indent=1)
     broken = text[:-2] + ",\n]"
     result = session.process(broken, tool="t", call_id="broken")

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
@@ -27,6 +29,9 @@ T = TypeVar("T")
 
 ATTEMPTS = 8
 """How often a unit of work is begun before its failure is raised."""
+
+RACES = 4
+"""How often work that a constraint refused is tried, where another process may have made first what it makes."""
 
 FIRST_PAUSE = 0.02
 """Seconds before the second attempt, doubled before each further one; up to as much is added at random."""
@@ -119,7 +124,7 @@ class Database:
         """Work inside a host's transaction, in a SAVEPOINT: an error undoes the work and leaves the host's own alone.
 
         Nothing is retried and nothing is committed: both are the host's to do. With an AsyncSession, call it in
-        `run_sync`. Until the block ends, nothing else may be done through this Database on the same thread.
+        `run_sync`. Until the block ends, nothing else may be done through this Database in the same task.
 
         Raises:
             StorageFailure: the database failed; the host's transaction goes on unless the connection is lost.
@@ -190,16 +195,19 @@ class Database:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One unit of work at a time on a thread: a second one would wait for the first for ever, or not see it."""
-        if getattr(self._thread, "working", False):
+        """One unit of work inside another would wait for it for ever, or not see it: on one thread, in one task."""
+        outer, thread = tuple(unit for unit in _working.get() if unit.of is not None), threading.get_ident()
+        if any(unit.of is self._guard and unit.thread == thread for unit in outer):
             raise RuntimeError(
                 "a unit of work on this database is open on this thread: use the connection it was given"
             )
-        self._thread.working = True
+        unit = _Unit(self._guard, thread)
+        _working.set((*outer, unit))
         try:
             yield
         finally:
-            self._thread.working = False
+            unit.of = None
+            _working.set(outer)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -226,7 +234,7 @@ class Database:
 
     def _reset_locks(self) -> None:
         self._lock = threading.Lock()
-        self._thread = threading.local()
+        self._guard = object()
 
     def _after_fork(self) -> None:
         """Leave the parent's connections alone: a child that used or closed them would break the parent's."""
@@ -236,6 +244,33 @@ class Database:
             self._engine.dispose(close=False)
 
 
+def retried(write: Callable[[Callable[[Connection], T]], T], work: Callable[[Connection], T], races: int = RACES) -> T:
+    """Run work by `write`; again where another process has made what it makes, or begun to use what it deletes.
+
+    Raises:
+        StorageFailure: a constraint refused the work each time. The text has neither the statement nor its values.
+    """
+    for _ in range(races):
+        try:
+            return write(work)
+        except IntegrityError as error:
+            refused = driver_error(error)
+    raise StorageFailure(
+        "a constraint of the database refused the write: another transaction may have written the same at the same "
+        "moment; try again in a new one"
+    ) from refused
+
+
+@dataclass(slots=True, eq=False)
+class _Unit:
+    """A unit of work that is open. Contexts are copied, to tasks and to threads: a copy outlives it, and sees it closed."""
+
+    of: object | None
+    """Its database's `_guard`; None once it is closed."""
+    thread: int
+
+
+_working: ContextVar[tuple[_Unit, ...]] = ContextVar("byref_working", default=())
 _databases: WeakSet[Database] = WeakSet()
 _abandoned: list[object] = []
 """Pools of a parent process: kept, because collecting them would close what they hold."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from byref import ledger
 from byref.describe.truncate import truncate
@@ -19,8 +18,6 @@ from byref.tools.arguments import parse
 from byref.tools.record import Answer
 
 logger = logging.getLogger("byref")
-
-ATTEMPTS = 4
 
 
 class _Replay(Exception):
@@ -35,7 +32,7 @@ class _Call:
     arguments: object
     call_id: str | None
     digest: bytes
-    """Of name and arguments: the same call under the same call id is answered as before, and not run again."""
+    """Of name and arguments: the same call under the same call id is answered as before in the same turn."""
 
 
 def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> ToolReply:
@@ -98,17 +95,7 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
         scope.append(connection, turn, "reply", columns)
         return ToolReply(content, answer.is_error, turn.step, tokens, made.name)
 
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return scope.write(work)
-        except IntegrityError:
-            if scope.host is not None:
-                raise
-            # Another process published the same bytes or bound the same name in between: what it made is there now.
-    try:
-        return scope.write(work)
-    except IntegrityError as error:
-        raise StorageFailure(f"the reply of {made.name!r} could not be committed") from error
+    return scope.write(work)
 
 
 def _replayed(entry: ledger.Entry) -> ToolReply:
