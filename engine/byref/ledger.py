@@ -25,6 +25,8 @@ ARGUMENT_CHARS = 16_384
 """Longer arguments are kept cut: they are evidence, not data."""
 CALL_ID_CHARS = 512
 NANOS = 1_000_000_000
+MAX_COST = 1_000_000
+"""US dollars of one request: more is a mistake of the usage, not kept as a cost, and sums of it would not fit SQL's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Entry:
     cache_read_tokens: int | None
     cache_write_tokens: int | None
     cost: Decimal | None
-    """US dollars; None where the price is unknown."""
+    """US dollars; None where the price is unknown, or above a million."""
     detail: Mapping[str, Any]
     """The numbers behind a decision, or usage as the provider gave it."""
     artifact_row: int | None
@@ -159,10 +161,19 @@ def append(connection: Connection, *, tenant: str, session_row: int, step: int, 
 def given_before(
     connection: Connection, session_row: int, kind: str, call_digest: bytes, content_digest: bytes
 ) -> Entry | None:
-    """Return the step that recorded the same content under the same call id."""
+    """Return the step that recorded the same content under the same call id; a reply only in the turn it was made in.
+
+    A provider's call ids come back (`call_0` in every turn), and a call has another answer by then. A turn ends with the
+    next usage or compaction recorded. An output is its content: the same again, at any time, is the same output.
+    """
     query = _entries(session_row).where(
         LedgerRow.kind == kind, LedgerRow.call_digest == call_digest, LedgerRow.content_digest == content_digest
     )
+    if kind == "reply":
+        ends = select(func.max(LedgerRow.step)).where(
+            LedgerRow.session_id == session_row, LedgerRow.kind.in_(("usage", "compaction"))
+        )
+        query = query.where(LedgerRow.step > func.coalesce(ends.scalar_subquery(), 0))
     row = connection.execute(query).one_or_none()
     return None if row is None else _entry(row)
 
@@ -204,7 +215,7 @@ def record_usage(
         output_tokens=usage.output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
-        cost_nanos=None if cost is None else int(cost * NANOS),
+        cost_nanos=None if cost is None or cost > MAX_COST else int(cost * NANOS),
         detail={"sets_context": sets_context, "usage": usage.raw},
     )
     return turn.step

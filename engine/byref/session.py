@@ -114,13 +114,22 @@ class Session:
         return name in self._scope.tools
 
     def call(self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str | None = None) -> ToolReply:
-        """Answer a call of one of the session's tools; a mistake of the model's is an error reply, not an exception."""
+        """Answer a call of one of the session's tools; a mistake of the model's is an error reply, not an exception.
+
+        The same call under the same `call_id` is answered as before and not run again, until usage or a compaction is
+        recorded: that ends the turn, and providers' ids come back in later ones.
+        """
         return calls.call(self._scope, name, arguments, _call_id(call_id))
 
     def run(self, code: str) -> Outcome:
         """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
 
         What the code assigns is bound as it is for the model; the run is recorded.
+
+        Raises:
+            ToolError: the code has more than 200,000 characters, or this platform has no interpreter.
+            SessionGone: the conversation has ended or was deleted.
+            StorageFailure: the database failed.
         """
         execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
 
@@ -221,6 +230,8 @@ class Session:
         Raises:
             ConfigurationError: there is no such output or reply.
         """
+        if type(call_id_or_step) not in (str, int):
+            raise ConfigurationError(f"explain({call_id_or_step!r:.100}): expected a call id or the number of a step")
         found = self._scope.read(lambda connection: ledger.entry(connection, self._scope.row, call_id_or_step))
         if found is None or found.kind not in ("output", "reply"):
             raise ConfigurationError(f"no output or reply {call_id_or_step!r} in session {self.id!r}")
@@ -324,10 +335,12 @@ class Session:
 
         Raises:
             ConfigurationError: there is no such artifact here, or no such session.
+            InvalidId: `with_` is no id that a session can have.
         """
-        found = artifact if isinstance(artifact, Artifact) else self.get_artifact(artifact)
+        key = artifact.id if isinstance(artifact, Artifact) else _text("artifact", artifact)
+        found = self.get_artifact(key)  # an Artifact may be another session's, or another tenant's
         if found is None:
-            raise ConfigurationError(f"no artifact {artifact!r} in session {self.id!r}")
+            raise ConfigurationError(f"no artifact {key!r:.100} in session {self.id!r}")
         return lifecycle.share(self._scope, found, with_)
 
     # The end

@@ -244,3 +244,22 @@ def test_any_sequence_adds_up(engine: Engine) -> None:
     run_state_machine_as_test(
         Accounts, settings=settings(max_examples=15, stateful_step_count=12, deadline=None, phases=[Phase.generate])
     )
+
+
+@pytest.mark.parametrize("key", [None, True, 1.0, b"c", ["c"]])
+def test_only_call_ids_and_steps_are_explained(session: Session, key: Any) -> None:
+    session.process("x", tool="t", call_id="c")
+    assert session.explain("c") == session.explain(1)
+    with pytest.raises(ConfigurationError, match="expected a call id or the number of a step"):
+        session.explain(key)
+
+
+def test_a_cost_that_nobody_pays_is_not_added_up(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, model="claude-opus-4-1")
+    session.record_usage(Usage(input_tokens=1_000, output_tokens=100))
+    paid = session.usage().cost
+    assert paid is not None and paid > 0
+    for _ in range(3):
+        session.record_usage(Usage(input_tokens=10**15, output_tokens=10**15))
+    assert [entry.cost for entry in session.ledger()] == [paid, None, None, None]
+    assert (session.usage().cost, session.usage().input_tokens) == (paid, 3 * 10**15 + 1_000)

@@ -24,6 +24,7 @@ from byref import (
 )
 from byref.artifacts import blobs, staging
 from byref.db.tables import BlobRow
+from byref.engine import SWEEP_SECONDS
 from byref_sandbox import Sandbox
 
 
@@ -137,6 +138,23 @@ def test_sharing_gives_the_same_bytes_under_another_id(engine: Engine, tenant: s
     engine.session("ended", tenant=tenant).end()
     with pytest.raises(SessionGone):
         other.share(other.artifacts()[0], "ended")
+
+
+def test_only_a_conversations_own_artifacts_are_shared_by_it(engine: Engine, tenant: str) -> None:
+    one, other = engine.session("one", tenant=tenant), engine.session("other", tenant=tenant)
+    foreign = engine.session("one", tenant=tenant + "x")
+    for session in (one, other, foreign):
+        session.store_artifact("secret " * 10, name="mine")
+    for artifact in (other.artifacts()[0], foreign.artifacts()[0]):
+        for given in (artifact, artifact.id):
+            with pytest.raises(ConfigurationError, match=f"no artifact '{artifact.id}'"):
+                one.share(given, "other")
+    assert len(other.artifacts()) == 1
+    for with_ in ("\ud800", "a\0b", "", None):
+        with pytest.raises(InvalidId, match=r"^with_="):
+            one.share("mine", with_)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^artifact=None"):
+        one.share(None, "other")  # type: ignore[arg-type]
 
 
 def test_the_host_stores_what_it_likes(engine: Engine, session: Session) -> None:
@@ -269,6 +287,25 @@ def test_a_sweep_takes_any_number(own: Engine) -> None:
         own.database.write(lambda c, i=i: blobs.stage(c, "t", i.to_bytes(32, "big"), 0, 0))
     assert own.sweep(grace=timedelta(0)) == blobs.SWEEP_BLOBS * 2 + 5
     assert counts(own)["blobs"] == 0
+
+
+def test_a_sweep_in_passing_takes_one_batch_at_a_time(own: Engine) -> None:
+    def stage(number: int) -> None:
+        old = datetime.now(UTC) - blobs.GRACE - timedelta(seconds=1)
+        for i in range(number):
+            own.database.write(lambda c, i=i: blobs.stage(c, "t", i.to_bytes(32, "big"), 0, 0))
+        own.database.write(lambda c: c.execute(update(BlobRow).values(staged_at=old)))
+
+    def opened() -> int:
+        own.session("s")
+        return counts(own)["blobs"]
+
+    stage(blobs.SWEEP_BLOBS + 5)
+    assert opened() == blobs.SWEEP_BLOBS + 5
+    own._swept_at -= SWEEP_SECONDS
+    assert [opened(), opened()] == [5, 0]
+    stage(1)
+    assert opened() == 1
 
 
 def test_what_a_sweep_takes_in_between_is_staged_again(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
