@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from byref.artifacts.frames import line_count
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
 from byref.describe.shape import kind_of
-from byref.describe.truncate import truncate, truncate_json
+from byref.describe.truncate import head_of, truncate, truncate_json
 from byref.errors import ArtifactMissing, ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
@@ -32,6 +32,8 @@ from byref_sandbox.language.source import free_names, strip_dollars
 logger = logging.getLogger("byref")
 
 MAX_CODE_CHARS = 200_000
+MAX_BOUND_NAMES = 10_000
+"""Most variables that one run may name: what the sandbox takes."""
 MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
 RESULT_NAME = "result"
@@ -44,8 +46,9 @@ class Kept:
 
     blob_id: int
     digest: bytes
+    data: bytes = field(repr=False)
     parts: tuple[Part, ...]
-    size: int
+    preview: str
     tokens: int
 
 
@@ -92,7 +95,13 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     if len(code) > MAX_CODE_CHARS:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
     names = free_names(strip_dollars(code))
-    bound = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
+    found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
+    bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
+    if len(bound) > MAX_BOUND_NAMES:
+        raise ToolError(
+            f"the code names {len(bound):,} variables; at most {MAX_BOUND_NAMES:,} can be bound. "
+            "Name them in several calls."
+        )
     limits = limits_of(scope)
     with readable_failures():
         outcome = sandbox.run(
@@ -260,7 +269,9 @@ def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
     document = b"{\n" + members + b"\n}"
     digest = bytes(blake3(document).digest())
     blob_id = staging.stage(scope.stage, scope.tenant, document, digest, line_count(document))
-    return Kept(blob_id, digest, parts, len(document), scope.count(store.decode_text(document), "json"))
+    text = store.decode_text(document)
+    shown = head_of(text, store.PREVIEW_CHARS)
+    return Kept(blob_id, digest, document, parts, shown, scope.count(text, "json"))
 
 
 def _part(name: str, kind: str, value: Any) -> Part:
@@ -271,9 +282,8 @@ def _part(name: str, kind: str, value: Any) -> Part:
 
 
 def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
-    blob_id = staging.publish(connection, scope.tenant, kept.blob_id, kept.digest)
-    if blob_id is None:
-        raise ArtifactMissing("what the run left was swept away before it could be kept; run the code again")
+    lines = line_count(kept.data)
+    blob_id = staging.publish_kept(connection, scope.tenant, kept.blob_id, kept.digest, kept.data, lines)
     about: Any = {part.wanted: part.shape for part in kept.parts}
     return store.insert_artifact(
         connection,
@@ -284,7 +294,7 @@ def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None
         step=step,
         origin="run",
         name=None,
-        about=Description("json", "application/json", kept.size, kept.tokens, about),
+        about=Description("json", "application/json", len(kept.data), kept.preview, kept.tokens, about),
     )
 
 

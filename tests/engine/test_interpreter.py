@@ -10,7 +10,8 @@ from inline_snapshot import snapshot
 from material import prose, records
 from sqlalchemy import text
 
-from byref import Engine, Policy, Session, ToolError
+from byref import Engine, Policy, Session, ToolError, variables
+from byref.artifacts import staging
 
 COUNT = 10_000
 
@@ -210,6 +211,52 @@ def test_more_names_than_a_statement_takes(stocked: Session) -> None:
     ]
     code = "len(users)\n" + ";".join(["x", *names])
     assert "name 'x' is not defined" in mistake(stocked, code[:200_000].rpartition(";")[0])
+
+
+def test_more_variables_than_the_sandbox_takes(local: Engine, tenant: str) -> None:
+    session = local.session("chat", tenant=tenant, context_window=200_000)
+    session.run("first = [1]")
+    scope, artifact = session._scope, session.variable("first").artifact
+    named = [(f"v{i}", variables.Part(f"v{i}", ("first",), "array(1)")) for i in range(10_001)]
+    scope.write(
+        lambda connection: variables.bind(
+            connection,
+            tenant=tenant,
+            session_id=scope.row,
+            artifact_row=artifact.row_id,
+            named=named,
+            step=1,
+            origin="run",
+        )
+    )
+    names = [name for name, _ in named]
+    assert "the code names 10,001 variables; at most 10,000 can be bound" in mistake(
+        session, f"len([{','.join(names)}])"
+    )
+    assert ask(session, f"len([{','.join(names[:500])}])") == "500"
+
+
+@pytest.mark.parametrize("code", ["df('$users').shape", "df($users).shape", "df('users').shape", "df(users).shape"])
+def test_a_frame_by_any_spelling_of_its_name(stocked: Session, code: str) -> None:
+    assert ask(stocked, code) == "[10000,4]"
+
+
+def test_what_was_deleted_between_staging_and_commit_is_written_again(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, session = engine.session("other", tenant=tenant), engine.session("chat", tenant=tenant)
+    other.run("q = [1, 2, 3]")
+    real = staging.stage
+
+    def stage(*given: Any) -> int:
+        blob_id = real(*given)
+        monkeypatch.setattr(staging, "stage", real)
+        other.end()  # the same bytes: known when they were staged, gone when they are to be referred to
+        return blob_id
+
+    monkeypatch.setattr(staging, "stage", stage)
+    assert ask(session, "q = [1, 2, 3]") == "[kept for later calls: q (array(3) of integer)]"
+    assert session.variable("q").value() == [1, 2, 3]
 
 
 def test_text_is_no_variable_but_its_artifact_is_read(session: Session) -> None:
