@@ -1,0 +1,90 @@
+"""Programs that only pick: the same answers as jq's, but exact, or none."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from byref.tools.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded
+from byref_sandbox import Sandbox, jsontext
+
+DATA: dict[str, Any] = {
+    "rows": [{"id": i, "tags": ["a", "b"][: i % 3], "in": {"b c": i * 2}} for i in range(7)],
+    "none": None,
+    "empty": [],
+    "text": "áb\U0001f600",
+    "z": 1.5,
+    "a": True,
+}
+PICKS = [".", ".rows", ".rows[]", ".rows[2]", ".rows[-1].id", ".rows[9]", ".rows[1:3]", ".rows[-2:]", ".rows[:2]",
+         ".rows[5:2]", ".rows[].tags[]", ".rows[].in.\"b c\"", ".rows[0][\"in\"]", ".none", ".none.x", ".none[0]",
+         ".none[1:2]", ".nope", ".empty[]", ".empty", ".rows[0] | .in", "length", "keys", ".text | length",
+         ".none | length", ".rows | keys", ".rows | length", ".rows | map(.id)", ".rows | map(.id)[:3]",
+         ".rows | map(.tags[])", "[.rows[] | .id]", "[.rows[].id][1:]", "[.[]]", ".[]", ".rows[0].id, .rows[1].id",
+         ".rows, .none", " .rows [ 0 ] . id ", ".rows | map(length)", "keys[0]", "[.rows | length]", ".\"rows\"[0]",
+         ".rows[0] | .[\"id\"]", ". | .", "[[.z]]", ".rows | .[3].id"]  # fmt: skip
+NOT = ["", "..", "..rows", ".rows[", "map(", "map()", ".rows | select(.id)", ".a, .b | .c", ". + 1", ".rows[1:2:3]", ".[:]",
+       "1", "\"x\"", ".rows?", "$x", "# .", ".a.[0]", "keys_unsorted", "maps", ".rows[.z]", "\"\\(1)\"", ".\"a\\nb\"",
+       "." * 300, "[" * 100, ".text[0:1]", ".z | length", ".a | length", ".z.x", ".text | .x", ".none[]", ".z[]", ".a[0]",
+       "{rows}", "-1", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id"]  # fmt: skip
+
+
+def picked(program: str, value: Any = DATA) -> list[Any]:
+    return list(compiled(program)(value))
+
+
+@pytest.mark.parametrize("program", PICKS)
+def test_the_same_as_jq(sandbox: Sandbox, program: str) -> None:
+    reply = sandbox.jq(program, DATA)
+    if program == " .rows [ 0 ] . id ":  # jq takes no space behind a dot, and neither do we
+        assert reply.error
+        with pytest.raises(NotPlain):
+            picked(program)
+        return
+    assert reply.error is None, reply.error
+    assert picked(program) == [jsontext.decode(output) for output in reply.outputs]
+
+
+@pytest.mark.parametrize("program", NOT)
+def test_all_else_is_for_jq(program: str) -> None:
+    with pytest.raises(NotPlain):
+        picked(program)
+
+
+def test_every_combination_is_the_same_as_jq_or_for_jq(sandbox: Sandbox) -> None:
+    pieces = [".", ".rows", "[0]", "[]", "[1:]", "|", ",", "map(.id)", "length", "keys", "[", "]"]
+    programs = ["".join(some) for some in itertools.product(pieces, repeat=3)]
+    checked = 0
+    for program in programs[::7]:
+        try:
+            outputs = picked(program)
+        except NotPlain:
+            continue
+        reply = sandbox.jq(program, DATA)
+        assert reply.error is None, (program, reply.error)
+        assert outputs == [jsontext.decode(output) for output in reply.outputs], program
+        checked += 1
+    assert checked >= 10
+
+
+def test_integers_stay_exact() -> None:
+    rows = [{"id": 2**63 + i} for i in range(5)]
+    assert picked("map(.id)", rows) == [[2**63 + i for i in range(5)]]
+    assert picked(".[-1].id", rows) == [2**63 + 4]
+
+
+def test_a_program_is_short() -> None:
+    assert picked("[" * 50 + "." + "]" * 50, 1)
+    with pytest.raises(NotPlain):
+        compiled("." + "|." * MAX_PROGRAM_CHARS)
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [(2**53, True), (2**53 - 1, False), (-(2**53), True), ([{"a": [2**60]}], True), ("9007199254740993", False),
+     (1e300, False), ({"9007199254740993": True}, False), (None, False)],
+)  # fmt: skip
+def test_what_jq_may_have_rounded(value: Any, rounded: bool) -> None:
+    assert has_rounded(value) is rounded
