@@ -1,7 +1,9 @@
 """References in tool arguments: names of stored data that become the data before the tool runs.
 
 One pass: what was substituted is never looked into. A string is a reference only as a whole, and only if it is bound, so
-that `"$HOME"` or a query language's `"$amount"` pass unchanged; `{"$var": …}` always is one.
+that `"$HOME"` or a query language's `"$amount"` pass unchanged; `{"$var": …}` always is one. What a name means is the same
+everywhere (`targets.lookup`); only where all of it means nothing, what stands before its first dot is looked for, and the
+rest is a path.
 """
 
 from __future__ import annotations
@@ -10,18 +12,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from byref import interpreter, variables
-from byref.artifacts import store
+import msgspec
+
+from byref import interpreter
 from byref.artifacts.store import Artifact
 from byref.errors import ConfigurationError, ToolError
 from byref.scope import Scope
+from byref.tools import plainjq
 from byref.tools.arguments import as_object
-from byref.tools.targets import Target, find, jq_path
-from byref.variables import Variable
+from byref.tools.targets import Target, jq_path, lookup, unknown, walk
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 100
 MAX_REFERENCES = 1_000
+"""Of one call; each place counts."""
+MAX_BYTES = 256 << 20
+"""Of JSON that one call reads, and of what it hands over, counted at each place; a single artifact may be larger."""
+MAX_JQ_RUNS = 20
 JQ_BYTES = 64 << 20
 _KEYS = {"$var", "jq", "path"}
 
@@ -35,29 +42,26 @@ def resolve(
     the data does not fit the schema.
     """
     given = as_object(arguments)
-    names = set(_names(given, 0))
-    if len(names) > MAX_REFERENCES:
-        raise ToolError(f"{len(names):,} references in one call; at most {MAX_REFERENCES:,} are resolved")
-    bound: dict[str, Variable] = {}
-    if names:
-        bound = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
-    resolved: dict[str, Any] = _Resolver(scope, bound).resolved(given)
+    found = lookup(scope, {key for name in _names(given, 0) for key in (name, name.partition(".")[0])})
+    resolved = _Resolver(scope, found).resolved(given)
+    if not isinstance(resolved, dict):
+        raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
     if schema is not None:
         _check(resolved, schema)
     return resolved
 
 
 def _names(value: object, depth: int) -> Iterator[str]:
-    """Every name that may be a variable's."""
+    """Every name that may be a reference's, its path included."""
     if depth > MAX_DEPTH:
         raise ToolError(f"the arguments are nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
-        if _names_data(value):
-            yield value[1:].partition(".")[0]
+        if (name := _name_of(value)) is not None:
+            yield name
     elif isinstance(value, Mapping):
         if "$var" in value:
             if isinstance(value["$var"], str):
-                yield value["$var"].removeprefix("$").partition(".")[0]
+                yield value["$var"].removeprefix("$")
         else:
             for member in value.values():
                 yield from _names(member, depth + 1)
@@ -66,18 +70,23 @@ def _names(value: object, depth: int) -> Iterator[str]:
             yield from _names(item, depth + 1)
 
 
-def _names_data(text: str) -> bool:
-    """Tell whether a string may be a reference; `$$name` is a query language's own."""
-    return text.startswith("$") and not text.startswith("$$") and len(text) <= 1024
+def _name_of(text: str) -> str | None:
+    """What a string names, if it may be a reference; `$$name` is a query language's own."""
+    if text.startswith("$") and not text.startswith("$$") and len(text) <= 1024:
+        return text[1:]
+    return text if text.startswith(("art:", "art_")) and len(text) <= 68 else None
 
 
 class _Resolver:
-    """One pass over the arguments of one call; every payload is read once."""
+    """One pass over the arguments of one call; every payload is read once, all work has a bound."""
 
-    def __init__(self, scope: Scope, bound: Mapping[str, Variable]) -> None:
+    def __init__(self, scope: Scope, found: Mapping[str, Target]) -> None:
         self._scope = scope
-        self._bound = bound
+        self._found = found
         self._payloads: dict[int, Any] = {}
+        self._sizes: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._answers: dict[tuple[int, tuple[str, ...], str], tuple[Any, int]] = {}
+        self._references = self._jq_runs = self._read = self._handed = 0
 
     def resolved(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -91,72 +100,131 @@ class _Resolver:
         return value
 
     def _string(self, text: str) -> Any:
-        if text.startswith(("art:", "art_")) and len(text) <= 68:
-            scope = self._scope
-            artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, text))
-            return text if artifact is None else self._payload(artifact)
-        name, *path = text[1:].split(".") if _names_data(text) else ("",)
-        if name not in self._bound:
+        name = _name_of(text)
+        target, path = (None, ()) if name is None else self._target(name)
+        if target is None:
             return text
         try:
-            return _walk(self._value(self._bound[name]), path, text)
+            value = walk(self._payload(target.artifact), target.path, text)
+            value = walk(value, path, text)
+        except _TooMuch:
+            raise
         except ToolError:
             return text  # a query language's own: `"$orders.total"` where there is a variable orders
+        return self._handed_over(value, self._size(target.artifact, (*target.path, *path), value))
 
     def _reference(self, reference: Mapping[str, Any]) -> Any:
-        named, program, given = reference["$var"], reference.get("jq"), reference.get("path", [])
+        named, program = reference["$var"], reference.get("jq")
         if not isinstance(named, str) or not reference.keys() <= _KEYS:
             raise ToolError(
                 'a reference is {"$var": "name"}, with "path" or "jq" beside it if wanted, and nothing else'
             )
         if program is not None and not isinstance(program, str):
             raise ToolError(f'"jq" must be a string, not {type(program).__name__}')
-        name, *path = named.removeprefix("$").split(".")
-        path += given.split(".") if isinstance(given, str) else [str(key) for key in given]
-        variable = self._bound.get(name)
-        if variable is None:
-            target = find(self._scope, named, load_parts=False)
-        else:
-            target = Target(variable.artifact, variable.path)
+        target, inner = self._target(named.removeprefix("$"))
+        if target is None:
+            raise unknown(self._scope, named)
+        path = (*inner, *_path(reference.get("path", "")))
         if program is not None:
-            return _jq(self._scope, target, tuple(path), program)
-        return _walk(self._payload(target.artifact), [*target.path, *path], named)
+            return self._handed_over(*self._jq(target, path, program, named))
+        value = walk(walk(self._payload(target.artifact), target.path, named), path, named)
+        return self._handed_over(value, self._size(target.artifact, (*target.path, *path), value))
 
-    def _value(self, variable: Variable) -> Any:
-        return _walk(self._payload(variable.artifact), list(variable.path), variable.name)
+    def _target(self, name: str) -> tuple[Target | None, tuple[str, ...]]:
+        """What a name stands for, and the path behind it."""
+        if name in self._found:
+            return self._found[name], ()
+        head, *path = name.split(".")
+        return self._found.get(head), tuple(path)
 
     def _payload(self, artifact: Artifact) -> Any:
         if artifact.row_id not in self._payloads:
+            self._read += artifact.payload.size
+            if self._payloads and self._read > MAX_BYTES:
+                raise _TooMuch(f"the references of one call are to more than {MAX_BYTES >> 20} MB of data; name less")
             self._payloads[artifact.row_id] = artifact.value
         return self._payloads[artifact.row_id]
 
+    def _size(self, artifact: Artifact, path: tuple[str, ...], value: Any) -> int:
+        if not path:
+            return artifact.payload.size
+        key = artifact.row_id, path
+        if key not in self._sizes:
+            try:
+                self._sizes[key] = len(msgspec.json.encode(value))
+            except (ValueError, OverflowError, RecursionError):  # lone surrogates, integers over 64 bits, depth
+                self._sizes[key] = artifact.payload.size
+        return self._sizes[key]
 
-def _walk(value: Any, path: Sequence[str], named: str) -> Any:
-    for depth, key in enumerate(path):
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isdecimal() and len(key) < 18 and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            at = ".".join(path[:depth]) or "its top"
-            there = f"; there are {', '.join(list(value)[:20])}" if isinstance(value, dict) else ""
-            raise ToolError(f"{named[:200]}: no {key[:100]!r} at {at}{there}")
-    return value
+    def _handed_over(self, value: Any, size: int) -> Any:
+        """Count a reference and its bytes."""
+        self._references += 1
+        if self._references > MAX_REFERENCES:
+            raise _TooMuch(f"more than {MAX_REFERENCES:,} references in one call; resolve fewer")
+        self._handed += size
+        if self._references > 1 and self._handed > MAX_BYTES:
+            raise _TooMuch(f"the references of one call stand for more than {MAX_BYTES >> 20} MB; hand over less")
+        return value
+
+    def _jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
+        """The answer of a jq program, exact or an error, and its size."""
+        key = target.artifact.row_id, (*target.path, *path), program
+        if key not in self._answers:
+            try:
+                pick = plainjq.compiled(program)
+                value = walk(walk(self._payload(target.artifact), target.path, named), path, named)
+                outputs = list(pick(value))
+                whole = outputs[0] if len(outputs) == 1 else outputs
+                self._answers[key] = whole, self._size(target.artifact, (*target.path, *path, f"jq {program}"), whole)
+            except plainjq.NotPlain:
+                self._answers[key] = self._run_jq(target, path, program, named)
+        return self._answers[key]
+
+    def _run_jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
+        scope = self._scope
+        if scope.sandbox is None:
+            raise ToolError("jq is not available here, but for plain paths; name the variable alone, or with a path")
+        self._jq_runs += 1
+        if self._jq_runs > MAX_JQ_RUNS:
+            raise ToolError(f"more than {MAX_JQ_RUNS} jq programs in one call; use paths, or code")
+        steps: list[str | int] = list(target.path)
+        if path:
+            value = walk(self._payload(target.artifact), target.path, named)
+            walk(value, path, named)
+            for name in path:
+                steps.append(int(name) if isinstance(value, list) else name)
+                value = value[steps[-1]]
+        # A line break ends a comment, so that one in the program cannot take the bracket away.
+        whole = f"{jq_path(steps)} | ({program}\n)"
+        data = interpreter.data_of(target.artifact)
+        with interpreter.readable_failures():
+            reply = scope.sandbox.jq(whole, data, limits=interpreter.limits_of(scope), max_bytes=JQ_BYTES)
+        if reply.error is not None:
+            raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
+        if reply.truncated:
+            raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
+        outputs = [jsontext.decode(output) for output in reply.outputs]
+        if plainjq.has_rounded(outputs):
+            raise ToolError(
+                f"jq {program[:200]!r} gives integers beyond 2**53, which jq rounds; plain picks are exact "
+                "(.[0].id, .[2:5], map(.id), .rows[].id), and so is code"
+            )
+        return outputs[0] if len(outputs) == 1 else outputs, sum(map(len, reply.outputs))
 
 
-def _jq(scope: Scope, target: Target, path: tuple[str, ...], program: str) -> Any:
-    if scope.sandbox is None:
-        raise ToolError("jq is not available here; name the variable alone")
-    whole = f"{jq_path(target.path + path)} | ({program}\n)"
-    data = interpreter.data_of(target.artifact)
-    with interpreter.readable_failures():
-        reply = scope.sandbox.jq(whole, data, limits=interpreter.limits_of(scope), max_bytes=JQ_BYTES)
-    if reply.error is not None:
-        raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
-    if reply.truncated:
-        raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
-    outputs = [jsontext.decode(output) for output in reply.outputs]
-    return outputs[0] if len(outputs) == 1 else outputs
+class _TooMuch(ToolError):
+    """A bound of the call as a whole."""
+
+
+def _path(given: object) -> Sequence[str]:
+    """A reference's `path` as keys."""
+    if isinstance(given, str):
+        return given.split(".") if given else []
+    if isinstance(given, list | tuple) and all(type(key) in (str, int) for key in given):
+        if any(type(key) is int and not 0 <= key < 1 << 53 for key in given):
+            raise ToolError('"path": positions are counted from 0')
+        return [str(key) for key in given]
+    raise ToolError(f'"path" must be text like "rows.0.id" or an array of keys and positions, not {given!r:.100}')
 
 
 def _check(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from material import page, records
 
 from byref import ConfigurationError, Engine, Policy, Session, ToolError
+from byref.artifacts.blobs import StoredPayload
 
 
 @pytest.fixture
@@ -36,6 +38,10 @@ def test_names_become_their_data(stocked: Session) -> None:
         ({"$var": "users", "jq": "map(.id)"}, [user["id"] for user in USERS]),
         ({"$var": "users", "jq": ".[0].id, .[1].id"}, [1, 2]),
         ({"$var": "users", "jq": "length"}, 1_500),
+        ({"$var": "users", "jq": "length + 1"}, 1_501),
+        ({"$var": "users", "path": "3", "jq": ".id + 1"}, 5),
+        ({"$var": "list_users.users.3", "jq": "[.id + 1]"}, [5]),
+        ({"$var": "users", "path": ""}, USERS),
         ({"$var": "list_users", "path": "users", "jq": "length"}, 1_500),
         ({"$var": "list_users.pagination", "jq": ".page"}, 1),
     ]:
@@ -53,7 +59,7 @@ def test_ids_and_pointers_become_their_data(stocked: Session) -> None:
     "value",
     ["$HOME", "$amount", "$amount.total", "users", "$$users", "$users ", " $users", "cost: $users", "$", "$.users", "$1",
      "art_nope", "art:nope", "art_", "art_\0", "$a\0", "$\ud800", "art_\ud800", "x" * 100_000, "$" + "x" * 100_000,
-     {"$var": "users", "other": 1}, {"$match": {"a": "$b"}}, None, 5, 1.5, True, [], {}],
+     "$users.nope", "$users.0.nope", "$users.9999", {"$match": {"a": "$b"}}, None, 5, 1.5, True, [], {}],
 )  # fmt: skip
 def test_what_is_no_reference_passes_unchanged(stocked: Session, value: Any) -> None:
     assert stocked.resolve({"x": value, "y": [value]}) == {"x": value, "y": [value]}
@@ -75,7 +81,17 @@ def test_json_text_is_taken(stocked: Session, arguments: Any) -> None:
         ({"x": {"$var": "nope"}}, "no artifact or variable 'nope' in this conversation; there are: list_users, users, pagination, small"),
         ({"x": {"$var": "users", "path": "9999"}}, "no '9999' at its top"),
         ({"x": {"$var": "pagination", "path": "nope"}}, "no 'nope' at its top; there are page, pages"),
-        ({"x": "$users.0.nope"}, "$users.0.nope: no 'nope' at 0; there are id, field_0, field_1"),
+        ({"x": {"$var": "users.0.nope"}}, "users.0.nope: no 'nope' at 0; there are id, field_0, field_1"),
+        ({"x": {"$var": "users", "other": 1}}, 'a reference is {"$var": "name"}, with "path" or "jq" beside it'),
+        ({"x": {"$var": "users", "path": 5}}, '"path" must be text like "rows.0.id" or an array of keys and positions, not 5'),
+        ({"x": {"$var": "users", "path": None}}, '"path" must be text'),
+        ({"x": {"$var": "users", "path": [True]}}, '"path" must be text'),
+        ({"x": {"$var": "users", "path": [-1]}}, "positions are counted from 0"),
+        ({"x": {"$var": "users", "path": "1" * 5_000}}, "users: no '111"),
+        ({"x": {"$var": "users." + "1" * 5_000}}, "users.1111"),
+        ({"x": {"$var": "users", "path": "0.nope", "jq": ".x"}}, "users: no 'nope' at 0; there are id, field_0, field_1"),
+        ({"$var": "users"}, "the arguments must be one JSON object, not list"),
+        ({"x": {"$var": 5}}, 'a reference is {"$var": "name"}, with "path" or "jq" beside it'),
         ({"x": {"$var": "users", "jq": "map("}}, "jq 'map('"),
         ({"x": {"$var": "users", "jq": ".[0] | error(\"boo\")"}}, "boo"),
         ({"x": {"$var": "users", "jq": 5}}, '"jq" must be a string, not int'),
@@ -99,8 +115,41 @@ def test_depth_and_number_are_bounded(stocked: Session) -> None:
         deep = [deep]
     with pytest.raises(ToolError, match="nested deeper"):
         stocked.resolve({"x": deep})
-    with pytest.raises(ToolError, match="2,000 references"):
-        stocked.resolve({"x": [f"$name_{i}" for i in range(2_000)]})
+    with pytest.raises(ToolError, match="more than 1,000 references in one call"):
+        stocked.resolve({"x": ["$small.n"] * 1_001})
+    assert stocked.resolve({"x": ["$small.n"] * 1_000}) == {"x": [5] * 1_000}
+    unbound = [f"$name_{i}" for i in range(2_000)] + [f"art:abc{i}" for i in range(2_000)]
+    assert stocked.resolve({"x": unbound}) == {"x": unbound}
+    with pytest.raises(ToolError, match="no artifact or variable 'nope'"):
+        stocked.resolve({"x": [{"$var": "nope"}] * 2_000})
+
+
+def test_what_one_call_hands_over_is_bounded(chat: Session) -> None:
+    chat.process({"rows": ["x" * 1_000] * 3_000, "total": 3_000}, tool="big")
+    start = time.monotonic()
+    for given in ("$big", "$rows", {"$var": "big"}, chat.artifacts()[0].pointer, {"$var": "big", "jq": ".rows"}):
+        with pytest.raises(ToolError, match="stand for more than 256 MB; hand over less"):
+            chat.resolve({"x": [given] * 200})
+    assert chat.resolve({"x": ["$big.total", "$rows.0"] * 500}) == {"x": [3_000, "x" * 1_000] * 500}
+    with pytest.raises(ToolError, match="more than 20 jq programs in one call"):
+        chat.resolve({"x": [{"$var": "big", "jq": f".total + {i}"} for i in range(21)]})
+    assert chat.resolve({"x": [{"$var": "big", "jq": ".total + 1"}] * 100}) == {"x": [3_001] * 100}
+    assert time.monotonic() - start < 20
+
+
+def test_every_artifact_is_read_once(stocked: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    real = StoredPayload.read
+
+    def once(payload: StoredPayload) -> bytes:
+        read.append(payload.size)
+        return real(payload)
+
+    monkeypatch.setattr(StoredPayload, "read", once)
+    pointer = stocked.variable("users").artifact.pointer
+    given = ["$users", "$list_users.total", pointer, {"$var": "pagination"}, {"$var": "users", "jq": "map(.id)"}]
+    stocked.resolve({"x": given * 5})
+    assert len(read) == 1
 
 
 def test_the_schema_of_the_tool_is_checked_afterwards(stocked: Session) -> None:
@@ -125,6 +174,50 @@ def test_what_is_handed_over_is_a_copy(stocked: Session) -> None:
     given = {"x": ["$small.n"]}
     stocked.resolve(given)
     assert given == {"x": ["$small.n"]}
+
+
+IDS = [1_700_000_000_000_000_001 + 2 * i for i in range(800)]
+
+
+@pytest.fixture
+def tweets(chat: Session) -> Session:
+    chat.process({"tweets": [{"id": i, "id_str": str(i), "text": "x" * 30} for i in IDS]}, tool="timeline")
+    return chat
+
+
+@pytest.mark.parametrize(
+    ("program", "value"),
+    [("map(.id)", IDS), ("map(.id)[:3]", IDS[:3]), ("[.[] | .id][2:5]", IDS[2:5]), (".[7].id", IDS[7]), (".[].id", IDS),
+     (".[0].id, .[1].id", IDS[:2]), ("map(.id_str) | join(\",\") | length", 800 * 20 - 1)],
+)  # fmt: skip
+def test_integers_that_are_no_floats_come_over_exactly(tweets: Session, program: str, value: Any) -> None:
+    assert tweets.resolve({"x": {"$var": "tweets", "jq": program}}) == {"x": value}
+
+
+@pytest.mark.parametrize("program", ["map(.id) | sort", "[.[] | {id}]", "map(.id + 1)[0]", "map(.id) | max"])
+def test_integers_that_jq_rounded_are_not_handed_over(tweets: Session, program: str) -> None:
+    with pytest.raises(ToolError, match=r"gives integers beyond 2\*\*53, which jq rounds; plain picks are exact"):
+        tweets.resolve({"x": {"$var": "tweets", "jq": program}})
+
+
+def test_names_with_dots(chat: Session) -> None:
+    chat.store_artifact({"a": {"b": 1}}, name="report.json")
+    chat.store_artifact({"json": 2}, name="report")
+    for given, value in [
+        ({"$var": "report.json"}, {"a": {"b": 1}}),
+        ({"$var": "report.json", "path": "a.b"}, 1),
+        ({"$var": "report.json", "jq": ".a.b"}, 1),
+        ("$report.json", {"a": {"b": 1}}),
+        ({"$var": "report"}, {"json": 2}),
+    ]:
+        assert chat.resolve({"x": given}) == {"x": value}, given
+
+
+def test_a_listing_of_long_keys_is_short(chat: Session) -> None:
+    chat.process({"m": {f"k{i}" + "z" * 20_000: i for i in range(50)}}, tool="mapped")
+    with pytest.raises(ToolError, match=r"no 'nope' at its top; there are k0zzz.* and 30 more") as caught:
+        chat.resolve({"x": {"$var": "m", "path": "nope"}})
+    assert len(str(caught.value)) < 1_500
 
 
 def test_nothing_of_another_session_or_tenant(engine: Engine, stocked: Session) -> None:

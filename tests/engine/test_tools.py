@@ -13,8 +13,11 @@ from inline_snapshot import snapshot
 from material import page, prose, records
 
 from byref import ConfigurationError, Engine, Policy, Session
+from byref.artifacts import staging
+from byref.artifacts.grep import Found, search
 from byref.policy import TOOL_NAMES
 from byref.result import FORMATS
+from byref.tools import readers, retrieval
 from byref_sandbox import Sandbox
 
 ALL = list(TOOL_NAMES)
@@ -93,7 +96,7 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
             },
             {
                 "name": "artifact_jq",
-                "description": "Query stored JSON with a jq filter over all of the data.",
+                "description": "Query stored JSON with a jq filter over all of the data. Plain paths give integers exactly; what computes rounds them beyond 2**53.",
                 "input_schema": {
                     "type": "object",
                     "properties": {
@@ -406,6 +409,93 @@ def test_replies_are_bounded_and_say_how_to_go_on(
         )
 
 
+@pytest.mark.parametrize(
+    ("expression", "content"),
+    [
+        (".[1].id", "12345678901234567891"),
+        (".[1:3] | map(.id)", "[12345678901234567891,12345678901234567892]"),
+        (".[998:][].id", "12345678901234568888\n12345678901234568889"),
+        ("length", "1000"),
+        (".[0] | keys", '["id","n"]'),
+        ("map(.n)[0]", '"xxxxxxxxxxxxxxxxxxxx"'),
+        ("map(.id) | unique | length", None),
+        ("map(.id) | max", None),
+    ],
+)
+def test_integers_that_are_no_floats_are_exact_or_marked(
+    local: Engine, tenant: str, expression: str, content: Any
+) -> None:
+    session = local.session("chat", tenant=tenant, context_window=200_000, tools=ALL)
+    ids = [12345678901234567890 + i for i in range(1000)]
+    session.process({"users": [{"id": i, "n": "x" * 20} for i in ids]}, tool="list_users")
+    reply = session.call("artifact_jq", {"artifact_id": "users", "expression": expression})
+    assert not reply.is_error, reply.content
+    if content is not None:
+        assert reply.content == content
+    elif "max" in expression:
+        assert reply.content.endswith(
+            "\n[jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)) or "
+            "code_interpreter]"
+        )
+    else:
+        assert "[" not in reply.content
+
+
+def test_one_output_larger_than_a_reply_may_hold_is_no_empty_one(local: Engine, tenant: str) -> None:
+    session = local.session("chat", tenant=tenant, context_window=200_000, tools=ALL)
+    session.process({"rows": ["x" * 1_000] * 3_000}, tool="big")
+    for expression in (".", ". + {}"):
+        reply = session.call("artifact_jq", {"artifact_id": "big", "expression": expression})
+        assert reply.content.startswith("[INCOMPLETE: the first output alone is larger than 1,048,576 bytes."), (
+            expression
+        )
+
+
+def test_a_name_means_the_same_everywhere(local: Engine, tenant: str) -> None:
+    session = local.session("chat", tenant=tenant, context_window=200_000, tools=ALL)
+    session.process({"users": records(2_000)}, tool="list_users")
+    kept = json.loads(session.call("store_artifact", {"name": "users", "value": [1, 2, 3]}).content)
+    assert kept["note"] == "the name means the variable users: get this by its pointer"
+    assert "note" not in json.loads(session.call("store_artifact", {"name": "mine", "value": [1, 2]}).content)
+
+    def length(key: str) -> set[int]:
+        got = session.call("get_artifact", {"pointer_or_name": key}).content
+        return {
+            len(session.resolve({"x": {"$var": key}})["x"]),
+            int(session.call("artifact_jq", {"artifact_id": key, "expression": "length"}).content),
+            int(session.call("artifact_jq", {"artifact_id": key, "expression": "length + 0"}).content),
+            2_000 if '"field_0"' in got else len(json.loads(got)),
+        }
+
+    assert length("users") == length("$users") == {2_000}
+    assert session.call("code_interpreter", {"code": "len(users)"}).content == "2000"
+    assert length(kept["pointer"]) == {3}
+    assert length("mine") == {2}
+
+
+@pytest.mark.parametrize(
+    ("module", "tool", "argument"),
+    [(readers, "artifact_grep", "artifact_id"), (retrieval, "retrieve_offloaded_content", "reference")],
+)
+def test_a_search_is_made_once_however_often_its_answer_is_fitted(
+    local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch, module: Any, tool: str, argument: str
+) -> None:
+    session = local.session("chat", tenant=tenant, policy=Policy(reply_tokens=150), tools=ALL)
+    artifact = session.store_artifact("日本語のテキスト行 エラー\n" * 3_000)
+    made = []
+
+    def once(*given: Any, **options: Any) -> Found:
+        made.append(search(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(module, "search", once)
+    reply = session.call(tool, {argument: artifact.id, "pattern": "エラー"})
+    assert len(made) == 1
+    assert len({made[0].render(size).text for size in (400, 450)}) == 2
+    assert reply.content.startswith("[3,000 matches for /エラー/; first ")
+    assert reply.tokens <= 150
+
+
 def test_a_call_is_answered_once(stocked: Session, engine: Engine) -> None:
     def call(code: str, call_id: str | None) -> tuple[int | None, str]:
         reply = stocked.call("code_interpreter", {"code": code}, call_id=call_id)
@@ -460,6 +550,28 @@ def test_store_get_and_list(engine: Engine, tenant: str) -> None:
     assert [entry["name"] for entry in listed] == ["r", "r"]
     assert list(listed[0]) == ["pointer", "name", "sizeBytes", "preview", "contentType", "storedAt"]
     assert abs(listed[0]["storedAt"] / 1000 - session.artifacts()[0].stored_at.timestamp()) < 1
+
+
+def test_what_was_deleted_between_staging_and_commit_is_written_again(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "the same bytes\n" * 50
+    other, session = engine.session("other", tenant=tenant), engine.session("chat", tenant=tenant, tools=ALL)
+    other.store_artifact(value)
+    real = staging.stage
+
+    def stage(*given: Any) -> int:
+        blob_id = real(*given)
+        monkeypatch.setattr(staging, "stage", real)
+        other.end()  # the same bytes: known when they were staged, gone when they are to be referred to
+        return blob_id
+
+    monkeypatch.setattr(staging, "stage", stage)
+    reply = session.call("store_artifact", {"name": "mine", "value": value})
+    assert not reply.is_error, reply.content
+    kept = session.get_artifact("mine")
+    assert kept is not None
+    assert kept.value == value
 
 
 def test_long_lists_are_read_page_by_page(engine: Engine, tenant: str) -> None:

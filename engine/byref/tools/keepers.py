@@ -14,10 +14,11 @@ from byref.artifacts import staging, store
 from byref.artifacts.store import Artifact, Description
 from byref.describe.shape import shape
 from byref.describe.truncate import head_of, truncate
-from byref.errors import ByrefError, ConfigurationError, QuotaExceeded, ToolError
+from byref.errors import ConfigurationError, QuotaExceeded, ToolError
 from byref.outputs import Block, to_block
 from byref.scope import Scope
 from byref.tools.record import Answer, Arguments, Tool
+from byref.tools.targets import lookup, walk
 
 MAX_NAME_CHARS = 256
 LISTED = 20
@@ -62,12 +63,14 @@ def store_value(
         )
     kind, parsed = block.parsed
     if kind == "json" and block.from_value:
-        parsed = block.reparse()
+        block.reparse()
+        kind, parsed = block.parsed
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
     about = Description(
         kind,
         content_type or own_type,
         block.size,
+        head_of(block.text, store.PREVIEW_CHARS),
         scope.count(block.text, kind),
         shape(parsed) if kind == "json" else "text",
     )
@@ -85,10 +88,8 @@ def insert_value(
     step: int | None,
 ) -> str:
     """Publish a staged value as an artifact of the session and return its id."""
-    _, digest, blob_id, about = staged
-    published = staging.publish(connection, scope.tenant, blob_id, digest)
-    if published is None:
-        raise ByrefError("the value was swept away before it could be kept; store it again")
+    block, digest, blob_id, about = staged
+    published = staging.publish_kept(connection, scope.tenant, blob_id, digest, block.data, block.line_count)
     public_id = store.new_id()
     store.insert_artifact(
         connection,
@@ -119,6 +120,9 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
             "sizeBytes": block.size,
             "name": arguments.name,
         }
+        bare = arguments.name.removeprefix("$")
+        if variables.find(connection, scope.read, scope.row, [bare]):
+            kept["note"] = f"the name means the variable {bare}: get this by its pointer"
         return _json(kept)
 
     return Answer("", commit=commit)
@@ -126,15 +130,15 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
 
 def _get(scope: Scope, arguments: GetArguments) -> Answer:
     key = arguments.pointer_or_name
-    artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, key))
-    if artifact is None:
-        bare = key.removeprefix("$")
-        found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, [bare]))
-        if bare not in found:
-            return Answer(f"[no artifact found for '{key[:200]}']")
-        text = to_block(found[bare].value()).text
+    bare = key.strip().removeprefix("$")
+    target = lookup(scope, [bare]).get(bare)
+    if target is None:
+        return Answer(f"[no artifact found for '{key[:200]}']")
+    artifact = target.artifact
+    if artifact.kind == "text":
+        text = store.decode_text(artifact.payload.read())
     else:
-        text = store.decode_text(artifact.payload.read()) if artifact.kind == "text" else to_block(artifact.value).text
+        text = to_block(walk(artifact.value, target.path, key)).text
     limit = scope.policy.reply_tokens
     shown = truncate(text, budget=limit - 80, measure=scope.count)
     if not shown.omitted_bytes:

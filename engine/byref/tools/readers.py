@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 from sqlalchemy import Connection
 
@@ -12,14 +16,16 @@ from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
 from byref.scope import Scope
+from byref.tools import plainjq
 from byref.tools.record import Answer, Arguments, Tool, bounded
-from byref.tools.targets import find, jq_path
-from byref_sandbox import Outcome
+from byref.tools.targets import Target, find, jq_path
+from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
 JQ_BYTES = 1 << 20
 MAX_EXPRESSION_CHARS = 20_000
+_LONG_NUMBER = re.compile(rb"[0-9]{16}")
 
 ArtifactId = Annotated[str, Meta(description="Id of the artifact (art_…), or the name of a variable.")]
 
@@ -77,31 +83,37 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
 
 
 def _jq(scope: Scope, arguments: JqArguments) -> Answer:
-    target = find(scope, arguments.artifact_id, load_parts=False)
+    expression = arguments.expression
+    try:
+        pick = plainjq.compiled(expression)
+    except plainjq.NotPlain:
+        pick = None
+    target = find(scope, arguments.artifact_id, load_parts=pick is not None)
     if target.artifact.kind != "json":
         raise ToolError(
             f"artifact {target.artifact.id} is {target.artifact.content_type}, not JSON: artifact_jq cannot query it; "
             "search it with artifact_grep or read it with artifact_read"
         )
-    expression = arguments.expression
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise ToolError(
             f"the expression has {len(expression):,} characters; at most {MAX_EXPRESSION_CHARS:,} are taken"
         )
-    if scope.sandbox is None:
-        raise ToolError("artifact_jq is not available here")
-    # A line break ends a comment, so that one in the expression cannot take the bracket away.
-    program = f"{jq_path(target.path)} | ({expression}\n)" if target.path else expression
     limits = interpreter.limits_of(scope)
-    data = interpreter.data_of(target.artifact)
-    with interpreter.readable_failures():
-        reply = scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
+    reply, rounded = None if pick is None else _picked(pick, target), False
+    if reply is None:
+        reply = _ran(scope, target, expression, limits)
+        rounded = any(
+            _LONG_NUMBER.search(line) and plainjq.has_rounded(jsontext.decode(line)) for line in reply.outputs
+        )
     lines = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
     if reply.error is not None:
         hint = f"\n{reply.error.hint}" if reply.error.hint else ""
         content = f"{reply.error.kind}: {reply.error.message}{hint}"
     else:
-        content = bounded(scope, lambda characters: _outputs(lines, characters, truncated=reply.truncated))
+        note = _rounding_note(scope) if rounded else ""
+        content = bounded(
+            scope, lambda characters: _outputs(lines, characters - len(note), truncated=reply.truncated) + note
+        )
     run = Outcome(text=content, error=reply.error, usage=reply.usage)
 
     def commit(connection: Connection, step: int) -> str:
@@ -111,8 +123,49 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     return Answer(content, is_error=reply.error is not None, commit=commit)
 
 
+def _picked(pick: plainjq.Filter, target: Target) -> JqOutcome | None:
+    """The outputs of a program that only picks, as jq's would be bounded; None if jq has to say what is wrong."""
+    outputs: list[bytes] = []
+    room, truncated, began = JQ_BYTES, False, time.perf_counter()
+    try:
+        for output in pick(target.value if target.path else target.artifact.value):
+            encoded = _compact(output)
+            room -= len(encoded)
+            truncated = room < 0 or len(outputs) == JQ_OUTPUTS
+            if truncated:
+                break
+            outputs.append(encoded)
+    except plainjq.NotPlain:
+        return None
+    return JqOutcome(tuple(outputs), truncated, usage=Usage(wall_ms=(time.perf_counter() - began) * 1000))
+
+
+def _compact(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (ValueError, OverflowError):  # lone surrogates, integers over 64 bits
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOutcome:
+    if scope.sandbox is None:
+        raise ToolError("artifact_jq is not available here")
+    # A line break ends a comment, so that one in the expression cannot take the bracket away.
+    program = f"{jq_path(target.path)} | ({expression}\n)" if target.path else expression
+    data = interpreter.data_of(target.artifact)
+    with interpreter.readable_failures():
+        return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
+
+
+def _rounding_note(scope: Scope) -> str:
+    code = " or code_interpreter" if "code_interpreter" in scope.tools else ""
+    return f"\n[jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)){code}]"
+
+
 def _outputs(lines: list[str], characters: int, *, truncated: bool) -> str:
     """Outputs, one a line, cut with exact counts."""
+    if not lines and truncated:
+        return f"[INCOMPLETE: the first output alone is larger than {JQ_BYTES:,} bytes. Select less, e.g. with keys or length.]"
     if not lines:
         return "[no output: the filter selected nothing]"
     shown, room = [], characters - 200
@@ -150,7 +203,8 @@ ARTIFACT_GREP = Tool(
 )
 ARTIFACT_JQ = Tool(
     "artifact_jq",
-    "Query stored JSON with a jq filter over all of the data.",
+    "Query stored JSON with a jq filter over all of the data. Plain paths give integers exactly; what computes rounds them "
+    "beyond 2**53.",
     JqArguments,
     _jq,
     needs_sandbox=True,

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, func, select
 
 from byref import variables
 from byref.artifacts import store
 from byref.artifacts.frames import line_count
 from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
+from byref.db.tables import ArtifactRow
 from byref.errors import ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
 
 _LISTED = 20
+_KEY_CHARS = 40
+_SHOWN_CHARS = 100
+_ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +66,107 @@ class Extract:
             yield 1, self.data
 
 
+def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
+    """Return what the keys stand for, without the parts' values; what is not there is left out.
+
+    There is one order: an artifact's id or pointer, then a variable (with or without `$`), then an artifact's name, of
+    which the newest.
+    """
+    return scope.read(lambda connection: _lookup(connection, scope, keys)) if keys else {}
+
+
+def pointed_at(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
+    """Return the artifacts of those keys that are ids or pointers, `art_…` or `art:…`."""
+    ids = {key: public_id for key in keys if (public_id := _public_id(key)) is not None}
+    return scope.read(lambda connection: _by_id(connection, scope, ids)) if ids else {}
+
+
+def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict[str, Target]:
+    ids = {key: public_id for key in keys if (public_id := _public_id(key)) is not None}
+    found = _by_id(connection, scope, ids)
+    left = [key for key in keys if key not in found]
+    bound = variables.find(connection, scope.read, scope.row, left)
+    found |= {key: Target(variable.artifact, variable.path) for key, variable in bound.items()}
+    names = {key for key in left if key not in found}
+    by_name: dict[str, int] = {}
+    for some in batched(names):
+        newest = func.max(ArtifactRow.id)
+        where = ArtifactRow.session_id == scope.row, ArtifactRow.name.in_(some)
+        rows = connection.execute(select(ArtifactRow.name, newest).where(*where).group_by(ArtifactRow.name))
+        by_name |= {str(name): row_id for name, row_id in rows}
+    return found | _artifacts(connection, scope, by_name)
+
+
+def _public_id(key: str) -> str | None:
+    return f"art_{match[1]}" if (match := _ID.fullmatch(key)) else None
+
+
+def _by_id(connection: Connection, scope: Scope, ids: Mapping[str, str]) -> dict[str, Target]:
+    row_ids: dict[str, int] = {}
+    for some in batched(set(ids.values())):
+        where = ArtifactRow.session_id == scope.row, ArtifactRow.public_id.in_(some)
+        for public_id, row_id in connection.execute(select(ArtifactRow.public_id, ArtifactRow.id).where(*where)):
+            row_ids[public_id] = row_id
+    return _artifacts(connection, scope, {key: row_ids[given] for key, given in ids.items() if given in row_ids})
+
+
+def _artifacts(connection: Connection, scope: Scope, rows: Mapping[str, int]) -> dict[str, Target]:
+    artifacts: dict[int, Artifact] = {}
+    for some in batched(set(rows.values())):
+        artifacts |= store.by_row_ids(connection, scope.read, scope.row, some)
+    return {key: Target(artifacts[row_id]) for key, row_id in rows.items() if row_id in artifacts}
+
+
+def batched(values: Collection[T]) -> Iterator[list[T]]:
+    """Yield as many values at a time as a statement takes as parameters on every database."""
+    left = iter(values)
+    while some := list(islice(left, variables.MANY)):
+        yield some
+
+
 def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
-    """Return what an id, pointer, name or variable's name stands for; ToolError names what there is."""
+    """Return what a key stands for, as `lookup`; ToolError names what there is."""
     bare = key.strip().removeprefix("$")
-    artifact = scope.read(lambda connection: store.find(connection, scope.read, scope.row, bare))
-    if artifact is not None:
-        return Target(artifact)
-    found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, [bare]))
-    if variable := found.get(bare):
-        value = variable.value() if variable.path and load_parts else None
-        return Target(variable.artifact, variable.path, value)
-    raise ToolError(f"no artifact or variable {key[:100]!r} in this conversation{listing(scope)}")
+    target = lookup(scope, [bare]).get(bare)
+    if target is None:
+        raise unknown(scope, key)
+    if not target.path or not load_parts:
+        return target
+    return Target(target.artifact, target.path, walk(target.artifact.value, target.path, key))
+
+
+def unknown(scope: Scope, key: str) -> ToolError:
+    """Return the error of a key that stands for nothing."""
+    return ToolError(f"no artifact or variable {key[:100]!r} in this conversation{listing(scope)}")
+
+
+def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
+    """Return what is at a path: keys of objects, positions in arrays. ToolError says where it ends and what is there."""
+    for depth, key in enumerate(path):
+        if isinstance(value, dict) and (member := str(key)) in value:
+            value = value[member]
+        elif isinstance(value, list) and (index := _position(key)) is not None and index < len(value):
+            value = value[index]
+        else:
+            at = ".".join(map(str, path[:depth]))[:_SHOWN_CHARS] or "its top"
+            raise ToolError(f"{named[:200]}: no {str(key)[:_SHOWN_CHARS]!r} at {at}{_there(value)}")
+    return value
+
+
+def _position(key: str | int) -> int | None:
+    if isinstance(key, int):
+        return key if key >= 0 else None
+    return int(key) if key.isdecimal() and len(key) < 18 else None
+
+
+def _there(value: object) -> str:
+    if isinstance(value, list):
+        return f"; there are {len(value):,} items, the first is 0"
+    if not isinstance(value, dict):
+        return ""
+    names = [key[:_KEY_CHARS] + ("…" if len(key) > _KEY_CHARS else "") for key in islice(value, _LISTED)]
+    more = f" and {len(value) - _LISTED:,} more" if len(value) > _LISTED else ""
+    return f"; there are {', '.join(names)}{more}"
 
 
 def listing(scope: Scope) -> str:
@@ -75,13 +176,13 @@ def listing(scope: Scope) -> str:
         names = [variable.name for variable in bound]
     else:
         kept = scope.read(lambda connection: store.all_of(connection, scope.read, scope.row))
-        names = [artifact.name or artifact.id for artifact in kept]
+        names = [artifact.name[:_KEY_CHARS] if artifact.name else artifact.id for artifact in kept]
     if not names:
         return "; nothing is stored yet"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"; there are: {', '.join(names[-_LISTED:])}{more}"
 
 
-def jq_path(path: tuple[str, ...]) -> str:
-    """Return a path as a jq filter."""
+def jq_path(path: Sequence[str | int]) -> str:
+    """Return a path as a jq filter: text is an object's key, a number a position."""
     return "." + "".join(f"[{json.dumps(key)}]" for key in path)
