@@ -1,23 +1,25 @@
 """A host's asynchronous transaction, joined by work on another thread.
 
-A unit of work runs on the thread that does the rest of the work, in a greenlet; only what SQLAlchemy awaits there is
-awaited on the host's event loop. So the loop does no work of ours, and the host's driver never leaves its loop.
+Each unit of work goes to the host's event loop and runs there by `run_sync`, as SQLAlchemy has it: nothing but statements.
+What it has to compute in between comes back to the thread that sent it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from greenlet import getcurrent, greenlet
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session
+from sqlalchemy.util import await_only
 
 from byref.errors import ConfigurationError
 from byref.scope import HostBridge
@@ -40,24 +42,22 @@ class AsyncBridge(HostBridge):
             raise ConfigurationError(
                 f"db: a sqlalchemy AsyncSession or AsyncConnection was expected, not {type(host).__name__}"
             )
+        if isinstance(host, AsyncConnection) and host.sync_connection is None:
+            raise ConfigurationError("db: the AsyncConnection is not open yet; use `async with engine.connect()`")
         self._host = host
         with _guard:
             self._turn = _turns.setdefault(host, threading.Lock())
-        self._thread = threading.local()
 
     async def call(self, submit: Callable[[Callable[[], T]], Future[T]], work: Callable[[], T]) -> T:
         """Run `work` on another thread, by `submit`, with its units of work in the host's transaction.
 
         When it is cancelled, a unit that is running is finished or rolled back first, and no other one begins.
         """
-        call = _Call(asyncio.get_running_loop())
+        call = _Call(self._host, asyncio.get_running_loop())
 
         def called() -> T:
-            self._thread.call = call
-            try:
-                return work()
-            finally:
-                self._thread.call = None
+            _here.set(call)
+            return work()
 
         try:
             return await asyncio.wrap_future(submit(called))
@@ -66,38 +66,34 @@ class AsyncBridge(HostBridge):
             raise
 
     def run(self, unit: Callable[[Session | Connection], T]) -> T:
-        """Run a unit of work; its caller's loop awaits what it awaits."""
-        call: _Call | None = getattr(self._thread, "call", None)
-        if call is None:
+        """Run a unit of work on the loop of the call that this thread works for."""
+        call = _here.get()
+        if call is None or call.host is not self._host:
             raise ConfigurationError(
                 "this session joined a transaction on an event loop: read its data by `await session.value(…)`"
             )
         with self._turn, call.begun():
-            if isinstance(self._host, AsyncConnection):
-                inside: Session | Connection | None = self._host.sync_connection
-                if inside is None:
-                    raise ConfigurationError("db: the AsyncConnection is not open; use `async with engine.connect()`")
-            else:
-                call.wait_for(self._host.connection())  # the host's pool is used on the loop alone
-                inside = self._host.sync_session
-            return call.drive(unit, inside)
+            return call.run(unit)
 
-
-class _Unit(greenlet):
-    """Where SQLAlchemy may await."""
-
-    __sqlalchemy_greenlet_provider__ = True
+    def compute(self, work: Callable[[], T]) -> T:
+        """Run work of a unit on the thread that the unit came from."""
+        call = _here.get()
+        assert call is not None
+        return call.compute(work)
 
 
 class _Call:
     """One awaited call, as its thread and its event loop see it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, host: AsyncSession | AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
+        self.host = host
         self._loop = loop
         self._lock = threading.Lock()
         self._is_left = False
         self._unit: Future[None] | None = None
-        self._awaited: asyncio.Future[Any] | None = None
+        self._running: asyncio.Future[Any] | None = None
+        self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        """What the unit has to compute; None: it has ended."""
 
     @contextmanager
     def begun(self) -> Iterator[None]:
@@ -111,39 +107,33 @@ class _Call:
         finally:
             unit.set_result(None)
 
-    def drive(self, unit: Callable[[Session | Connection], T], inside: Session | Connection) -> T:
-        """On the call's thread: run a unit, handing over to the loop what it awaits."""
-        worker = _Unit(unit)
-        worker.gr_context = getcurrent().gr_context
-        result: Any = worker.switch(inside)
-        while not worker.dead:
-            try:
-                answer = self.wait_for(result)
-            except BaseException as error:  # noqa: BLE001  the unit's to handle
-                result = worker.throw(error)
-            else:
-                result = worker.switch(answer)
-        unit_result: T = result
-        return unit_result
-
-    def wait_for(self, awaitable: Awaitable[Any]) -> Any:
-        """On the call's thread: have the loop await something, and return or raise what becomes of it."""
-        answer: Future[Any] = Future()
+    def run(self, unit: Callable[[Session | Connection], T]) -> T:
+        """On the call's thread: have the loop run a unit, do what it asks for, and return or raise what it did."""
 
         def begin() -> None:
-            self._awaited = asyncio.ensure_future(awaitable)
-            self._awaited.add_done_callback(settle)
-
-        def settle(done: asyncio.Future[Any]) -> None:
-            if done.cancelled():
-                answer.set_exception(asyncio.CancelledError())
-            elif (error := done.exception()) is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(done.result())
+            self._running = asyncio.ensure_future(self.host.run_sync(unit))
+            self._running.add_done_callback(lambda _: self._errands.put(None))
 
         self._loop.call_soon_threadsafe(begin)
-        return answer.result()
+        while (errand := self._errands.get()) is not None:
+            errand()
+        assert self._running is not None
+        result: T = self._running.result()
+        return result
+
+    def compute(self, work: Callable[[], T]) -> T:
+        """On the loop, in a unit: await what the call's thread computes."""
+        answer: Future[T] = Future()
+
+        def errand() -> None:
+            try:
+                answer.set_result(work())
+            except BaseException as error:  # noqa: BLE001  the unit's to handle
+                answer.set_exception(error)
+
+        self._errands.put(errand)
+        result: T = await_only(asyncio.wrap_future(answer))
+        return result
 
     async def leave(self) -> None:
         """On the loop: let no other unit begin, and wait for the one that has; cancel what it waits for too long."""
@@ -153,10 +143,12 @@ class _Call:
         while unit is not None and not unit.done():
             with suppress(asyncio.CancelledError):  # cancelled a second time: there is no more grace
                 await asyncio.wait({asyncio.wrap_future(unit)}, timeout=GRACE_SECONDS)
-            if not unit.done() and self._awaited is not None:
-                self._awaited.cancel()
+            if not unit.done() and self._running is not None:
+                self._running.cancel()
 
 
+_here: ContextVar[_Call | None] = ContextVar("byref_call", default=None)
+"""The call that is worked for."""
 _guard = threading.Lock()
 _turns: WeakKeyDictionary[AsyncSession | AsyncConnection, threading.Lock] = WeakKeyDictionary()
 """SQLAlchemy's sessions and connections do one thing at a time."""

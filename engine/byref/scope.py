@@ -27,6 +27,10 @@ class HostBridge(ABC):
     def run(self, unit: Callable[[HostSession | Connection], T]) -> T:
         """Run a unit of work with the host's Session or Connection."""
 
+    @abstractmethod
+    def compute(self, work: Callable[[], T]) -> T:
+        """Run work that takes time and no connection, in a unit of work but off the event loop."""
+
 
 Host = HostSession | Connection | HostBridge
 
@@ -79,6 +83,10 @@ class Scope:
         if self.host is not None and self.database.dialect == "sqlite":
             return self.write(work)
         return retried(self.database.write, work, races=1)
+
+    def compute(self, work: Callable[[], T]) -> T:
+        """Run what a unit of work computes without its connection; where that would keep an event loop, elsewhere."""
+        return self.host.compute(work) if isinstance(self.host, HostBridge) else work()
 
     def count(self, text: str, kind: Kind = "text") -> int:
         """Count the tokens of a text."""
