@@ -6,6 +6,7 @@ A draft is made before the commit, when names, step and artifact id are not know
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -95,11 +96,15 @@ class VariablesDraft:
         room = self.budget - self.count(compact(self._envelope(names, step)))
         share = _SCHEMA_SHARE
         for _ in range(_ROUNDS):
-            self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
+            self._fitted, self._preview = {}, None
+            # A counter of the host's own may take so many tokens a character that not even a stub fits.
+            with suppress(ValueError):
+                self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
             left = room - self.count(compact(self._fitted))
-            self._preview = preview(
-                self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
-            )
+            with suppress(ValueError):
+                self._preview = preview(
+                    self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
+                )
             over = self._rendered(names, step).tokens - self.budget
             if over <= 0:
                 return
@@ -159,6 +164,8 @@ class ArtifactDraft:
     preview_tokens: int
     route: str = "artifact"
     parts: Sequence[Part] = ()
+    _shown: tuple[object, object] | None = None
+    """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
 
     def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
         """Fill in the artifact's id; the preview takes what the fixed parts leave."""
@@ -168,11 +175,15 @@ class ArtifactDraft:
             bare = self._rendered(artifact_id, None)
         if self.make_preview is None:
             return bare
+        if self._shown is not None and (rendered := self._rendered(artifact_id, self._shown)).tokens <= self.budget:
+            return rendered
         room = self.budget - self._rendered(artifact_id, (None, None)).tokens
         for _ in range(_ROUNDS):
             if room < 24:
                 break
-            rendered = self._rendered(artifact_id, self.make_preview(min(room, self.preview_tokens)))
+            with suppress(ValueError):
+                self._shown = self.make_preview(min(room, self.preview_tokens))
+            rendered = self._rendered(artifact_id, self._shown)
             if rendered.tokens <= self.budget:
                 return rendered
             room -= rendered.tokens - self.budget + 4
@@ -247,14 +258,20 @@ class PreviewDraft:
     """From a budget in tokens to the preview's text."""
     route: str = "artifact"
     parts: Sequence[Part] = ()
+    _shown: str = ""
+    """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
 
     def render(self, names: Sequence[str], step: int, artifact_id: str) -> Rendered:
         """Fill in the reference; the preview takes what the fixed parts leave."""
+        if self._shown and (rendered := self._rendered(artifact_id, self._shown)).tokens <= self.budget:
+            return rendered
         room = self.budget - self._rendered(artifact_id, "").tokens
         for _ in range(_ROUNDS):
             if room < 8:
                 break
-            rendered = self._rendered(artifact_id, self.make_preview(min(room, self.preview_tokens)))
+            with suppress(ValueError):
+                self._shown = self.make_preview(min(room, self.preview_tokens))
+            rendered = self._rendered(artifact_id, self._shown)
             if rendered.tokens <= self.budget:
                 return rendered
             room -= rendered.tokens - self.budget + 4

@@ -11,6 +11,7 @@ import codecs
 import math
 import sys
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -91,9 +92,16 @@ class Block:
         return None
 
     def reparse(self) -> object:
-        """Return the value as its stored JSON says: for a Python value that was not plain JSON."""
-        self.value = jsontext.decode(self.data)
+        """Return the value as its stored JSON says: for a Python value that was not plain JSON.
+
+        Where it is no JSON after all (`msgspec.Raw` holds what it likes) the block is text, and None comes back.
+        """
         self.__dict__.pop("parsed", None)
+        try:
+            self.value = jsontext.decode(self.data)
+        except jsontext.NotJSON as error:
+            self.give_up(f"invalid JSON: {error}")
+            return None
         return self.value
 
     def give_up(self, reason: str) -> None:
@@ -152,6 +160,18 @@ def _bytes_block(data: bytes) -> Block:
 def _value_block(value: object) -> Block:
     if _repeats_itself(value):
         return _text_block(f"[output of type {_name(value)} repeats its own parts more often than can be written out]")
+    taken = _taken.set({})
+    try:
+        value, data = _encoded(value)
+    finally:
+        _taken.reset(taken)
+    if type(value) is str:
+        return _text_block(value)
+    text = data.replace(b"\n", b"").decode()
+    return Block(text, data, value, from_value=True)
+
+
+def _encoded(value: object) -> tuple[object, bytes]:
     try:
         value = _top(value)
         data = _lines(value)
@@ -160,10 +180,7 @@ def _value_block(value: object) -> Block:
     except _RAISED:
         value = _plain(value, 0, set())
         data = _escaped(value)
-    if type(value) is str:
-        return _text_block(value)
-    text = data.replace(b"\n", b"").decode()
-    return Block(text, data, value, from_value=True)
+    return value, data
 
 
 def _repeats_itself(value: object) -> bool:
@@ -256,7 +273,10 @@ def _hook(value: Any) -> object:
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}"
     if isinstance(value, Iterable) and not isinstance(value, type):
-        return list(islice(value, MAX_ITEMS))
+        taken = _taken.get()
+        if id(value) not in taken:
+            taken[id(value)] = value, list(islice(value, MAX_ITEMS))
+        return taken[id(value)][1]
     return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
 
 
@@ -364,5 +384,8 @@ def _short_repr(value: object) -> str:
     except _RAISED:
         return f"<{type(value).__name__}>"
 
+
+_taken: ContextVar[dict[int, tuple[object, list[object]]]] = ContextVar("taken")
+"""What iterators gave, while one value is written: they give it once, and a second way of writing may be needed."""
 
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")

@@ -15,15 +15,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from byref import gates, ledger, variables
 from byref.artifacts import staging, store
 from byref.artifacts.store import Artifact
-from byref.describe.truncate import truncate
+from byref.describe.truncate import truncate, truncate_json
 from byref.envelope import Draft, Rendered, TruncateDraft
 from byref.errors import StorageFailure
-from byref.plans import Plan, Prepared, first_plan, has_headroom, headroom, is_no_smaller, offload, prepare, restage
+from byref.plans import (
+    Plan,
+    Prepared,
+    first_plan,
+    has_headroom,
+    headroom,
+    is_no_smaller,
+    is_structured,
+    offload,
+    prepare,
+    restage,
+)
 from byref.result import Result
 from byref.scope import Scope
 from byref.variables import Variable
@@ -31,7 +41,7 @@ from byref.variables import Variable
 logger = logging.getLogger("byref")
 
 ATTEMPTS = 8
-"""Plans and races one output may go through before its commit is given up."""
+"""Plans one output may go through before its commit is given up."""
 
 
 class _Replan(Exception):
@@ -94,15 +104,11 @@ def _take_in(prepared: Prepared) -> Result:
 def _commit(prepared: Prepared) -> Result:
     """Commit the first plan that holds."""
     plan = first_plan(prepared)
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             committed = prepared.scope.write(lambda c: _write(c, prepared, plan))  # noqa: B023  run at once
         except _Replan as changed:
             plan = _next_plan(prepared, plan, changed)
-        except IntegrityError as error:
-            # Another process published the same bytes or took the same name in between: what it made is there now.
-            if prepared.scope.host is not None or attempt == ATTEMPTS - 1:
-                raise StorageFailure(f"the output of {prepared.tool!r} could not be committed") from error
         else:
             return _result(prepared, plan, committed)
     raise StorageFailure(f"the output of {prepared.tool!r} could not be committed in {ATTEMPTS} attempts")
@@ -174,7 +180,7 @@ def _write_draft(connection: Connection, prepared: Prepared, plan: Plan, draft: 
                 step=turn.step,
                 origin="output",
             )
-    rendered = draft.render(names, turn.step, artifact_id)
+    rendered = scope.compute(lambda: draft.render(names, turn.step, artifact_id))
     if is_no_smaller(prepared, rendered):
         raise _Replan("not_smaller")
     return _Committed(turn.step, rendered, artifact_row, names)
@@ -265,25 +271,33 @@ def _kept(connection: Connection, scope: Scope, artifact_row: int, names: list[s
 
 def _unstored(prepared: Prepared) -> Result:
     """What the model reads while the database is away: the output whole where it fits by itself, else cut."""
-    route: str = "inline"
-    content, tokens = prepared.block.text, prepared.tokens
-    if not prepared.verdict.fits:
-        route = "truncate"
-        note = "\n[INCOMPLETE: the whole output could not be stored, and cannot be read again without a new call.]"
-        budget = prepared.scope.policy.truncate_tokens
-        cut_text = truncate(content, budget=budget - 30, measure=prepared.scope.count)
-        content = cut_text.text + note
-        tokens = prepared.scope.count(content)
+    shown = Rendered(prepared.block.text, prepared.tokens)
+    route = "inline"
+    if not prepared.verdict.fits and not is_no_smaller(prepared, shortened := _shortened(prepared)):
+        shown, route = shortened, "truncate"
     return Result(
-        content=content,
+        content=shown.content,
         route=route,
         reason="storage_failure",
         step=None,
         envelope=None,
         artifacts=[],
         variables=[],
-        tokens=tokens,
+        tokens=shown.tokens,
         original_tokens=prepared.tokens,
         is_error=prepared.is_error,
         tool=prepared.tool,
     )
+
+
+def _shortened(prepared: Prepared) -> Rendered:
+    """An output that could not be stored, cut to head and tail and saying so; JSON stays JSON."""
+    block, count = prepared.block, prepared.scope.count
+    budget = max(prepared.scope.policy.truncate_tokens - 40, 30)
+    note = "INCOMPLETE: the whole output could not be stored and cannot be read again without a new call."
+    if is_structured(prepared):
+        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
+        content = f'{{"note":"{note}","output":{cut_json.text}}}'
+    else:
+        content = f"{truncate(block.text, budget=budget, measure=count).text}\n[{note}]"
+    return Rendered(content, count(content))

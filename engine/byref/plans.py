@@ -10,6 +10,7 @@ from blake3 import blake3
 from byref import gates, ledger, variables
 from byref.artifacts import staging, store
 from byref.artifacts.store import Description
+from byref.describe.jsontext import encodable
 from byref.describe.preview import preview
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
@@ -67,9 +68,12 @@ def prepare(
     policy = scope.policy.for_tool(tool)
     scope = replace(scope, policy=policy)
     block = to_block(output)
-    kind, _ = block.parsed
-    tokens = scope.count(block.text, kind)
     own_tool = tool in scope.tools
+    if policy.enabled and not own_tool:
+        kind, _ = block.parsed
+    else:  # it passes whole whatever it is, and is not worth parsing
+        kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
+    tokens = scope.count(block.text, kind)
     verdict = gates.per_output(
         policy, size=block.size, tokens=tokens, window=scope.window, is_error=is_error, own_tool=own_tool
     )
@@ -84,7 +88,7 @@ def prepare(
         call_id=call_id[: ledger.CALL_ID_CHARS] if call_id else None,
         call_digest=ledger.digest(call_id) if call_id else None,
         arguments=ledger.cut_arguments(arguments),
-        note=block.parse_error,
+        note=block.parse_error if verdict.reason not in ("disabled", "own_tool", "below_floor") else None,
     )
 
 
@@ -96,7 +100,7 @@ def first_plan(prepared: Prepared) -> Plan:
         if needs and not has_headroom(prepared, prepared.scope.context()):
             return offload(prepared, "headroom")
         return Plan("inline", verdict.reason, needs_headroom=needs)
-    if prepared.is_error or policy.mode == "truncate" or _is_structured(prepared):
+    if prepared.is_error or policy.mode == "truncate" or is_structured(prepared):
         return offload(prepared, verdict.reason)
     ceiling = policy.max_threshold_bytes
     if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and block.size > ceiling):
@@ -122,7 +126,7 @@ def headroom(prepared: Prepared, context: int) -> Verdict:
 def offload(prepared: Prepared, reason: Reason) -> Plan:
     """Describe the output, choose its route by kind and by the tools there are, and stage its bytes."""
     scope, block, policy = prepared.scope, prepared.block, prepared.scope.policy
-    structured = _is_structured(prepared)
+    structured = is_structured(prepared)
     route = _route(prepared, structured)
     if route in ("variables", "artifact") and not scope.tools:
         logger.warning(
@@ -155,7 +159,8 @@ def _route(prepared: Prepared, structured: bool) -> str:
     return "artifact" if follows else "truncate"
 
 
-def _is_structured(prepared: Prepared) -> bool:
+def is_structured(prepared: Prepared) -> bool:
+    """Tell whether the output is JSON that can be described."""
     return prepared.block.parsed[0] == "json" and _schema(prepared) is not None
 
 
@@ -169,7 +174,9 @@ def _schema(prepared: Prepared) -> Schema | None:
                 prepared.schema = infer(value, allow_nonfinite=not block.from_value)
             except NotPlain:
                 # A Python value that is not exactly JSON: its JSON text says what it is to everybody else.
-                prepared.schema = infer(block.reparse(), allow_nonfinite=True)
+                value = block.reparse()
+                if block.parsed[0] == "json":
+                    prepared.schema = infer(value, allow_nonfinite=True)
         except TooDeep as error:
             block.give_up(str(error))
             prepared.note = block.parse_error
@@ -242,7 +249,7 @@ def _artifact_preview(prepared: Prepared, structured: bool, budget: int) -> tupl
         shown = preview(prepared.block.parsed[1], budget=budget, measure=prepared.scope.count, total=prepared.tokens)
         return shown.value, shown.omitted
     cut_text = truncate(prepared.block.text, budget=budget, measure=prepared.scope.count)
-    return cut_text.text, {"bytes": cut_text.omitted_bytes}
+    return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}
 
 
 def _preview_text(prepared: Prepared, structured: bool, budget: int) -> str:
