@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ from sqlalchemy.pool import NullPool
 from sqlcheck import check_invariants, rows
 
 from byref import Engine, Policy, SessionGone, StorageFailure
+from byref.outputs import to_block
 from byref_sandbox import Sandbox
 
 RAISE = Policy(on_storage_failure="raise")
@@ -129,6 +131,12 @@ def survives(engine: Engine, name: str) -> None:
         result = engine.session(name).process(output, tool="t", call_id="c")
         assert (result.route, result.reason, result.step) == (route, "storage_failure", None)
         assert result.tokens <= 2_500
+        if route == "inline":
+            assert result.content == to_block(output).text
+        elif to_block(output).parsed[0] == "json":
+            assert json.loads(result.content)["note"].startswith("INCOMPLETE")
+        else:
+            assert "INCOMPLETE" in result.content
 
 
 def test_a_file_locked_by_another_process(sqlite_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -516,3 +516,46 @@ def test_any_text_is_kept_to_the_byte(local: Engine, piece: str, times: int) -> 
     assert artifact.payload.read() == text.encode("utf-8", "surrogatepass")
     assert artifact.value == text or artifact.kind == "json"
     assert result.tokens < result.original_tokens
+
+
+def test_an_iterator_survives_that_its_values_are_written_twice(chat: Session) -> None:
+    rows = [*records(2_000), {"bad": "\ud800"}]
+    assert whole(chat, {"rows": iter(rows)}) == {"rows": rows}
+    assert whole(chat, (row | {"n": 10**20} for row in rows), tool="mapped")[-1] == {"bad": "\ud800", "n": 10**20}
+
+
+def test_values_that_repeat_their_own_parts_without_end_become_a_note(session: Session) -> None:
+    laughs: Any = ["lol"]
+    for _ in range(60):
+        laughs = [laughs, laughs]
+    assert session.process({"a": laughs}, tool="yaml").content.startswith("[output of type dict repeats its own parts")
+    same = {"id": 1}
+    assert json.loads(to_block([same] * 20_000).text) == [same] * 20_000
+
+
+@pytest.mark.parametrize("number", ["NaN", "sNaN", "Infinity", "-Infinity"])
+def test_a_decimal_that_is_no_number_is_null(session: Session, number: str) -> None:
+    assert session.process({"a": Decimal(number), "b": "NaN"}, tool="sql").content == '{"a":null,"b":"NaN"}'
+
+
+def test_an_iterator_that_exits_does_not_end_the_turn(session: Session) -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+        raise SystemExit(3)
+
+    assert session.process({"rows": rows()}, tool="t").route == "inline"
+
+
+class Wordy:
+    """Counts three tokens a character, as no real counter does."""
+
+    def count(self, text: str, kind: str = "text") -> int:
+        return 3 * len(text)
+
+
+def test_a_counter_for_which_nothing_fits_leaves_the_names(sandbox: Any) -> None:
+    with Engine("sqlite://", interpreter=sandbox, counter=Wordy()) as engine:
+        session = engine.session("s", context_window=10**6, policy=Policy(envelope_tokens=100))
+        result = session.process(records(3_000), tool="rows")
+        assert result.route == "variables"
+        assert json.loads(result.content)["schema"] == {}
