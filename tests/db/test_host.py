@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -284,10 +284,7 @@ class TestAHostsEngine:
 
 
 def kept_names(database: Database) -> list[str]:
-    names: Callable[[Connection], list[str]] = lambda c: list(
-        c.scalars(select(SessionRow.name).order_by(SessionRow.name))
-    )  # noqa: E731
-    return database.read(names)
+    return database.read(lambda c: list(c.scalars(select(SessionRow.name).order_by(SessionRow.name))))
 
 
 def commits_by_itself(engine: Engine) -> bool:
