@@ -86,7 +86,14 @@ def _anthropic(fields: Mapping[str, Any]) -> Usage:
     fresh, read, written = (
         fields.get(key) for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )
-    return Usage(_sum(fresh, read, written) if fresh is not None else None, fields.get("output_tokens"), read, written, raw=_plain(fields))
+    known = [count for count in (fresh, read, written) if count is not None]
+    return Usage(
+        sum(known) if is_count(fresh) and all(map(is_count, known)) else fresh,
+        fields.get("output_tokens"),
+        read,
+        written,
+        raw=_plain(fields),
+    )
 
 
 def _gemini(fields: Mapping[str, Any]) -> Usage:

@@ -126,5 +126,12 @@ def test_counts_are_counts(key: str, count: object) -> None:
 def test_counts_that_are_added_up_are_counts_first(counts: dict[str, int], count: object) -> None:
     assert normalise(counts)
     for key in counts:
-        with pytest.raises(ConfigurationError, match=f"usage: .*={re.escape(repr(count))}: expected a number of tokens"):
+        with pytest.raises(
+            ConfigurationError, match=f"usage: .*={re.escape(repr(count))}: expected a number of tokens"
+        ):
             normalise(counts | {key: count})
+
+
+def test_a_mistake_is_named_as_what_it_is() -> None:
+    with pytest.raises(ConfigurationError, match="cache_read_tokens='3'"):
+        normalise({"input_tokens": 5, "cache_read_input_tokens": "3"})
