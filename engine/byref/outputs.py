@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from byref import slices
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 200
@@ -64,7 +65,7 @@ class Block:
 
     @cached_property
     def _line_feeds(self) -> int:
-        return self.data.count(b"\n")
+        return slices.line_feeds(self.data)
 
     @cached_property
     def parsed(self) -> tuple[Kind, object]:
@@ -86,7 +87,7 @@ class Block:
         if head not in (b"{", b"["):
             return "not a JSON object or array"
         try:
-            self._decoded = jsontext.decode(self.data)
+            self._decoded = slices.parse(self.text, self.data)
         except jsontext.NotJSON as error:
             return f"invalid JSON: {error}"
         return None
@@ -108,6 +109,10 @@ class Block:
         """Treat the block as text after all, for this reason."""
         self.__dict__["parse_error"] = reason
         self.__dict__["parsed"] = ("text", None)
+
+    def discard(self) -> None:
+        """Free what was parsed; nothing of the block is used any more."""
+        slices.free(self._decoded)
 
     _decoded: object = field(default=None, repr=False)
 
@@ -132,7 +137,7 @@ def _name(value: object) -> str:
 
 def _text_block(text: str) -> Block:
     try:
-        return Block(text, text.encode())
+        return Block(text, slices.encode(text))
     except UnicodeEncodeError:
         return Block(text, text.encode("utf-8", "surrogatepass"))
 
@@ -140,7 +145,7 @@ def _text_block(text: str) -> Block:
 def _bytes_block(data: bytes) -> Block:
     """UTF-8, or UTF-16 and -32 where a mark says so; else each undecodable byte is shown as U+FFFD and kept as it is."""
     try:
-        return Block(data.decode(), data)
+        return Block(slices.decode(data), data)
     except UnicodeDecodeError:
         pass
     for mark, codec in (
@@ -167,7 +172,7 @@ def _value_block(value: object) -> Block:
         _taken.reset(taken)
     if type(value) is str:
         return _text_block(value)
-    text = data.replace(b"\n", b"").decode()
+    text = slices.unbroken(data)
     return Block(text, data, value, from_value=True)
 
 
@@ -175,7 +180,8 @@ def _encoded(value: object) -> tuple[object, bytes]:
     try:
         value = _top(value)
         data = _lines(value)
-        if b"NaN" in data or b"Infinity" in data:  # a Decimal can be what JSON has no number for, a string may name it
+        if slices.holds(data, b"NaN") or slices.holds(data, b"Infinity"):
+            # A Decimal can be what JSON has no number for, a string may name it.
             msgspec.json.decode(data)
     except _RAISED:
         value = _plain(value, 0, set())
@@ -232,7 +238,9 @@ def _lines(value: object) -> bytes:
 def _broken(value: object, depth: int) -> Iterable[bytes]:
     if type(value) is list and value:
         yield b"[\n"
-        yield _encoder.encode_lines(value)[:-1].replace(b"\n", b",\n")
+        for at in range(0, len(value), slices.ITEMS):
+            yield b",\n" if at else b""
+            yield _encoder.encode_lines(value[at : at + slices.ITEMS])[:-1].replace(b"\n", b",\n")
         yield b"\n]"
     elif type(value) is dict and value and depth:
         before = b"{\n"

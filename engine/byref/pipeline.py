@@ -85,6 +85,8 @@ def process(
             raise
         logger.exception("byref could not store the output of %r; the turn goes on without it", tool)
         return _unstored(prepared)
+    finally:
+        prepared.block.discard()
 
 
 def _take_in(prepared: Prepared) -> Result:
