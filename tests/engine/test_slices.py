@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from material import records
 
-from byref import slices
+from byref import Engine, Policy, slices
 from byref_sandbox import jsontext
 
 
@@ -106,3 +106,12 @@ def test_what_is_freed_is_empty_or_small() -> None:
     assert few == [1, 2]
     assert len(big) <= 3
     slices.free("text")
+
+
+def test_freeing_leaves_the_envelope_whole(local: Engine, tenant: str) -> None:
+    policy = Policy(preview_tokens=50_000, envelope_tokens=60_000, max_result_tokens=1_000)
+    value = {"small": list(range(50)), "inner": {"list": list(range(50))}, "big": records(1_000)}
+    result = local.session("s", tenant=tenant, policy=policy).process(json.dumps(value), tool="t")
+    assert result.route == "variables"
+    assert json.loads(str(result.content)) == result.envelope
+    assert '"inner":{"list":[0,1,2' in str(result.content)
