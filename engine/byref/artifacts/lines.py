@@ -99,9 +99,13 @@ def read_lines(payload: Payload, start: int = 1, end: int | None = None, *, max_
     return Page(text, start, shown_last, next_line, next_column, payload.line_count)
 
 
+_FAR = 10**15
+
+
 def check_range(payload: Payload, start: int, end: int | None) -> int:
     """Return the last line of the range that exists; ToolError if the range is empty, reversed or past the end."""
     total = payload.line_count
+    start = max(-_FAR, min(start, _FAR))  # a model may write thousands of digits, which an error must not repeat
     if start < 1:
         raise ToolError(f"start_line={start}: lines are numbered from 1")
     if end is not None and end < start:

@@ -75,12 +75,6 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     return scope.read(lambda connection: _lookup(connection, scope, keys)) if keys else {}
 
 
-def pointed_at(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
-    """Return the artifacts of those keys that are ids or pointers, `art_…` or `art:…`."""
-    ids = {key: public_id for key in keys if (public_id := _public_id(key)) is not None}
-    return scope.read(lambda connection: _by_id(connection, scope, ids)) if ids else {}
-
-
 def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     ids = {key: public_id for key in keys if (public_id := _public_id(key)) is not None}
     found = _by_id(connection, scope, ids)
