@@ -17,7 +17,9 @@ def main() -> None:
     whole = statistics.median(_seconds("from byref import Engine") for _ in range(RUNS))
     check = f"from byref import Engine; import sys; print(*(name for name in {HEAVY!r} if name in sys.modules))"
     loaded = subprocess.check_output([sys.executable, "-c", check], text=True).split()
-    print(f"imports: from byref import Engine {(whole - bare) * 1e3:.0f} ms; heavy packages loaded by it: {loaded or 'none'}")
+    print(
+        f"imports: from byref import Engine {(whole - bare) * 1e3:.0f} ms; heavy packages loaded by it: {loaded or 'none'}"
+    )
 
 
 def _seconds(code: str) -> float:

@@ -28,7 +28,9 @@ def main() -> None:
         bind = _run(session, "len(rows)")
         grouped = [_run(session, "df('rows').groupby('group').value.mean().max()") for _ in range(5)]
     p50 = statistics.median(warm)
-    print(f"interpreter: cold `import pandas` {cold * 1e3:.0f} ms; first run with the zygote's start {first * 1e3:.0f} ms")
+    print(
+        f"interpreter: cold `import pandas` {cold * 1e3:.0f} ms; first run with the zygote's start {first * 1e3:.0f} ms"
+    )
     print(f"interpreter: warm 1+1, recorded in SQL, p50 {p50 * 1e3:.1f} ms, {cold / p50:.0f}x faster than cold")
     print(
         f"interpreter: {RECORDS:,} records: first use {bind * 1e3:.0f} ms, "

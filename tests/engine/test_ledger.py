@@ -119,7 +119,7 @@ def test_every_output_has_its_numbers(session: Session) -> None:
 
 
 SENTENCES: list[tuple[dict[str, Any], int, Any, str]] = [
-    ({"enabled": False}, 0, prose(50_000), r"t (step 2): inline, because the policy is switched off. It was taken as plaintext: not a JSON object or array. 12,500 tokens came, 12,500 went to the model."),
+    ({"enabled": False}, 0, prose(50_000), r"t (step 2): inline, because the policy is switched off. 12,500 tokens came, 12,500 went to the model."),
     ({}, 0, prose(4_000), "t (step 2): inline, because its 4,000 bytes are below min_threshold_bytes=4,096. 1,000 tokens came, 1,000 went"),
     ({}, 0, prose(8_000), "t (step 2): inline, because its 2,000 tokens are within the per-output threshold of 7,000."),
     ({}, 0, prose(40_000), "t (step 2): wholesale: its 10,000 tokens are more than max_result_tokens=7,000, but the policy lets plaintext through whole. It was taken as plaintext: not a JSON object or array."),
