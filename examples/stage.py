@@ -80,7 +80,7 @@ class Stage:
 
     def ledger(self, entries: Sequence[byref.Entry], totals: byref.Totals, context: int, window: int) -> None:
         """Every step with its sums."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_footer=True)
         table.add_column("step", justify="right")
         table.add_column("what", footer="sum", no_wrap=True)
         table.add_column("route")

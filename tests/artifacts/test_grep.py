@@ -180,7 +180,7 @@ def test_case_is_ignored_on_request():
 def test_an_exact_total_when_the_display_is_cut():
     result = search(b"x\n" * 100_000, ".", max_matches=40, context_lines=0, max_chars=5_000)
     assert result.text.startswith(
-        "[100,000 matches for /./; first 40 shown. Narrow the pattern or give start_line/end_line]\n\n>      1| x\n"
+        "[100,000 matches for /./; first 40 shown. Narrow the pattern or the lines searched]\n\n>      1| x\n"
     )
     assert (marked(result), result.matches, result.complete) == ([*range(1, 41)], 100_000, True)
     tight = search(b"x\n" * 100_000, ".", max_matches=1_000, context_lines=0, max_chars=2_000)
@@ -190,7 +190,7 @@ def test_an_exact_total_when_the_display_is_cut():
 
 def test_a_deadline_stops_the_search_and_says_where():
     result = search(b"ab\n" * 3_000_000, "a|b", deadline=0.05, context_lines=0)
-    line = int(re.search(r"search from start_line=(\d+)", result.text)[1])
+    line = int(re.search(r"search from line (\d+)", result.text)[1])
     assert not result.complete
     assert 40 < result.matches <= line < 3_000_000
     assert result.text.startswith(f"[more than {result.matches:,} matches for /a|b/; first 50 shown.")

@@ -307,11 +307,11 @@ def _header(search: _Search, pattern: str, literal: str, shown: int, deadline: f
         header += f", searched as literal text (no usable regular expression: {literal})"
     notes = []
     if shown < total:
-        notes.append(f"first {shown} shown. Narrow the pattern or give start_line/end_line")
+        notes.append(f"first {shown} shown. Narrow the pattern or the lines searched")
     if not search.complete:
         notes.append(
             f"the search stopped in line {search.line:,} after {deadline:g} seconds. "
-            f"To go on, search from start_line={search.line}"
+            f"To go on, search from line {search.line}"
         )
     if not total and ("\n" in pattern or "\\n" in pattern):
         notes.append("patterns match within single lines, so a line break never matches")

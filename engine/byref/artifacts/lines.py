@@ -7,7 +7,7 @@ before it is not shown.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,6 +48,10 @@ class Payload(Protocol):
         """
 
 
+GoOn = Callable[[int, int, int | None, int], str]
+"""Says how to go on from (line, column, last line wanted, lines there are), in the words of the tool that reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some lines as the model reads them; `next_line` and `next_column` say where the next page begins, if any."""
@@ -61,11 +65,19 @@ class Page:
     total_lines: int
 
 
-def read_lines(payload: Payload, start: int = 1, end: int | None = None, *, max_chars: int, column: int = 1) -> Page:
+def read_lines(
+    payload: Payload,
+    start: int = 1,
+    end: int | None = None,
+    *,
+    max_chars: int,
+    column: int = 1,
+    go_on: GoOn | None = None,
+) -> Page:
     """Return lines `start` to `end`, 1-based and inclusive, in at most `max_chars` characters.
 
-    The first line is shown from character `column` on. A line that would fit into a page of its own is never cut; a
-    longer one is, and the next page goes on inside it. An `end` past the last line means the last line.
+    The first line is shown from character `column` on, and a cut page ends with what `go_on` says. A line that would fit
+    into a page of its own is never cut; a longer one is, and the next page goes on inside it. An `end` past the last line means the last line.
 
     Raises:
         ToolError: the range or the column is not in the payload.
@@ -95,7 +107,9 @@ def read_lines(payload: Payload, start: int = 1, end: int | None = None, *, max_
     shown_last = number if next_line is None or next_column > 1 else number - 1
     text = "\n".join(rows)
     if next_line is not None:
-        text += "\n\n" + _how_to_go_on(next_line, next_column, None if end is None else last, payload.line_count)
+        text += "\n\n" + (go_on or _how_to_go_on)(
+            next_line, next_column, None if end is None else last, payload.line_count
+        )
     return Page(text, start, shown_last, next_line, next_column, payload.line_count)
 
 

@@ -59,7 +59,17 @@ def _search(scope: Scope, target: Target, pattern: str, start: int, end: int | N
 
 
 def _read(scope: Scope, target: Target, start: int, end: int | None) -> str:
-    return bounded(scope, lambda characters: read_lines(target.payload, start, end, max_chars=characters).text)
+    return bounded(
+        scope, lambda characters: read_lines(target.payload, start, end, max_chars=characters, go_on=_go_on).text
+    )
+
+
+def _go_on(line: int, column: int, end: int | None, total: int) -> str:
+    last = total if end is None else end
+    if column == 1:
+        return f"[Cut before line {line} of {total}. Go on with line_range {{start: {line}, end: {last}}}.]"
+    rest = f" Go on with line_range {{start: {line + 1}, end: {last}}}." if line < last else ""
+    return f"[Cut inside line {line} of {total}, before column {column}: give a pattern to see more of it.{rest}]"
 
 
 def _whole(scope: Scope, target: Target) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from byref_sandbox.language import names
+from byref_sandbox.language.attributes import Attributes
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.language.refusal import NotAllowed, no_files
 from byref_sandbox.language.templates import safe_template
@@ -20,53 +21,6 @@ _self_of_super: Callable[[Any], Any] = super.__dict__["__self__"].__get__
 _build_class = builtins.__build_class__
 
 Wrapper = Callable[[Callable[..., Any], str], Callable[..., Any]]
-
-
-class Attributes(dict[str, Any]):
-    """What `vars(instance)` gives: a dict whose changes go through the same checks as `instance.name = value`."""
-
-    def __init__(self, guards: Guards, instance: object) -> None:
-        super().__init__(instance.__dict__)
-        self._check: Callable[[str], object] = lambda name: guards.change(instance, name)
-        self._instance = instance
-
-    def __setitem__(self, name: str, value: object) -> None:
-        self._check(name)
-        self._instance.__dict__[name] = value
-        super().__setitem__(name, value)
-
-    def __delitem__(self, name: str) -> None:
-        self._check(name)
-        super().__delitem__(name)
-        del self._instance.__dict__[name]
-
-    def update(self, *arguments: Any, **options: Any) -> None:
-        for name, value in dict(*arguments, **options).items():
-            self[name] = value
-
-    def __ior__(self, other: Any) -> Attributes:  # type: ignore[override,misc]
-        self.update(other)
-        return self
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return self[name]
-
-    def pop(self, name: str, *default: Any) -> Any:
-        if name in self:
-            value = self[name]
-            del self[name]
-            return value
-        return super().pop(name, *default)
-
-    def clear(self) -> None:
-        for name in list(self):
-            del self[name]
-
-    def popitem(self) -> tuple[str, Any]:
-        name = next(reversed(self))
-        return name, self.pop(name)
 
 
 class Guards:
@@ -216,7 +170,7 @@ class Guards:
 
     def _namespace(self, value: Any, kind: type) -> dict[str, Any]:
         if self.is_user_class(kind):
-            return Attributes(self, value)
+            return Attributes(value, lambda name: self.change(value, name))
         if self.is_user_class(value):
             return {k: v for k, v in vars(value).items() if not names.is_dunder(k)}
         if kind is types.SimpleNamespace:

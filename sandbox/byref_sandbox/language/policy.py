@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from byref_sandbox.language import hints, libraries, transformer
+from byref_sandbox.language.attributes import Attributes
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
-from byref_sandbox.language.guards import Attributes, Guards
+from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.language.transformer import Transformer
