@@ -85,7 +85,7 @@ def test_a_range_bounds_the_search_and_what_is_shown():
     ("options", "message"),
     [
         ({"start": 0}, "numbered from 1"),
-        ({"start": 5, "end": 4}, "before start_line"),
+        ({"start": 5, "end": 4}, "before the first"),
         ({"start": 52}, "past the end"),
         ({"context_lines": -1}, "context_lines=-1"),
         ({"pattern": ""}, "pattern is empty"),

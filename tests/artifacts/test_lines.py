@@ -60,11 +60,11 @@ def test_ranges_are_inclusive():
 @pytest.mark.parametrize(
     ("start", "end", "column", "message"),
     [
-        (0, None, 1, "start_line=0: lines are numbered from 1"),
-        (-3, 4, 1, "start_line=-3"),
-        (5, 4, 1, "end_line=4 is before start_line=5"),
-        (1, 0, 1, "end_line=0 is before start_line=1"),
-        (11, None, 1, "start_line=11 is past the end: there are 10 lines"),
+        (0, None, 1, "line 0: lines are numbered from 1"),
+        (-3, 4, 1, "line -3"),
+        (5, 4, 1, "the last line, 4, is before the first, 5"),
+        (1, 0, 1, "the last line, 0, is before the first, 1"),
+        (11, None, 1, "line 11 is past the end: there are 10 lines"),
         (11, 12, 1, "past the end"),
         (10**30, None, 1, "past the end"),
         (1, None, 0, "start_column=0"),

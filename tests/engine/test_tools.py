@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -291,8 +292,8 @@ CASES: list[tuple[str, Any, str]] = [
     ("artifact_read", {"artifact_id": ["users"]}, "artifact_read: Expected 'str', got 'array': argument 'artifact_id'."),
     ("artifact_read", {"artifact_id": "users", "start_line": "three"}, "Expected 'int', got 'str': argument 'start_line'"),
     ("artifact_read", {"artifact_id": "users", "start_line": 1.5}, "Expected 'int', got 'float': argument 'start_line'"),
-    ("artifact_read", {"artifact_id": "users", "start_line": 0}, "start_line=0: lines are numbered from 1"),
-    ("artifact_read", {"artifact_id": "users", "start_line": 5, "end_line": 4}, "end_line"),
+    ("artifact_read", {"artifact_id": "users", "start_line": 0}, "line 0: lines are numbered from 1"),
+    ("artifact_read", {"artifact_id": "users", "start_line": 5, "end_line": 4}, "the last line, 4, is before the first, 5"),
     ("artifact_read", {"artifact_id": "users", "start_line": 10**30}, "past the end: there are 3002 lines"),
     ("artifact_read", {"artifact_id": "users", "start_column": 0}, "start_column"),
     ("artifact_read", {"artifact_id": "nope"}, "no artifact or variable 'nope' in this conversation; there are: list_users, users, pagination"),
@@ -619,3 +620,24 @@ def test_without_a_sandbox_its_tools_are_not_offered(tmp_path: Any, sandbox: San
         result = session.process(page(3_000), tool="t")
         assert result.route == "artifact"
         assert "code_interpreter" not in result.content and "artifact_jq" not in result.content
+
+
+def test_retrieval_speaks_of_its_own_parameters(local: Engine, tenant: str) -> None:
+    session = local.session("s", tenant=tenant, policy=Policy.previews(), context_window=200_000)
+    result = session.process("\n".join(["x" * 60_000] + ["word " * 20] * 5_000), tool="log")
+    reference = result.artifacts[0].id
+    calls: list[dict[str, Any]] = [
+        {"line_range": {"start": 2, "end": 5_001}},
+        {"line_range": {"start": 1, "end": 3}},
+        {"line_range": {"start": 9_999, "end": 10_000}},
+        {"line_range": {"start": 5, "end": 4}},
+        {"pattern": "word"},
+        {},
+    ]
+    replies = [session.call("retrieve_offloaded_content", {"reference": reference, **more}).content for more in calls]
+    for reply in replies:
+        assert not re.search("start_line|end_line|start_column|artifact_", reply)
+    line = int(re.search(r"Go on with line_range \{start: (\d+), end: 5001\}", replies[0])[1])  # type: ignore[index]
+    going_on = {"reference": reference, "line_range": {"start": line, "end": 5_001}}
+    assert session.call("retrieve_offloaded_content", going_on).content.lstrip().startswith(f"{line}| word")
+    assert "give a pattern to see more of it. Go on with line_range {start: 2, end: 3}" in replies[1]

@@ -121,13 +121,13 @@ def check_range(payload: Payload, start: int, end: int | None) -> int:
     total = payload.line_count
     start = max(-_FAR, min(start, _FAR))  # a model may write thousands of digits, which an error must not repeat
     if start < 1:
-        raise ToolError(f"start_line={start}: lines are numbered from 1")
+        raise ToolError(f"line {start}: lines are numbered from 1")
     if end is not None and end < start:
-        raise ToolError(f"end_line={end} is before start_line={start}")
+        raise ToolError(f"the last line, {end}, is before the first, {start}")
     if total == 0:
         raise ToolError("there are no lines: the artifact is empty")
     if start > total:
-        raise ToolError(f"start_line={start} is past the end: there are {total} lines")
+        raise ToolError(f"line {start} is past the end: there are {total} lines")
     return total if end is None else min(end, total)
 
 
