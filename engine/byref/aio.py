@@ -21,6 +21,7 @@ from weakref import WeakSet
 
 import sqlalchemy
 
+from byref.artifacts import store
 from byref.artifacts.blobs import GRACE
 from byref.artifacts.store import Artifact
 from byref.db.database import Database
@@ -298,10 +299,15 @@ class AsyncSession:
         return await self._run(self._session.run, code)
 
     async def resolve(
-        self, arguments: Mapping[str, Any] | str, schema: Mapping[str, Any] | None = None
+        self,
+        arguments: Mapping[str, Any] | str,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        tool: str | None = None,
+        call_id: str | None = None,
     ) -> dict[str, Any]:
         """As `Session.resolve`."""
-        return await self._run(self._session.resolve, arguments, schema)
+        return await self._run(self._session.resolve, arguments, schema, tool=tool, call_id=call_id)
 
     # Accounting
 
@@ -358,10 +364,21 @@ class AsyncSession:
         return await self._run(self._session.get_artifact, id_pointer_or_name)
 
     async def store_artifact(
-        self, value: object, *, name: str | None = None, content_type: str | None = None
+        self,
+        value: object,
+        *,
+        name: str | None = None,
+        content_type: str | None = None,
+        preview_chars: int = store.PREVIEW_CHARS,
     ) -> Artifact:
         """As `Session.store_artifact`."""
-        return await self._run(self._session.store_artifact, value, name=name, content_type=content_type)
+        return await self._run(
+            self._session.store_artifact,
+            value,
+            name=name,
+            content_type=content_type,
+            preview_chars=preview_chars,
+        )
 
     async def share(self, artifact: Artifact | str, with_: str) -> Artifact:
         """As `Session.share`."""

@@ -34,7 +34,12 @@ _KEYS = {"$var", "jq", "path"}
 
 
 def resolve(
-    scope: Scope, arguments: Mapping[str, Any] | str, schema: Mapping[str, Any] | None = None
+    scope: Scope,
+    arguments: Mapping[str, Any] | str,
+    schema: Mapping[str, Any] | None = None,
+    *,
+    tool: str | None = None,
+    call_id: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with every reference replaced by its data.
 

@@ -140,16 +140,24 @@ class Session:
         self._scope.write(work)
         return execution.outcome
 
-    def resolve(self, arguments: Mapping[str, Any] | str, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def resolve(
+        self,
+        arguments: Mapping[str, Any] | str,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        tool: str | None = None,
+        call_id: str | None = None,
+    ) -> dict[str, Any]:
         """Return another tool's arguments with references replaced by their data.
 
         `"$users"`, `"$orders.items"`, an artifact's id, `{"$var": "users", "jq": "map(.id)"}`. A string that is not bound
-        passes unchanged. `schema` is the tool's JSON Schema, checked afterwards.
+        passes unchanged. `schema` is the tool's JSON Schema, checked afterwards. `tool` is whose arguments they are: its
+        policy may say that it takes no references. What was replaced is recorded in the ledger as the model wrote it.
 
         Raises:
             ToolError: text for the model: the reference is unknown, its jq fails, or the data does not fit the schema.
         """
-        return references.resolve(self._scope, arguments, schema)
+        return references.resolve(self._scope, arguments, schema, tool=tool, call_id=_call_id(call_id))
 
     # Accounting
 
@@ -308,15 +316,22 @@ class Session:
         scope = self._scope
         return scope.read(lambda connection: store.find(connection, scope.read, scope.row, id_pointer_or_name))
 
-    def store_artifact(self, value: object, *, name: str | None = None, content_type: str | None = None) -> Artifact:
-        """Keep a value of the host's own beside the outputs: any object that `process` takes.
+    def store_artifact(
+        self,
+        value: object,
+        *,
+        name: str | None = None,
+        content_type: str | None = None,
+        preview_chars: int = store.PREVIEW_CHARS,
+    ) -> Artifact:
+        """Keep a value of the host's own beside the outputs: any object that is text, bytes or JSON.
 
         Raises:
             QuotaExceeded: it is larger than the policy's `max_artifact_bytes`.
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
-        staged = keepers.store_value(scope, value, name=name, content_type=content_type)
+        staged = keepers.store_value(scope, value, name=name, content_type=content_type, preview_chars=preview_chars)
 
         def work(connection: Connection) -> str:
             ledger.lock(connection, scope.row)

@@ -192,7 +192,9 @@ def upgrade() -> None:
         ),
         sa.UniqueConstraint("session_id", "step", name=op.f("uq_byref_ledger_session_id_step")),
         sa.CheckConstraint("step >= 1", name=op.f("ck_byref_ledger_step")),
-        sa.CheckConstraint("kind IN ('output', 'reply', 'usage', 'compaction')", name=op.f("ck_byref_ledger_kind")),
+        sa.CheckConstraint(
+            "kind IN ('output', 'reply', 'usage', 'compaction', 'resolution')", name=op.f("ck_byref_ledger_kind")
+        ),
         sa.CheckConstraint(
             "route IS NULL OR route IN ('inline', 'variables', 'artifact', 'truncate', 'wholesale', 'placeholder')",
             name=op.f("ck_byref_ledger_route"),

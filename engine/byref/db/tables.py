@@ -303,7 +303,7 @@ class LedgerRow(Base):
         Index("ix_byref_ledger_content", "session_id", "content_digest"),
         Index("ix_byref_ledger_artifact_id", "artifact_id"),
         CheckConstraint("step >= 1", name="step"),
-        CheckConstraint(_one_of("kind", "output", "reply", "usage", "compaction"), name="kind"),
+        CheckConstraint(_one_of("kind", "output", "reply", "usage", "compaction", "resolution"), name="kind"),
         CheckConstraint(
             "route IS NULL OR "
             + _one_of("route", "inline", "variables", "artifact", "truncate", "wholesale", "placeholder"),

@@ -47,7 +47,12 @@ class ListArguments(Arguments, frozen=True):
 
 
 def store_value(
-    scope: Scope, value: object, *, name: str | None, content_type: str | None
+    scope: Scope,
+    value: object,
+    *,
+    name: str | None,
+    content_type: str | None,
+    preview_chars: int = store.PREVIEW_CHARS,
 ) -> tuple[Block, bytes, int, Description]:
     """Check and stage a value that is to be kept; return its block, digest, blob and description."""
     if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS):
@@ -70,7 +75,7 @@ def store_value(
         kind,
         content_type or own_type,
         block.size,
-        head_of(block.text, store.PREVIEW_CHARS),
+        head_of(block.text, preview_chars),
         scope.count(block.text, kind),
         shape(parsed) if kind == "json" else "text",
     )

@@ -1,23 +1,19 @@
-"""What tools return, made ready to be measured: any Python object becomes one block of text or JSON.
+"""Any Python value as JSON: what has no JSON of its own becomes it by stated rules, what has no rule a bracketed note.
 
-Nothing here raises for what a tool returned. A value that is no JSON is turned into JSON by stated rules; what has no
-rule is replaced by a bracketed note in its place.
+Nothing here raises for what a tool returned.
 """
 
 from __future__ import annotations
 
 import base64
-import codecs
 import math
 import sys
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -29,167 +25,37 @@ MAX_DEPTH = 200
 MAX_ITEMS = 1_000_000
 """Taken from an iterable of unknown length inside a value."""
 
-_RAISED = (Exception, SystemExit, GeneratorExit)
+RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
 _LOOKED_AT = 2_000
 """Containers walked in search of a value that repeats its own parts."""
 MAX_PARTS = 20_000_000
 """Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""
 
-Kind = Literal["json", "text"]
 
-
-@dataclass(eq=False)
-class Block:
-    """One piece of content: `text` is what the model reads inline, `data` what is stored."""
-
-    text: str
-    data: bytes
-    value: object = field(default=None, repr=False)
-    """The Python value it was made of; only with `from_value`."""
-    from_value: bool = False
-    lossy: bool = False
-    """`data` is no text; undecodable bytes are shown as U+FFFD."""
-
-    @cached_property
-    def size(self) -> int:
-        """UTF-8 bytes of `text`."""
-        if self.from_value:
-            return len(self.data) - self._line_feeds
-        return len(self.text.encode()) if self.lossy else len(self.data)
-
-    @property
-    def line_count(self) -> int:
-        """Lines of `data`; a last line without line feed counts."""
-        return self._line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
-
-    @cached_property
-    def _line_feeds(self) -> int:
-        return slices.line_feeds(self.data)
-
-    @cached_property
-    def parsed(self) -> tuple[Kind, object]:
-        """The block's kind and value: JSON objects and arrays are structured, all else is text and its value None."""
-        if self.from_value:
-            return ("json", self.value) if type(self.value) in (dict, list) else ("text", None)
-        if self.parse_error is not None:
-            return "text", None
-        return "json", self._decoded
-
-    @cached_property
-    def parse_error(self) -> str | None:
-        """Why text is not structured, None where it is."""
-        if self.from_value:
-            return None
-        head = self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1]
-        if self.lossy:
-            return "not UTF-8"
-        if head not in (b"{", b"["):
-            return "not a JSON object or array"
-        try:
-            self._decoded = slices.parse(self.text, self.data)
-        except jsontext.NotJSON as error:
-            return f"invalid JSON: {error}"
-        return None
-
-    def reparse(self) -> object:
-        """Return the value as its stored JSON says: for a Python value that was not plain JSON.
-
-        Where it is no JSON after all (`msgspec.Raw` holds what it likes) the block is text, and None comes back.
-        """
-        self.__dict__.pop("parsed", None)
-        try:
-            self.value = jsontext.decode(self.data)
-        except jsontext.NotJSON as error:
-            self.give_up(f"invalid JSON: {error}")
-            return None
-        return self.value
-
-    def give_up(self, reason: str) -> None:
-        """Treat the block as text after all, for this reason."""
-        self.__dict__["parse_error"] = reason
-        self.__dict__["parsed"] = ("text", None)
-
-    def discard(self) -> None:
-        """Free what was parsed; nothing of the block is used any more."""
-        slices.free(self._decoded)
-
-    _decoded: object = field(default=None, repr=False)
-
-
-def to_block(output: object) -> Block:
-    """Return any object that a tool returned as a block; never raises."""
-    # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
-    try:
-        if issubclass(type(output), str):
-            return _text_block(str.__str__(output))
-        if issubclass(type(output), bytes | bytearray | memoryview):
-            return _bytes_block(output if type(output) is bytes else bytes(memoryview(output)))  # type: ignore[arg-type]
-        return _value_block(output)
-    except _RAISED as error:
-        return _text_block(f"[output of type {_name(output)} could not be read: {_name(error)}]")
-
-
-def _name(value: object) -> str:
-    """The name of a value's type, whatever its metaclass says."""
-    return str(type.__dict__["__name__"].__get__(type(value)))
-
-
-def _text_block(text: str) -> Block:
-    try:
-        return Block(text, slices.encode(text))
-    except UnicodeEncodeError:
-        return Block(text, text.encode("utf-8", "surrogatepass"))
-
-
-def _bytes_block(data: bytes) -> Block:
-    """UTF-8, or UTF-16 and -32 where a mark says so; else each undecodable byte is shown as U+FFFD and kept as it is."""
-    try:
-        return Block(slices.decode(data), data)
-    except UnicodeDecodeError:
-        pass
-    for mark, codec in (
-        (codecs.BOM_UTF32_LE, "utf-32"),
-        (codecs.BOM_UTF32_BE, "utf-32"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
-        if data.startswith(mark):
-            try:
-                return _text_block(data.decode(codec))
-            except UnicodeDecodeError:
-                break
-    return Block(data.decode(errors="replace"), data, lossy=True)
-
-
-def _value_block(value: object) -> Block:
-    if _repeats_itself(value):
-        return _text_block(f"[output of type {_name(value)} repeats its own parts more often than can be written out]")
+def written(value: object) -> tuple[object, bytes]:
+    """Return a value as JSON has it, and its JSON, one record a line."""
     taken = _taken.set({})
-    try:
-        value, data = _encoded(value)
-    finally:
-        _taken.reset(taken)
-    if type(value) is str:
-        return _text_block(value)
-    text = slices.unbroken(data)
-    return Block(text, data, value, from_value=True)
-
-
-def _encoded(value: object) -> tuple[object, bytes]:
     try:
         value = _top(value)
         data = _lines(value)
         if slices.holds(data, b"NaN") or slices.holds(data, b"Infinity"):
             # A Decimal can be what JSON has no number for, a string may name it.
             msgspec.json.decode(data)
-    except _RAISED:
+    except RAISED:
         value = _plain(value, 0, set())
         data = _escaped(value)
+    finally:
+        _taken.reset(taken)
     return value, data
 
 
-def _repeats_itself(value: object) -> bool:
+def type_name(value: object) -> str:
+    """Return the name of a value's type, whatever its metaclass says."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def repeats_itself(value: object) -> bool:
     """Tell whether a value refers to the same few parts so often that writing it out would never end.
 
     YAML's aliases make such values out of a few lines of text ("billion laughs"). Ordinary data is told apart by the
@@ -354,7 +220,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
         if isinstance(value, list | tuple | set | frozenset):
             return [_plain(item, depth + 1, above) for item in value]
         return _plain(_native(value), depth + 1, above)
-    except _RAISED as error:
+    except RAISED as error:
         return f"[{type(value).__name__} could not be read: {type(error).__name__}]"
     finally:
         above.discard(id(value))
@@ -389,7 +255,7 @@ def _escaped(value: object) -> bytes:
 def _short_repr(value: object) -> str:
     try:
         return repr(value)[:200]
-    except _RAISED:
+    except RAISED:
         return f"<{type(value).__name__}>"
 
 

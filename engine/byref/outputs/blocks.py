@@ -1,0 +1,147 @@
+"""What tools return, made ready to be measured: any Python object becomes one block of text or JSON.
+
+Nothing here raises for what a tool returned.
+"""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from byref import slices
+from byref.outputs import values
+from byref_sandbox import jsontext
+
+Kind = Literal["json", "text"]
+
+
+@dataclass(eq=False)
+class Block:
+    """One piece of content: `text` is what the model reads inline, `data` what is stored."""
+
+    text: str
+    data: bytes
+    value: object = field(default=None, repr=False)
+    """The Python value it was made of; only with `from_value`."""
+    from_value: bool = False
+    lossy: bool = False
+    """`data` is no text; undecodable bytes are shown as U+FFFD."""
+
+    @cached_property
+    def size(self) -> int:
+        """UTF-8 bytes of `text`."""
+        if self.from_value:
+            return len(self.data) - self._line_feeds
+        return len(self.text.encode()) if self.lossy else len(self.data)
+
+    @property
+    def line_count(self) -> int:
+        """Lines of `data`; a last line without line feed counts."""
+        return self._line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
+
+    @cached_property
+    def _line_feeds(self) -> int:
+        return slices.line_feeds(self.data)
+
+    @cached_property
+    def parsed(self) -> tuple[Kind, object]:
+        """The block's kind and value: JSON objects and arrays are structured, all else is text and its value None."""
+        if self.from_value:
+            return ("json", self.value) if type(self.value) in (dict, list) else ("text", None)
+        if self.parse_error is not None:
+            return "text", None
+        return "json", self._decoded
+
+    @cached_property
+    def parse_error(self) -> str | None:
+        """Why text is not structured, None where it is."""
+        if self.from_value:
+            return None
+        head = self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1]
+        if self.lossy:
+            return "not UTF-8"
+        if head not in (b"{", b"["):
+            return "not a JSON object or array"
+        try:
+            self._decoded = slices.parse(self.text, self.data)
+        except jsontext.NotJSON as error:
+            return f"invalid JSON: {error}"
+        return None
+
+    def reparse(self) -> object:
+        """Return the value as its stored JSON says: for a Python value that was not plain JSON.
+
+        Where it is no JSON after all (`msgspec.Raw` holds what it likes) the block is text, and None comes back.
+        """
+        self.__dict__.pop("parsed", None)
+        try:
+            self.value = jsontext.decode(self.data)
+        except jsontext.NotJSON as error:
+            self.give_up(f"invalid JSON: {error}")
+            return None
+        return self.value
+
+    def give_up(self, reason: str) -> None:
+        """Treat the block as text after all, for this reason."""
+        self.__dict__["parse_error"] = reason
+        self.__dict__["parsed"] = ("text", None)
+
+    def discard(self) -> None:
+        """Free what was parsed; nothing of the block is used any more."""
+        slices.free(self._decoded)
+
+    _decoded: object = field(default=None, repr=False)
+
+
+def to_block(output: object) -> Block:
+    """Return any object that a tool returned as a block; never raises."""
+    # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
+    try:
+        if issubclass(type(output), str):
+            return _text_block(str.__str__(output))
+        if issubclass(type(output), bytes | bytearray | memoryview):
+            return _bytes_block(output if type(output) is bytes else bytes(memoryview(output)))  # type: ignore[arg-type]
+        return _value_block(output)
+    except values.RAISED as error:
+        return _text_block(f"[output of type {values.type_name(output)} could not be read: {values.type_name(error)}]")
+
+
+def _text_block(text: str) -> Block:
+    try:
+        return Block(text, slices.encode(text))
+    except UnicodeEncodeError:
+        return Block(text, text.encode("utf-8", "surrogatepass"))
+
+
+def _bytes_block(data: bytes) -> Block:
+    """UTF-8, or UTF-16 and -32 where a mark says so; else each undecodable byte is shown as U+FFFD and kept as it is."""
+    try:
+        return Block(slices.decode(data), data)
+    except UnicodeDecodeError:
+        pass
+    for mark, codec in (
+        (codecs.BOM_UTF32_LE, "utf-32"),
+        (codecs.BOM_UTF32_BE, "utf-32"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if data.startswith(mark):
+            try:
+                return _text_block(data.decode(codec))
+            except UnicodeDecodeError:
+                break
+    return Block(data.decode(errors="replace"), data, lossy=True)
+
+
+def _value_block(value: object) -> Block:
+    if values.repeats_itself(value):
+        return _text_block(
+            f"[output of type {values.type_name(value)} repeats its own parts more often than can be written out]"
+        )
+    value, data = values.written(value)
+    if type(value) is str:
+        return _text_block(value)
+    text = slices.unbroken(data)
+    return Block(text, data, value, from_value=True)
