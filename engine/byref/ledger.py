@@ -1,4 +1,4 @@
-"""The ledger: one numbered step for each output, tool reply and model usage of a session, append-only.
+"""The ledger: one numbered step for each output, reply, usage, compaction and resolution of a session, append-only.
 
 `take_step` locks the session's row until the transaction ends: whatever is decided and written behind it is atomic, so
 that parallel calls cannot pass the headroom gate together.
@@ -7,7 +7,7 @@ that parallel calls cannot pass the headroom gate together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,6 +16,7 @@ from typing import Any
 from blake3 import blake3
 from sqlalchemy import Connection, func, insert, select, update
 
+from byref.calibration import Standing
 from byref.db.tables import LedgerRow, SessionRow
 from byref.errors import SessionGone
 from byref.outputs import to_block
@@ -29,18 +30,11 @@ MAX_COST = 1_000_000
 """US dollars of one request: more is a mistake of the usage, not kept as a cost, and sums of it would not fit SQL's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A step taken under the session's lock, and the context as it stands."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(Standing):
+    """A step taken under the session's lock, and the context as it stood before it."""
 
     step: int
-    context_base: int
-    pending_tokens: int
-
-    @property
-    def context(self) -> int:
-        """Tokens that the next request carries."""
-        return self.context_base + self.pending_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +43,18 @@ class Entry:
 
     step: int
     kind: str
-    """output, reply, usage or compaction"""
+    """output, reply, usage, compaction or resolution"""
     tool: str | None
     call_id: str | None
+    """Of usage, the request's id."""
     arguments: str | None
+    """As the model wrote them; of a resolution, before its references were replaced."""
     route: str | None
     reason: str | None
     content: str | None
     """What the model read."""
     tokens: int
-    """What the step added to the context; of usage and compaction, the context they set."""
+    """What the step added to the context by our count; of usage and compaction, the context they set."""
     original_tokens: int | None
     original_bytes: int | None
     is_error: bool
@@ -70,7 +66,7 @@ class Entry:
     cost: Decimal | None
     """US dollars; None where the price is unknown, or above a million."""
     detail: Mapping[str, Any]
-    """The numbers behind a decision, or usage as the provider gave it."""
+    """The numbers behind a decision, usage as the provider gave it, or what references stood for."""
     artifact_row: int | None
     at: datetime
 
@@ -96,10 +92,22 @@ class Totals:
     tokens: int
     """Of all outputs together, as the model read them."""
     tokens_saved: int
+    cost_saved: Decimal | None = None
+    """US dollars that reading `tokens_saved` once, as fresh input of the session's model, would have cost; None where
+    its price is unknown."""
 
 
 class Recorded(Exception):
     """The step is in the ledger: nothing was written."""
+
+
+_STANDING = (
+    SessionRow.context_base,
+    SessionRow.base_output_tokens,
+    SessionRow.pending_tokens,
+    SessionRow.calibration_reported,
+    SessionRow.calibration_estimated,
+)
 
 
 def digest(text: str) -> bytes:
@@ -113,11 +121,14 @@ def take_step(connection: Connection, session_row: int, pending: int = 0) -> Tur
         update(SessionRow)
         .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
         .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + pending)
-        .returning(SessionRow.next_step, SessionRow.context_base, SessionRow.pending_tokens)
+        .returning(SessionRow.next_step - 1, *_STANDING)
     ).one_or_none()
     if row is None:
         raise SessionGone
-    return Turn(row.next_step - 1, row.context_base, row.pending_tokens - pending)
+    step, base, output, held, reported, estimated = row
+    return Turn(
+        step=step, base=base, base_output=output, pending=held - pending, reported=reported, estimated=estimated
+    )
 
 
 def lock(connection: Connection, session_row: int) -> int:
@@ -134,16 +145,22 @@ def lock(connection: Connection, session_row: int) -> int:
 
 
 def reserve(connection: Connection, session_row: int, tokens: int) -> None:
-    """Add tokens to the session's context."""
+    """Add tokens, by our count, to the session's context."""
     connection.execute(
         update(SessionRow).where(SessionRow.id == session_row).values(pending_tokens=SessionRow.pending_tokens + tokens)
     )
 
 
+def standing(connection: Connection, session_row: int) -> Standing:
+    """Return the session's context without locking it; an empty one where the session is gone."""
+    row = connection.execute(select(*_STANDING).where(SessionRow.id == session_row)).one_or_none()
+    base, output, pending, reported, estimated = (0, None, 0, 1, 1) if row is None else row
+    return Standing(base=base, base_output=output, pending=pending, reported=reported, estimated=estimated)
+
+
 def context(connection: Connection, session_row: int) -> int:
     """Return the tokens that the session's next request carries, without locking it."""
-    query = select(SessionRow.context_base + SessionRow.pending_tokens).where(SessionRow.id == session_row)
-    return int(connection.execute(query).scalar() or 0)
+    return standing(connection, session_row).context
 
 
 def append(connection: Connection, *, tenant: str, session_row: int, step: int, kind: str, **columns: Any) -> None:
@@ -178,6 +195,15 @@ def given_before(
     return None if row is None else _entry(row)
 
 
+def first_with(connection: Connection, session_row: int, content_digest: bytes) -> int | None:
+    """Return the first step whose output had this content, whatever its tool and call id; None if there is none."""
+    query = select(func.min(LedgerRow.step)).where(
+        LedgerRow.session_id == session_row, LedgerRow.content_digest == content_digest, LedgerRow.kind == "output"
+    )
+    step = connection.execute(query).scalar()
+    return None if step is None else int(step)
+
+
 def record_usage(
     connection: Connection,
     *,
@@ -199,8 +225,11 @@ def record_usage(
         if connection.execute(seen).scalar() is not None:
             raise Recorded
     known = usage.context_tokens
+    detail: dict[str, Any] = {"sets_context": sets_context, "usage": usage.raw}
     if sets_context and known is not None:
-        set_context(connection, session_row, known, turn.step if through is None else min(through, turn.step))
+        learned = _set_context(connection, session_row, turn, usage, turn.step if through is None else through)
+        if learned:
+            detail["calibration"] = learned
     append(
         connection,
         tenant=tenant,
@@ -216,7 +245,7 @@ def record_usage(
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         cost_nanos=None if cost is None or cost > MAX_COST else int(cost * NANOS),
-        detail={"sets_context": sets_context, "usage": usage.raw},
+        detail=detail,
     )
     return turn.step
 
@@ -224,23 +253,42 @@ def record_usage(
 def record_compaction(connection: Connection, *, tenant: str, session_row: int, tokens: int) -> int:
     """Record that the host's context was compacted to so many tokens."""
     turn = take_step(connection, session_row)
-    set_context(connection, session_row, tokens, turn.step)
+    settled = {"context_base": tokens, "base_output_tokens": None, "pending_after": turn.step, "pending_tokens": 0}
+    connection.execute(update(SessionRow).where(SessionRow.id == session_row).values(settled))
     append(connection, tenant=tenant, session_row=session_row, step=turn.step, kind="compaction", tokens=tokens)
     return turn.step
 
 
-def set_context(connection: Connection, session_row: int, tokens: int, through: int) -> None:
-    """Set the context; what outputs and replies after step `through` added is pending still."""
-    pending = (
-        select(func.coalesce(func.sum(LedgerRow.tokens), 0))
-        .where(LedgerRow.session_id == session_row, LedgerRow.step > through, LedgerRow.kind.in_(("output", "reply")))
-        .scalar_subquery()
-    )
+def _set_context(
+    connection: Connection, session_row: int, turn: Turn, usage: Usage, through: int
+) -> dict[str, int | float] | None:
+    """Set the context to what a provider counted, and learn from it; what came after step `through` is pending still."""
+    through, pending, sent = min(through, turn.step), 0, usage.input_tokens or 0
+    if through < turn.step:
+        later = select(func.sum(LedgerRow.tokens)).where(
+            LedgerRow.session_id == session_row,
+            LedgerRow.step > through,
+            LedgerRow.kind.in_(("output", "reply")),
+        )
+        pending = int(connection.execute(later).scalar() or 0)
+    settled = turn.pending - pending
+    learned = turn.learned(settled=settled, sent=sent)
+    reported, estimated = learned or (turn.reported, turn.estimated)
     connection.execute(
         update(SessionRow)
         .where(SessionRow.id == session_row)
-        .values(context_base=tokens, pending_after=through, pending_tokens=pending)
+        .values(
+            context_base=usage.context_tokens,
+            base_output_tokens=usage.output_tokens,
+            pending_after=through,
+            pending_tokens=pending,
+            calibration_reported=reported,
+            calibration_estimated=estimated,
+        )
     )
+    if learned is None:
+        return None
+    return {"counted": settled, "grown": sent - turn.base, "factor": round(reported / estimated, 4)}
 
 
 def entries(connection: Connection, session_row: int) -> list[Entry]:
@@ -259,8 +307,10 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
     return None if row is None else _entry(row)
 
 
-def totals(connection: Connection, session_row: int) -> Totals:
-    """Return the session's sums."""
+def totals(
+    connection: Connection, session_row: int, input_cost: Callable[[int], Decimal | None] | None = None
+) -> Totals:
+    """Return the session's sums; `input_cost` says what so many tokens of fresh input cost."""
     rows = LedgerRow.session_id == session_row
     names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nanos")
     sums = [func.sum(getattr(LedgerRow, name)) for name in names]
@@ -273,7 +323,9 @@ def totals(connection: Connection, session_row: int) -> Totals:
     given, made, cached, written, nanos = (None if value is None else int(value) for value in used)
     cost = None if nanos is None else Decimal(nanos) / NANOS
     original, read = int(original or 0), int(read or 0)
-    return Totals(requests, given, made, cached, written, cost, outputs, original, read, max(0, original - read))
+    saved = max(0, original - read)
+    cost_saved = None if input_cost is None else input_cost(saved)
+    return Totals(requests, given, made, cached, written, cost, outputs, original, read, saved, cost_saved)
 
 
 def dump(value: object) -> str:

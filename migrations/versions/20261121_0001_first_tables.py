@@ -30,8 +30,11 @@ def upgrade() -> None:
         sa.Column("tools", sa.Text()),
         sa.Column("next_step", sa.BigInteger(), server_default=sa.text("1"), nullable=False),
         sa.Column("context_base", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("base_output_tokens", sa.BigInteger()),
         sa.Column("pending_after", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("pending_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("calibration_reported", sa.BigInteger(), server_default=sa.text("2000"), nullable=False),
+        sa.Column("calibration_estimated", sa.BigInteger(), server_default=sa.text("2000"), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("ended_at", TIME),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_sessions")),
@@ -40,6 +43,12 @@ def upgrade() -> None:
         sa.CheckConstraint("next_step >= 1", name=op.f("ck_byref_sessions_next_step")),
         sa.CheckConstraint(
             "context_base >= 0 AND pending_tokens >= 0 AND pending_after >= 0", name=op.f("ck_byref_sessions_context")
+        ),
+        sa.CheckConstraint(
+            "base_output_tokens IS NULL OR base_output_tokens >= 0", name=op.f("ck_byref_sessions_base_output")
+        ),
+        sa.CheckConstraint(
+            "calibration_reported > 0 AND calibration_estimated > 0", name=op.f("ck_byref_sessions_calibration")
         ),
         sa.CheckConstraint(
             "context_window IS NULL OR context_window > 0", name=op.f("ck_byref_sessions_context_window")

@@ -122,7 +122,7 @@ def _of_session() -> ForeignKeyConstraint:
 
 
 class SessionRow(Base):
-    """One conversation. `next_step` and the two context numbers change only under this row's lock."""
+    """One conversation. `next_step`, the context and its calibration change only under this row's lock."""
 
     __tablename__ = "byref_sessions"
     __table_args__ = (
@@ -130,6 +130,8 @@ class SessionRow(Base):
         UniqueConstraint("tenant", "id"),
         CheckConstraint("next_step >= 1", name="next_step"),
         CheckConstraint("context_base >= 0 AND pending_tokens >= 0 AND pending_after >= 0", name="context"),
+        CheckConstraint("base_output_tokens IS NULL OR base_output_tokens >= 0", name="base_output"),
+        CheckConstraint("calibration_reported > 0 AND calibration_estimated > 0", name="calibration"),
         CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
     )
 
@@ -144,10 +146,15 @@ class SessionRow(Base):
     next_step: Mapped[int] = mapped_column(server_default=text("1"))
     context_base: Mapped[int] = mapped_column(server_default=text("0"))
     """Tokens of the last context-setting usage (input + output) or compaction."""
+    base_output_tokens: Mapped[int | None]
+    """How many of them the model wrote; None where no provider counted the base: nothing can be learned from the next."""
     pending_after: Mapped[int] = mapped_column(server_default=text("0"))
     """Outputs and replies after this step are not part of `context_base` yet."""
     pending_tokens: Mapped[int] = mapped_column(server_default=text("0"))
-    """Their sum: reserved under the row's lock, so that parallel calls cannot pass the gate together."""
+    """Their sum, by our count: reserved under the row's lock, so that parallel calls cannot pass the gate together."""
+    calibration_reported: Mapped[int] = mapped_column(server_default=text("2000"))
+    """What providers counted where our counter had `calibration_estimated` tokens; the start is `PRIOR_TOKENS` of both."""
+    calibration_estimated: Mapped[int] = mapped_column(server_default=text("2000"))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
 
