@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from byref.artifacts import store
 from byref.artifacts.blobs import Read
@@ -22,8 +22,6 @@ from byref.describe.shape import kind_of
 NAME_CHARS = 64
 MAX_PARTS = 32
 """Most variables made of one output's top-level members: an object with more of them is a map, reached by key."""
-MANY = 500
-"""Names looked for by one statement."""
 
 SANDBOX_NAMES = frozenset(
     "df pd np math statistics json re datetime itertools functools random decimal fractions collections string textwrap "  # noqa: SIM905
@@ -183,19 +181,19 @@ def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: 
 def find(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
-    if len(bare) > MANY:  # than a statement takes: code may hold tens of thousands of names
+    if len(bare) > store.MANY:  # than a statement takes: code may hold tens of thousands of names
         there = taken(connection, session_id)
         bare = {given: name for given, name in bare.items() if name in there or _ALIAS.match(name)}
     steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
     if not bare:
         return {}
-    rows = connection.execute(
-        _columns().where(
-            VariableRow.session_id == session_id,
-            or_(VariableRow.name.in_(set(bare.values())), VariableRow.step.in_(steps)),
-        )
-    ).all()
-    artifacts = store.by_row_ids(connection, read, session_id, list({row.artifact_id for row in rows}))
+    rows = [
+        row
+        for column, values in ((VariableRow.name, set(bare.values())), (VariableRow.step, steps))
+        for some in store.batched(values)
+        for row in connection.execute(_columns().where(VariableRow.session_id == session_id, column.in_(some)))
+    ]
+    artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
     by_name = {row.name: _variable(row, artifacts) for row in rows}
     wholes = {v.step: v for v in by_name.values() if not v.path and v.origin == "output"}
     found = {}
@@ -210,7 +208,7 @@ def find(connection: Connection, read: Read, session_id: int, names: Collection[
 def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable]:
     """Return the session's variables in the order in which they were first bound."""
     rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
-    artifacts = store.by_row_ids(connection, read, session_id, list({row.artifact_id for row in rows}))
+    artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
     return [_variable(row, artifacts) for row in rows]
 
 

@@ -6,21 +6,26 @@ import json
 import re
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from byref.artifacts.blobs import Read, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
 from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
+MANY = 500
+"""Parameters of one statement; every database takes as many, and a longer list is asked in parts."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +159,52 @@ def find(connection: Connection, read: Read, session_id: int, key: str) -> Artif
     return None if row is None else _artifact(row, read)
 
 
-def by_row_ids(connection: Connection, read: Read, session_id: int, ids: Sequence[int]) -> dict[int, Artifact]:
-    """Return the session's artifacts with these row ids."""
-    rows = connection.execute(_query(session_id).where(ArtifactRow.id.in_(ids))).all()
-    return {row.id: _artifact(row, read) for row in rows}
+def by_row_ids(connection: Connection, read: Read, session_id: int, ids: Collection[int]) -> dict[int, Artifact]:
+    """Return the session's artifacts with these row ids, of which there may be any number."""
+    found: dict[int, Artifact] = {}
+    for some in batched(ids):
+        rows = connection.execute(_query(session_id).where(ArtifactRow.id.in_(some))).all()
+        found |= {row.id: _artifact(row, read) for row in rows}
+    return found
+
+
+def by_ids(connection: Connection, read: Read, session_id: int, keys: Collection[str]) -> dict[str, Artifact]:
+    """Return the session's artifacts by those of the keys that are ids or pointers."""
+    given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
+    rows: dict[str, int] = {}
+    for some in batched(set(given.values())):
+        where = ArtifactRow.session_id == session_id, ArtifactRow.public_id.in_(some)
+        found = connection.execute(select(ArtifactRow.public_id, ArtifactRow.id).where(*where))
+        rows |= {str(public_id): row_id for public_id, row_id in found}
+    return _by_key(connection, read, session_id, {key: rows[id_] for key, id_ in given.items() if id_ in rows})
+
+
+def by_names(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Artifact]:
+    """Return the session's artifacts by name, the newest of each."""
+    rows: dict[str, int] = {}
+    for some in batched(set(names)):
+        where = ArtifactRow.session_id == session_id, ArtifactRow.name.in_(some)
+        newest = select(ArtifactRow.name, func.max(ArtifactRow.id)).where(*where).group_by(ArtifactRow.name)
+        rows |= {str(name): row_id for name, row_id in connection.execute(newest)}
+    return _by_key(connection, read, session_id, rows)
+
+
+def batched(values: Collection[T]) -> Iterator[list[T]]:
+    """Yield as many values at a time as a statement takes as parameters on every database."""
+    left = iter(values)
+    while some := list(islice(left, MANY)):
+        yield some
 
 
 def all_of(connection: Connection, read: Read, session_id: int) -> list[Artifact]:
     """Return the session's artifacts, oldest first."""
     rows = connection.execute(_query(session_id).order_by(ArtifactRow.id)).all()
     return [_artifact(row, read) for row in rows]
+
+
+def _by_key(connection: Connection, read: Read, session_id: int, rows: Mapping[str, int]) -> dict[str, Artifact]:
+    artifacts = by_row_ids(connection, read, session_id, set(rows.values()))
+    return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 
 def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently

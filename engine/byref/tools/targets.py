@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from byref import variables
 from byref.artifacts import store
 from byref.artifacts.frames import line_count
 from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
-from byref.db.tables import ArtifactRow
 from byref.errors import ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
@@ -24,9 +23,12 @@ from byref.scope import Scope
 _LISTED = 20
 _KEY_CHARS = 40
 _SHOWN_CHARS = 100
-_ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
-
-T = TypeVar("T")
+_READ_CHARS = 4096
+_STEP = re.compile(
+    r"""\.?(?: (?P<key>[^.\[\]"'\s][^.\[\]]*) | \[(?P<position>[0-9]{1,15})\] | \[(?P<quoted>"(?:[^"\\]|\\.)*")\]
+              | \['(?P<single>[^'\\]*)'\] )""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +78,12 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
 
 
 def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict[str, Target]:
-    ids = {key: public_id for key in keys if (public_id := _public_id(key)) is not None}
-    found = _by_id(connection, scope, ids)
+    found = {key: Target(one) for key, one in store.by_ids(connection, scope.read, scope.row, keys).items()}
     left = [key for key in keys if key not in found]
     bound = variables.find(connection, scope.read, scope.row, left)
     found |= {key: Target(variable.artifact, variable.path) for key, variable in bound.items()}
-    names = {key for key in left if key not in found}
-    by_name: dict[str, int] = {}
-    for some in batched(names):
-        newest = func.max(ArtifactRow.id)
-        where = ArtifactRow.session_id == scope.row, ArtifactRow.name.in_(some)
-        rows = connection.execute(select(ArtifactRow.name, newest).where(*where).group_by(ArtifactRow.name))
-        by_name |= {str(name): row_id for name, row_id in rows}
-    return found | _artifacts(connection, scope, by_name)
-
-
-def _public_id(key: str) -> str | None:
-    return f"art_{match[1]}" if (match := _ID.fullmatch(key)) else None
-
-
-def _by_id(connection: Connection, scope: Scope, ids: Mapping[str, str]) -> dict[str, Target]:
-    row_ids: dict[str, int] = {}
-    for some in batched(set(ids.values())):
-        where = ArtifactRow.session_id == scope.row, ArtifactRow.public_id.in_(some)
-        for public_id, row_id in connection.execute(select(ArtifactRow.public_id, ArtifactRow.id).where(*where)):
-            row_ids[public_id] = row_id
-    return _artifacts(connection, scope, {key: row_ids[given] for key, given in ids.items() if given in row_ids})
-
-
-def _artifacts(connection: Connection, scope: Scope, rows: Mapping[str, int]) -> dict[str, Target]:
-    artifacts: dict[int, Artifact] = {}
-    for some in batched(set(rows.values())):
-        artifacts |= store.by_row_ids(connection, scope.read, scope.row, some)
-    return {key: Target(artifacts[row_id]) for key, row_id in rows.items() if row_id in artifacts}
-
-
-def batched(values: Collection[T]) -> Iterator[list[T]]:
-    """Yield as many values at a time as a statement takes as parameters on every database."""
-    left = iter(values)
-    while some := list(islice(left, variables.MANY)):
-        yield some
+    left = [key for key in left if key not in found]
+    return found | {key: Target(one) for key, one in store.by_names(connection, scope.read, scope.row, left).items()}
 
 
 def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
@@ -145,6 +113,31 @@ def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
             at = ".".join(map(str, path[:depth]))[:_SHOWN_CHARS] or "its top"
             raise ToolError(f"{named[:200]}: no {str(key)[:_SHOWN_CHARS]!r} at {at}{_there(value)}")
     return value
+
+
+def readings(path: str) -> Iterator[tuple[str, ...]]:
+    """Yield what a path as text may mean: split at each dot, and then as code spells it, `rows[0]["a b"].id`."""
+    plain = tuple(path.split("."))
+    yield plain
+    spelled = path.removeprefix("$")
+    if (steps := _steps(spelled)) and steps != plain:
+        yield steps
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    """The steps of a path as code spells it; none if it is no such path."""
+    steps: list[str] = []
+    at = 0
+    while at < len(path) <= _READ_CHARS:
+        step = _STEP.match(path, at)
+        if step is None or (at and step["key"] and path[at] != "."):
+            return ()
+        try:
+            steps.append(json.loads(step["quoted"]) if step["quoted"] else step[step.lastgroup or 0])
+        except ValueError:  # an escape that JSON does not have
+            return ()
+        at = step.end()
+    return tuple(steps)
 
 
 def _position(key: str | int) -> int | None:
