@@ -102,7 +102,7 @@ def test_what_cannot_be_searched_is_explained(options, message):
     assert time.perf_counter() - start < 2
 
 
-@pytest.mark.parametrize("options", [{"max_chars": 199}, {"max_chars": 5_000, "max_matches": 0}])
+@pytest.mark.parametrize("options", [{"max_chars": 99}, {"max_chars": 5_000, "max_matches": 0}])
 def test_a_reply_must_hold_something(options):
     with pytest.raises(ValueError, match="expected at least"):
         grep(FIFTY_ONE, "x", **options)
@@ -180,22 +180,23 @@ def test_case_is_ignored_on_request():
 def test_an_exact_total_when_the_display_is_cut():
     result = search(b"x\n" * 100_000, ".", max_matches=40, context_lines=0, max_chars=5_000)
     assert result.text.startswith(
-        "[100,000 matches for /./; first 40 shown. Narrow the pattern or the lines searched]\n\n>      1| x\n"
+        "[100,000 matches for /./; INCOMPLETE: first 40 shown. Narrow the pattern, or go on with start_line=41]\n\n>      1| x\n"
     )
     assert (marked(result), result.matches, result.complete) == ([*range(1, 41)], 100_000, True)
     tight = search(b"x\n" * 100_000, ".", max_matches=1_000, context_lines=0, max_chars=2_000)
-    assert f"; first {tight.shown} shown." in tight.text
+    assert f"; INCOMPLETE: first {tight.shown} shown." in tight.text
     assert len(marked(tight)) == tight.shown > 50
 
 
 def test_a_deadline_stops_the_search_and_says_where():
     result = search(b"ab\n" * 3_000_000, "a|b", deadline=0.05, context_lines=0)
-    line = int(re.search(r"search from line (\d+)", result.text)[1])
+    line = int(re.search(r"stopped in line ([\d,]+) after", result.text)[1].replace(",", ""))
     assert not result.complete
     assert 40 < result.matches <= line < 3_000_000
-    assert result.text.startswith(f"[more than {result.matches:,} matches for /a|b/; first 50 shown.")
+    assert result.text.startswith(f"[more than {result.matches:,} matches for /a|b/; INCOMPLETE: first 50 shown.")
+    assert "or go on with start_line=51;" in result.text
     nothing = search(b"ab\n" * 3_000_000, "c", deadline=-1)
-    assert nothing.text.startswith("[no matches for /c/; the search stopped in line 1 after")
+    assert nothing.text.startswith("[no matches for /c/; INCOMPLETE: the search stopped in line 1 after -1 seconds. Go on with start_line=1]")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from byref.errors import ToolError
 
 def contents(page: Page) -> list[str]:
     """The text of each row, without numbers and without the note on how to go on."""
-    rows = page.text.split("\n\n[Cut ")[0].split("\n")
+    rows = page.text.split("\n\n[INCOMPLETE: cut ")[0].split("\n")
     return [row.partition("| ")[2] for row in rows]
 
 
@@ -83,16 +83,16 @@ def test_an_empty_artifact_has_no_lines():
 
 
 def test_a_page_must_hold_something():
-    with pytest.raises(ValueError, match="200 or more"):
-        read_lines(TEN, max_chars=199)
+    with pytest.raises(ValueError, match="180 or more"):
+        read_lines(TEN, max_chars=179)
 
 
 def test_a_cut_between_lines_says_how_to_go_on():
     page = read_lines(Memory(b"0123456789\n" * 100), 1, 90, max_chars=300)
-    assert page.text.endswith("    7| 0123456789\n\n[Cut before line 8 of 100. Go on with start_line=8, end_line=90.]")
+    assert page.text.endswith("    7| 0123456789\n\n[INCOMPLETE: cut before line 8 of 100. Go on with start_line=8, end_line=90.]")
     assert (page.first, page.last, page.next_line, page.next_column) == (1, 7, 8, 1)
     beyond = read_lines(Memory(b"0123456789\n" * 100), 1, 10**100, max_chars=300)
-    assert beyond.text.endswith("[Cut before line 8 of 100. Go on with start_line=8, end_line=100.]")
+    assert beyond.text.endswith("[INCOMPLETE: cut before line 8 of 100. Go on with start_line=8, end_line=100.]")
 
 
 def test_a_cut_inside_a_line_says_how_to_go_on():

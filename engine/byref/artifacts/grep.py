@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from byref.artifacts.lines import (
-    MIN_CHARS,
-    Payload,
-    check_range,
-    decode,
-    number_width,
-    numbered,
-    segments,
-)
-from byref.artifacts.patterns import Match, Regexp, compile_pattern, forget_patterns, shortened
+from byref.artifacts.lines import Payload, check_range, decode, number_width, numbered, segments
+from byref.artifacts.patterns import SHOWN_CHARS, Match, Regexp, compile_pattern, forget_patterns, shortened
 from byref.errors import ToolError
 
-__all__ = ["Found", "GrepResult", "grep", "search"]
+__all__ = ["MIN_CHARS", "Found", "GrepResult", "grep", "search"]
 
+MIN_CHARS = 100
+"""The least room of an answer; the header may take more, and then stands alone."""
 _LINE_CHARS = 500
 _WINDOW_CHARS = 240
 _WINDOWS_PER_LINE = 3
 _NUMBER_CHARS = 8
+_REASONED_CHARS = 600
 
 # One call of RE2 takes at most about 1.6 ns per byte and instruction: the bytes searched at once are chosen so that even
 # the worst pattern returns in about a second, to look at the clock.
@@ -41,6 +36,14 @@ class GrepResult:
     complete: bool
     shown: int
     """Matching lines that are shown."""
+
+
+From = Callable[[int, int | None], str]
+"""The parameters, in the words of the tool that searches, that begin at a line and end at the last one wanted."""
+
+
+def _from_line(line: int, end: int | None) -> str:
+    return f"start_line={line}" + ("" if end is None else f", end_line={end}")
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ def grep(
 
     Raises:
         ToolError: the range is not in the payload, or the pattern is empty or too large.
-        ValueError: `max_chars` is under 200, or `max_matches` under 1.
+        ValueError: `max_chars` is under `MIN_CHARS`, or `max_matches` under 1.
     """
     found = search(
         payload,
@@ -105,7 +108,7 @@ def search(
         done.run()
     finally:
         forget_patterns()
-    return Found(done, pattern, literal, deadline)
+    return Found(done, pattern, literal, deadline, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +119,50 @@ class Found:
     _pattern: str
     _literal: str
     _deadline: float
+    _end: int | None
 
-    def render(self, max_chars: int, *, context_lines: int = 5) -> GrepResult:
+    def render(self, max_chars: int, *, context_lines: int = 5, go_on: From = _from_line) -> GrepResult:
         """Return what the model reads in at most `max_chars` characters; ToolError, ValueError as `grep`."""
         if max_chars < MIN_CHARS:
             raise ValueError(f"max_chars={max_chars!r}: expected at least {MIN_CHARS}")
         if context_lines < 0:
             raise ToolError(f"context_lines={context_lines}: expected 0 or more")
         done = self._search
-        room = max_chars - len(self._header(0)) - _NUMBER_CHARS
         rows: list[str] = []
         shown = 0
-        if room > 0:
-            rows, shown = _render(done.payload, done.hits, done.start, done.last, context_lines, room)
-        header = self._header(shown)
-        text = "\n".join([header, "", *rows] if rows else [header])
-        return GrepResult(text[:max_chars], done.matches, done.complete, shown)
+        # Room for the header of an answer that shows all; only where that is not enough, for one that says how to go on.
+        for assumed in (done.matches, 0):
+            reserve = 1 if assumed else len(f", or go on with {go_on(done.last, self._end)}") + _NUMBER_CHARS
+            room = max_chars - len(self._header(assumed, max_chars, go_on)) - reserve
+            if room > 0:
+                rows, shown = _render(done.payload, done.hits, done.start, done.last, context_lines, room)
+            if shown == done.matches:
+                break
+        header = self._header(shown, max_chars, go_on)
+        return GrepResult("\n".join([header, "", *rows] if rows else [header]), done.matches, done.complete, shown)
 
-    def _header(self, shown: int) -> str:
-        return _header(self._search, self._pattern, self._literal, shown, self._deadline)
+    def _header(self, shown: int, max_chars: int, go_on: From) -> str:
+        """Say what was searched for, how much was found, and how to go on; long patterns only where there is room."""
+        search, total, pattern = self._search, self._search.matches, self._pattern
+        most = min(SHOWN_CHARS, max_chars // 16)
+        count = f"{total:,}" if search.complete else f"more than {total:,}" if total else "no"
+        header = f"{count} {'match' if total == 1 else 'matches'} for /{shortened(pattern, most)}/"
+        if self._literal:
+            header += ", searched as literal text"
+            if max_chars > _REASONED_CHARS:
+                header += f" (no usable regular expression: {shortened(self._literal)})"
+        notes = []
+        if shown < total:
+            following = search.hits[shown - 1].line + 1 if shown else 0
+            further = f", or go on with {go_on(following, self._end)}" if shown and following <= search.last else ""
+            notes.append(f"INCOMPLETE: first {shown} shown. Narrow the pattern{further}")
+        if not search.complete:
+            stopped = f"the search stopped in line {search.line:,} after {self._deadline:g} seconds"
+            known = "" if shown < total else f". Go on with {go_on(search.line, self._end)}"
+            notes.append(f"{'' if notes else 'INCOMPLETE: '}{stopped}{known}")
+        if not total and ("\n" in pattern or "\\n" in pattern):
+            notes.append("patterns match within single lines, so a line break never matches")
+        return f"[{'; '.join([header, *notes])}]"
 
 
 class _Search:
@@ -295,27 +323,6 @@ class _Search:
     def _late(self) -> bool:
         self.complete = self.complete and time.monotonic() < self.until
         return not self.complete
-
-
-def _header(search: _Search, pattern: str, literal: str, shown: int, deadline: float) -> str:
-    count, total = f"{search.matches:,}", search.matches
-    noun = "match" if total == 1 else "matches"
-    if not search.complete:
-        count = f"more than {count}" if total else "no"
-    header = f"{count} {noun} for /{shortened(pattern)}/"
-    if literal:
-        header += f", searched as literal text (no usable regular expression: {literal})"
-    notes = []
-    if shown < total:
-        notes.append(f"first {shown} shown. Narrow the pattern or the lines searched")
-    if not search.complete:
-        notes.append(
-            f"the search stopped in line {search.line:,} after {deadline:g} seconds. "
-            f"To go on, search from line {search.line}"
-        )
-    if not total and ("\n" in pattern or "\\n" in pattern):
-        notes.append("patterns match within single lines, so a line break never matches")
-    return f"[{'; '.join([header, *notes])}]"
 
 
 def _render(

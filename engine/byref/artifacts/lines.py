@@ -25,8 +25,9 @@ __all__ = [
     "segments",
 ]
 
-MIN_CHARS = 200
-_NOTE_CHARS = 160
+MIN_CHARS = 180
+"""The least room of a page: the longest note, and some characters of a line."""
+_NOTE_CHARS = 164
 
 
 class Payload(Protocol):
@@ -81,7 +82,7 @@ def read_lines(
 
     Raises:
         ToolError: the range or the column is not in the payload.
-        ValueError: `max_chars` is under 200.
+        ValueError: `max_chars` is under `MIN_CHARS`.
     """
     if max_chars < MIN_CHARS:
         raise ValueError(f"max_chars={max_chars!r}: expected {MIN_CHARS} or more")
@@ -191,6 +192,6 @@ def _texts(payload: Payload, start: int, last: int, column: int, room: int) -> I
 def _how_to_go_on(line: int, column: int, end: int | None, total: int) -> str:
     rest = "" if end is None else f", end_line={end}"
     if column > 1:
-        cut = f"Cut inside line {line} of {total}, before column {column}."
+        cut = f"INCOMPLETE: cut inside line {line} of {total}, before column {column}."
         return f"[{cut} Go on with start_line={line}, start_column={column}{rest}.]"
-    return f"[Cut before line {line} of {total}. Go on with start_line={line}{rest}.]"
+    return f"[INCOMPLETE: cut before line {line} of {total}. Go on with start_line={line}{rest}.]"

@@ -9,11 +9,12 @@ import re2
 
 from byref.errors import ToolError
 
-__all__ = ["MAX_PATTERN_BYTES", "Match", "Regexp", "compile_pattern", "forget_patterns", "shortened"]
+__all__ = ["MAX_PATTERN_BYTES", "SHOWN_CHARS", "Match", "Regexp", "compile_pattern", "forget_patterns", "shortened"]
 
 MAX_PATTERN_BYTES = 16 * 1024
 _MAX_PROGRAM = 20_000
-_SHOWN = 80
+SHOWN_CHARS = 80
+"""Of a pattern or a reason, in an answer."""
 _BY_LINE = "(?m)"
 
 _SYNTAX = re.compile(
@@ -95,10 +96,10 @@ def _reason(error: Exception) -> str:
     return shortened(message.replace(_BY_LINE, "", 1))
 
 
-def shortened(text: str) -> str:
-    """Return at most 80 characters of `text` that can stand in one line."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: _SHOWN + 1])
-    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
+def shortened(text: str, most: int = SHOWN_CHARS) -> str:
+    """Return at most `most` characters of `text` that can stand in one line, and a mark where there are more."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return shown if len(shown) <= most else shown[:most] + "…"
 
 
 def forget_patterns() -> None:
