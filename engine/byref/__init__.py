@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from byref.ledger import Entry, Totals
     from byref.lifecycle import SessionInfo
     from byref.models import ModelInfo, Models, Price
-    from byref.policy import Policy
+    from byref.policy import Policy, ToolPolicy
     from byref.result import Result, ToolReply
     from byref.session import HistoryEntry, Session
     from byref.tokens import CharCounter, SampledCounter, TokenCounter
@@ -61,6 +61,7 @@ __all__ = [
     "StorageFailure",
     "TokenCounter",
     "ToolError",
+    "ToolPolicy",
     "ToolReply",
     "Totals",
     "Usage",
@@ -88,7 +89,7 @@ _HOMES = {
     "ledger": ("Entry", "Totals"),
     "lifecycle": ("SessionInfo",),
     "models": ("ModelInfo", "Models", "Price"),
-    "policy": ("Policy",),
+    "policy": ("Policy", "ToolPolicy"),
     "result": ("Result", "ToolReply"),
     "session": ("HistoryEntry", "Session"),
     "tokens": ("CharCounter", "SampledCounter", "TokenCounter"),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import logging
 import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import sqlalchemy
 from sqlalchemy import Connection
 
-from byref import lifecycle
+from byref import lifecycle, policyjson
 from byref.artifacts.blobs import GRACE
 from byref.db.database import Database, retried
 from byref.errors import ConfigurationError, StorageFailure
@@ -141,7 +139,7 @@ class Engine:
         wanted = None if tools is None else check_tools(tools)
         opened = self._open(name, tenant, model, context_window, policy, wanted, db)
         self._sweep_now_and_then(joined=db is not None)
-        effective = policy or (_load_policy(opened.policy) if opened.policy else self._policy)
+        effective = policy or (policyjson.loads(opened.policy, self._policy, name) if opened.policy else self._policy)
         if wanted is None:
             wanted = opened.tools if opened.tools is not None else effective.tools
         model = model or opened.model
@@ -208,7 +206,7 @@ class Engine:
                 name=name,
                 model=model,
                 context_window=context_window,
-                policy=None if policy is None else json.dumps(dataclasses.asdict(policy)),
+                policy=None if policy is None else policyjson.dumps(policy),
                 tools=tools,
             )
 
@@ -266,10 +264,3 @@ def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
     except SandboxUnavailable as error:
         logger.warning("code_interpreter and artifact_jq are not offered: %s", error)
         return None
-
-
-def _load_policy(text: str) -> Policy:
-    """A policy as it was kept; knobs of another version are left out."""
-    kept: dict[str, Any] = json.loads(text)
-    known = {f.name for f in dataclasses.fields(Policy)}
-    return Policy(**{name: value for name, value in kept.items() if name in known})

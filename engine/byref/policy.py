@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal, Self
 
+from byref import knobs as kinds
 from byref.errors import ConfigurationError
+from byref.knobs import FrozenDict, Mapper, shown
 
 Mode = Literal["auto", "variables", "artifact", "truncate"]
 Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
 Errors = Literal["truncate", "inline"]
 OnStorageFailure = Literal["truncate", "raise"]
 Form = Literal["variables", "references", "pointers", "previews"]
+TrustedInstructions = Literal["mappers", "all", "none"]
 
 INTERPRETER = "code_interpreter"
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
@@ -44,14 +48,104 @@ _ONE_GATE: Mapping[str, Any] = {
     "plaintext": "artifact",
 }
 """Of presets whose systems know one limit and nothing else."""
+_OF_THE_SESSION = ("tools", "per_tool")
+_CHECKS: Mapping[str, Callable[[str, object], None]] = {
+    "enabled": kinds.flag,
+    "mode": kinds.choice(Mode),
+    "plaintext": kinds.choice(Plaintext),
+    "envelope_form": kinds.choice(Form),
+    "context_percentage": kinds.optional(kinds.between(0, 1)),
+    "min_threshold_bytes": kinds.integer(0),
+    "max_threshold_bytes": kinds.optional(kinds.integer(1)),
+    "headroom_percentage": kinds.between(0, 1),
+    "max_result_tokens": kinds.optional(kinds.integer(1)),
+    "max_output_bytes": kinds.optional(kinds.integer(1)),
+    "preview_tokens": kinds.integer(20),
+    "preview_chars": kinds.integer(0),
+    "envelope_tokens": kinds.optional(kinds.integer(100)),
+    "truncate_tokens": kinds.integer(50),
+    "errors": kinds.choice(Errors),
+    "on_storage_failure": kinds.choice(OnStorageFailure),
+    "default_context_window": kinds.integer(1),
+    "reply_tokens": kinds.integer(100),
+    "image_tokens": kinds.optional(kinds.integer(0)),
+    "trusted_instructions": kinds.choice(TrustedInstructions),
+    "max_artifact_bytes": kinds.integer(1),
+    "run_seconds": kinds.between(0.01, 3600),
+    "run_cpu_seconds": kinds.between(0.01, 3600),
+    "run_memory_bytes": kinds.integer(16 << 20),
+}
+"""What each knob may be; `tools` and `per_tool` have checks of their own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False, repr=False)
+class ToolPolicy:
+    """What differs for the outputs of one tool.
+
+    Any knob of `Policy` but `tools` and `per_tool`, and four settings that only a tool can have. `mapper`, a jq program
+    or a function of the parsed output, shapes an output before anything else looks at it; `template`, Jinja's, renders
+    it as text, after the mapper where there are both. `names` gives the variables of top-level keys other names.
+    `references=False` leaves the tool's arguments as the model wrote them.
+
+    Raises:
+        ConfigurationError: a knob is unknown or out of range, a program or template has a fault.
+    """
+
+    knobs: Mapping[str, Any]
+    mapper: Mapper | None
+    template: str | None
+    names: Mapping[str, str]
+    references: bool
+
+    def __init__(
+        self,
+        *,
+        mapper: Mapper | None = None,
+        template: str | None = None,
+        names: Mapping[str, str] | None = None,
+        references: bool = True,
+        **knobs: Any,
+    ) -> None:
+        for name, value in knobs.items():
+            if name in _OF_THE_SESSION:
+                raise ConfigurationError(f"{name}: tools and per_tool belong to the session's policy, not to a tool's")
+            if name not in _CHECKS:
+                raise _unknown(name, "ToolPolicy", (*_CHECKS, "mapper", "template", "names", "references"))
+            _CHECKS[name](name, value)
+        kinds.mapper("mapper", mapper)
+        kinds.template("template", template)
+        kinds.flag("references", references)
+        set_field = object.__setattr__
+        set_field(self, "knobs", FrozenDict(knobs))
+        set_field(self, "mapper", mapper)
+        set_field(self, "template", template)
+        set_field(self, "names", FrozenDict(kinds.names("names", names)))
+        set_field(self, "references", references)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made of: `ToolPolicy(**policy.settings)` is the same."""
+        own = {"mapper": self.mapper, "template": self.template, "names": dict(self.names) or None}
+        given = {name: value for name, value in own.items() if value is not None}
+        return {**self.knobs, **given} if self.references else {**self.knobs, **given, "references": False}
+
+    def __repr__(self) -> str:
+        """Show what was given."""
+        return _repr(self, self.settings.items())
+
+
+_ANY_TOOL = ToolPolicy()
+
+
+@dataclass(frozen=True, repr=False)
 class Policy:
     """What is too big, and what happens then.
 
     Sizes are UTF-8 bytes of what the model would read, tokens are those of the engine's counter. Defaults are the
     reference systems'; `Policy()` is the preset `Policy.variables()`.
+
+    Raises:
+        ConfigurationError: a knob is unknown or out of range, or two of them are at odds.
     """
 
     enabled: bool = True
@@ -89,56 +183,34 @@ class Policy:
     """For a model whose window nobody knows."""
     reply_tokens: int = 4_000
     """Bound of every tool reply."""
+    image_tokens: int | None = 1_600
+    """What an image, or a document's first page, counts where the model sees it natively; None: its bytes / 4."""
+    trusted_instructions: TrustedInstructions = "mappers"
+    """Whose `display_instructions_for_model` reaches `result.instructions`; it is taken out of the data always."""
     tools: tuple[str, ...] = DEFAULT_TOOLS
     """What `session.tools()` offers."""
-    per_tool: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Overrides of any other knob for the outputs of one tool: `{"get_cart": {"enabled": False}}`."""
+    per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)
+    """What differs for the outputs of one tool: `{"get_cart": {"enabled": False}}`; kept as `ToolPolicy`."""
     max_artifact_bytes: int = 1 << 30
     """A larger payload is truncated, not stored."""
     run_seconds: float = 30.0
-    """Wall-clock bound of one run of model-written code."""
+    """Wall-clock bound of one run of model-written code, and of a mapper."""
     run_cpu_seconds: float = 20.0
     run_memory_bytes: int = 1 << 30
     """Memory a run may use beyond its data."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, naming the knob, the value and what is allowed."""
-        _choice("mode", self.mode, get_args(Mode))
-        _choice("plaintext", self.plaintext, get_args(Plaintext))
-        _choice("errors", self.errors, get_args(Errors))
-        _choice("on_storage_failure", self.on_storage_failure, get_args(OnStorageFailure))
-        _choice("envelope_form", self.envelope_form, get_args(Form))
-        if self.context_percentage is not None:
-            _between("context_percentage", self.context_percentage, 0, 1)
-        _between("headroom_percentage", self.headroom_percentage, 0, 1)
-        _integer("min_threshold_bytes", self.min_threshold_bytes, 0)
-        if self.max_threshold_bytes is not None:
-            _integer("max_threshold_bytes", self.max_threshold_bytes, 1)
+        for name, check in _CHECKS.items():
+            check(name, getattr(self, name))
         if self.max_threshold_bytes is not None and self.min_threshold_bytes > self.max_threshold_bytes:
             raise ConfigurationError(
                 f"min_threshold_bytes={self.min_threshold_bytes!r} is above "
                 f"max_threshold_bytes={self.max_threshold_bytes!r}; the floor must not pass the ceiling"
             )
-        for name in ("max_result_tokens", "max_output_bytes"):
-            if getattr(self, name) is not None:
-                _integer(name, getattr(self, name), 1)
-        _integer("preview_tokens", self.preview_tokens, 20)
-        _integer("preview_chars", self.preview_chars, 0)
-        if self.envelope_tokens is not None:
-            _integer("envelope_tokens", self.envelope_tokens, 100)
-        _integer("truncate_tokens", self.truncate_tokens, 50)
-        _integer("default_context_window", self.default_context_window, 1)
-        _integer("reply_tokens", self.reply_tokens, 100)
-        _integer("max_artifact_bytes", self.max_artifact_bytes, 1)
-        _between("run_seconds", self.run_seconds, 0.01, 3600)
-        _between("run_cpu_seconds", self.run_cpu_seconds, 0.01, 3600)
-        _integer("run_memory_bytes", self.run_memory_bytes, 16 << 20)
         object.__setattr__(self, "tools", check_tools(self.tools))
-        object.__setattr__(self, "per_tool", {tool: dict(knobs) for tool, knobs in self.per_tool.items()})
-        for tool, knobs in self.per_tool.items():
-            if {"per_tool", "tools"} & knobs.keys():
-                raise ConfigurationError(f"per_tool[{tool!r}]: tools and per_tool belong to the session's policy")
-            self.for_tool(tool)
+        object.__setattr__(self, "per_tool", FrozenDict(_tool_policies(self.per_tool)))
+        _ = self._merged  # a tool's knobs can be at odds with the session's
 
     @classmethod
     def variables(cls, **knobs: Any) -> Self:
@@ -169,10 +241,10 @@ class Policy:
     def previews(cls, **knobs: Any) -> Self:
         """Return the preset of the context offloader: above 2,500 tokens a preview of 1,000 and a reference as text.
 
-        `max_result_tokens` is the only gate.
+        `max_result_tokens` is the only gate; images are measured by their bytes, as all else is by its characters.
         """
         tools = ("retrieve_offloaded_content",)
-        base = cls(envelope_form="previews", max_result_tokens=2_500, tools=tools, **_ONE_GATE)
+        base = cls(envelope_form="previews", max_result_tokens=2_500, image_tokens=None, tools=tools, **_ONE_GATE)
         return base._with(knobs)
 
     def override(self, **knobs: Any) -> Self:
@@ -180,48 +252,88 @@ class Policy:
         return self._with(knobs)
 
     def for_tool(self, tool: str) -> Self:
-        """Return the policy for one tool's outputs."""
-        knobs = self.per_tool.get(tool)
-        return self._with({**knobs, "per_tool": {}}) if knobs else self
+        """Return the policy for one tool's outputs: its knobs over the session's, no other tool's beside it."""
+        return self._merged.get(tool, self)
+
+    def tool(self, name: str) -> ToolPolicy:
+        """Return what differs for one tool's outputs; of a tool that was not named, nothing."""
+        found = self.per_tool.get(name, _ANY_TOOL)
+        assert isinstance(found, ToolPolicy)
+        return found
 
     @property
     def envelope_budget(self) -> int:
         """Tokens that no envelope exceeds, whatever the input."""
         return self.envelope_tokens if self.envelope_tokens is not None else self.preview_tokens + 200
 
+    @cached_property
+    def _merged(self) -> dict[str, Self]:
+        """The policies of tools that have knobs of their own."""
+        merged: dict[str, Self] = {}
+        for name in self.per_tool:
+            knobs = self.tool(name).knobs
+            if knobs:
+                with kinds.within(f"per_tool[{shown(name)}]"):
+                    merged[name] = self._with({**knobs, "per_tool": self._settings_of(name)})
+        return merged
+
+    def _settings_of(self, name: str) -> dict[str, ToolPolicy]:
+        """What a tool has beside knobs, so that a policy made for it still has a mapper for it."""
+        settings = self.tool(name).settings
+        own = {key: value for key, value in settings.items() if key not in _CHECKS}
+        return {name: ToolPolicy(**own)} if own else {}
+
+    def __repr__(self) -> str:
+        """Show the knobs that are not at their defaults."""
+        given = ((knob.name, getattr(self, knob.name)) for knob in fields(self))
+        defaults = {knob.name: _default(knob) for knob in fields(self)}
+        return _repr(self, [(name, value) for name, value in given if value != defaults[name]])
+
     def _with(self, knobs: Mapping[str, Any]) -> Self:
-        known = [f.name for f in fields(self)]
+        known = [knob.name for knob in fields(self)]
         for name in knobs:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                raise ConfigurationError(
-                    f"{name!r} is no knob of Policy"
-                    + (f"; did you mean {near[0]!r}?" if near else f"; there are {known}")
-                )
+                raise _unknown(name, "Policy", known)
         return replace(self, **knobs)
 
 
 def check_tools(tools: object) -> tuple[str, ...]:
     """Return the names as a tuple without repeats; an unknown one is a ConfigurationError."""
-    if isinstance(tools, str) or not hasattr(tools, "__iter__"):
-        raise ConfigurationError(f"tools={tools!r}: expected a list of names out of {list(TOOL_NAMES)}")
-    names = tuple(dict.fromkeys(tools))
-    for name in names:
-        if name not in TOOL_NAMES:
-            raise ConfigurationError(f"tools: {name!r} is unknown; there are {list(TOOL_NAMES)}")
-    return names
+    if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
+        raise ConfigurationError(f"tools={shown(tools)}: expected a list of names out of {list(TOOL_NAMES)}")
+    names: dict[str, None] = {}
+    for name in tools:
+        if not isinstance(name, str) or name not in TOOL_NAMES:
+            raise ConfigurationError(f"tools: {shown(name)} is unknown; there are {list(TOOL_NAMES)}")
+        names[name] = None
+    return tuple(names)
 
 
-def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigurationError(f"{name}={value!r}: expected one of {list(allowed)}")
+def _tool_policies(given: object) -> dict[str, ToolPolicy]:
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            f'per_tool={shown(given)}: expected a mapping of tool names to knobs, like {{"get_cart": {{"enabled": False}}}}'
+        )
+    made: dict[str, ToolPolicy] = {}
+    for tool, knobs in given.items():
+        if not isinstance(tool, str) or not tool:
+            raise ConfigurationError(f"per_tool: {shown(tool)} is no name of a tool")
+        with kinds.within(f"per_tool[{shown(tool)}]"):
+            made[tool] = knobs if isinstance(knobs, ToolPolicy) else ToolPolicy(**kinds.keywords(knobs))
+    return made
 
 
-def _between(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigurationError(f"{name}={value!r}: expected a number from {low} to {high}")
+def _unknown(name: object, what: str, known: Iterable[str]) -> ConfigurationError:
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, 1)
+    return ConfigurationError(
+        f"{shown(name)} is no knob of {what}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {names}")
+    )
 
 
-def _integer(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"{name}={value!r}: expected an integer of at least {least}")
+def _default(knob: Field[Any]) -> Any:
+    return knob.default_factory() if knob.default_factory is not MISSING else knob.default
+
+
+def _repr(policy: object, given: Iterable[tuple[str, Any]]) -> str:
+    return f"{type(policy).__name__}({', '.join(f'{name}={value!r}' for name, value in given)})"
