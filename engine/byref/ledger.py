@@ -225,11 +225,10 @@ def record_usage(
         if connection.execute(seen).scalar() is not None:
             raise Recorded
     known = usage.context_tokens
-    detail: dict[str, Any] = {"sets_context": sets_context, "usage": usage.raw}
-    if sets_context and known is not None:
-        learned = _set_context(connection, session_row, turn, usage, turn.step if through is None else through)
-        if learned:
-            detail["calibration"] = learned
+    detail: dict[str, Any] = {"sets_context": sets_context and known is not None, "usage": usage.raw}
+    if detail["sets_context"]:
+        detail["through"] = turn.step if through is None else min(through, turn.step)
+        detail |= _set_context(connection, session_row, turn, usage, detail["through"])
     append(
         connection,
         tenant=tenant,
@@ -259,11 +258,9 @@ def record_compaction(connection: Connection, *, tenant: str, session_row: int, 
     return turn.step
 
 
-def _set_context(
-    connection: Connection, session_row: int, turn: Turn, usage: Usage, through: int
-) -> dict[str, int | float] | None:
-    """Set the context to what a provider counted, and learn from it; what came after step `through` is pending still."""
-    through, pending, sent = min(through, turn.step), 0, usage.input_tokens or 0
+def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Usage, through: int) -> dict[str, Any]:
+    """Set the context to what a provider counted, learn from it and say what; after step `through` all is pending still."""
+    pending, sent = 0, usage.input_tokens or 0
     if through < turn.step:
         later = select(func.sum(LedgerRow.tokens)).where(
             LedgerRow.session_id == session_row,
@@ -287,8 +284,8 @@ def _set_context(
         )
     )
     if learned is None:
-        return None
-    return {"counted": settled, "grown": sent - turn.base, "factor": round(reported / estimated, 4)}
+        return {}
+    return {"calibration": {"counted": settled, "grown": sent - turn.base, "factor": round(reported / estimated, 4)}}
 
 
 def entries(connection: Connection, session_row: int) -> list[Entry]:

@@ -58,8 +58,9 @@ def ledger(options: Namespace) -> int:
     columns = ("step", "kind", "tool", "call", "route", "reason", "came", "read", "saved", "in", "out", "usd")
     output.table(columns, [_ledger_row(entry) for entry in entries], right=(columns[0], *columns[6:]))
     cost = "unknown" if totals.cost is None else f"{totals.cost:.4f} USD"
+    worth = "" if totals.cost_saved is None else f" ({totals.cost_saved:.4f} USD a request)"
     output.note(
-        f"outputs: {totals.original_tokens:,} tokens came, {totals.tokens:,} were read, {totals.tokens_saved:,} saved; "
+        f"outputs: {totals.original_tokens:,} tokens came, {totals.tokens:,} were read, {totals.tokens_saved:,} saved{worth}; "
         f"requests: {totals.requests:,}, cost {cost}; context: {context:,} of {window:,} tokens"
     )
     return 0
@@ -147,6 +148,8 @@ def _show_step(session: Session, step: int, *, as_json: bool) -> None:
         output.json(_entry(entry) | {"content": entry.content})
     elif entry.content is not None:
         output.text(entry.content)
+    elif entry.kind == "resolution":
+        output.text(f"{entry.kind}: {entry.arguments}")
     else:
         output.text(f"{entry.kind}: {entry.tokens:,} tokens of context")
 
@@ -158,16 +161,16 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _ledger_row(entry: Entry) -> tuple[object, ...]:
-    is_output = entry.kind == "output"
+    is_output, is_resolution = entry.kind == "output", entry.kind == "resolution"
     return (
         entry.step,
         f"{entry.kind} (error)" if entry.is_error else entry.kind,
-        entry.tool or entry.model,
+        entry.tool or entry.model or entry.detail.get("tool"),
         entry.call_id,
         entry.route,
         entry.reason,
         entry.original_tokens,
-        entry.tokens,
+        None if is_resolution else entry.tokens,
         entry.tokens_saved if is_output else None,
         entry.input_tokens,
         entry.output_tokens,
