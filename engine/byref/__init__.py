@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from byref import db
     from byref.aio import AsyncEngine, AsyncSession
-    from byref.artifacts.store import Artifact, is_pointer
+    from byref.artifacts.store import Artifact, approx_byte_size, is_pointer
     from byref.engine import Engine
     from byref.errors import (
         ArtifactMissing,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from byref.ledger import Entry, Totals
     from byref.lifecycle import SessionInfo
     from byref.models import ModelInfo, Models, Price
+    from byref.outputs import ToolOutput
     from byref.policy import Policy, ToolPolicy
     from byref.result import Result, ToolReply
     from byref.session import HistoryEntry, Session
@@ -61,18 +62,20 @@ __all__ = [
     "StorageFailure",
     "TokenCounter",
     "ToolError",
+    "ToolOutput",
     "ToolPolicy",
     "ToolReply",
     "Totals",
     "Usage",
     "Variable",
+    "approx_byte_size",
     "db",
     "is_pointer",
 ]
 
 _HOMES = {
     "aio": ("AsyncEngine", "AsyncSession"),
-    "artifacts.store": ("Artifact", "is_pointer"),
+    "artifacts.store": ("Artifact", "approx_byte_size", "is_pointer"),
     "engine": ("Engine",),
     "errors": (
         "ArtifactMissing",
@@ -89,6 +92,7 @@ _HOMES = {
     "ledger": ("Entry", "Totals"),
     "lifecycle": ("SessionInfo",),
     "models": ("ModelInfo", "Models", "Price"),
+    "outputs": ("ToolOutput",),
     "policy": ("Policy", "ToolPolicy"),
     "result": ("Result", "ToolReply"),
     "session": ("HistoryEntry", "Session"),

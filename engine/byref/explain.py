@@ -20,6 +20,7 @@ _BECAUSE = {
     "headroom": "the context would have grown to {value:,} tokens, past the headroom limit of {limit:,}",
     "fits": "its {value:,} {unit} are within the per-output threshold of {limit:,}",
     "not_smaller": "what would have stood for it was no smaller",
+    "not_storable": "its bytes are elsewhere, or its type is not known, so that nothing could be stored",
     "max_artifact_bytes": "it is larger than max_artifact_bytes allows to be stored",
     "storage_failure": "the database was away",
     "reply": "replies of the session's own tools are bounded, and never put behind a reference",
@@ -37,7 +38,8 @@ class Explanation:
     reason: str
     numbers: Mapping[str, Any]
     """value, limit and unit that the rule compared; context, headroom_limit, byte_threshold and window at that time;
-    `plaintext`: why text was not structured; `per_output`: what the per-output gate said, where another rule decided."""
+    `plaintext`: why text was not structured; `per_output`: what the per-output gate said, where another rule decided;
+    `mapper`: what became of the tool's mapper; `blocks`: how many there were."""
     original_tokens: int
     tokens: int
     tokens_saved: int
@@ -52,6 +54,8 @@ class Explanation:
             text = f"{self.tool} (step {self.step}): wholesale: {because}, but the policy lets plaintext through whole."
         if plaintext := self.numbers.get("plaintext"):
             text += f" It was taken as plaintext: {plaintext}."
+        if mapper := self.numbers.get("mapper"):
+            text += f" Mapper: {mapper}."
         saved = f", {self.tokens_saved:,} saved" if self.tokens_saved else ""
         text += f" {self.original_tokens:,} tokens came, {self.tokens:,} went to the model{saved}."
         if "context" in self.numbers:
@@ -67,7 +71,9 @@ def explanation(entry: Entry) -> Explanation:
         call_id=entry.call_id,
         route=entry.route or "inline",
         reason=entry.reason or entry.kind,
-        numbers={key: value for key, value in entry.detail.items() if key != "variables"},
+        numbers={
+            key: value for key, value in entry.detail.items() if key not in ("variables", "stands", "instructions")
+        },
         original_tokens=entry.original_tokens if entry.original_tokens is not None else entry.tokens,
         tokens=entry.tokens,
         tokens_saved=entry.tokens_saved,

@@ -29,10 +29,12 @@ Reason = Literal[
     "headroom",
     "fits",
     "not_smaller",
+    "not_storable",
     "max_artifact_bytes",
     "storage_failure",
 ]
-"""Why an output took its route: which rule decided. `not_smaller`: what would have stood for it was no smaller."""
+"""Why an output took its route: which rule decided. `not_smaller`: what would have stood for it was no smaller;
+`not_storable`: it is a block whose bytes are elsewhere, or of a type that nobody knows."""
 
 Unit = Literal["bytes", "tokens"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,20 +20,11 @@ from byref import gates, ledger, variables
 from byref.artifacts import staging, store
 from byref.artifacts.store import Artifact
 from byref.describe.truncate import truncate, truncate_json
-from byref.envelope import Draft, Rendered, TruncateDraft
+from byref.envelope import Rendered, TruncateDraft
 from byref.errors import StorageFailure
-from byref.plans import (
-    Plan,
-    Prepared,
-    first_plan,
-    has_headroom,
-    headroom,
-    is_no_smaller,
-    is_structured,
-    offload,
-    prepare,
-    restage,
-)
+from byref.outputs import Block, Media, forms
+from byref.plans import Plan, Stand, first_plan, has_headroom, headroom, is_no_smaller, offload, restage
+from byref.prepare import Measured, Prepared, as_came, prepare
 from byref.result import Result
 from byref.scope import Scope
 from byref.variables import Variable
@@ -47,9 +38,10 @@ ATTEMPTS = 8
 class _Replan(Exception):
     """The plan does not hold; `reason` says why."""
 
-    def __init__(self, reason: Literal["headroom", "not_smaller", "blob_gone"]) -> None:
+    def __init__(self, reason: Literal["headroom", "not_smaller", "blob_gone"], stand: Stand | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.stand = stand
 
 
 class _Replay(Exception):
@@ -60,16 +52,20 @@ class _Replay(Exception):
         self.entry = entry
 
 
-_Kept = tuple[Sequence[Artifact], Sequence[Variable]]
+_Stored = tuple[Sequence[Artifact], Sequence[Variable]]
 
 
 @dataclass
 class _Committed:
     step: int
-    rendered: Rendered
-    artifact_row: int | None = None
+    content: str | list[Any]
+    tokens: int
+    envelope: dict[str, Any] | None = None
+    artifact_rows: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    kept: _Kept = ((), ())
+    stands: list[list[int]] = field(default_factory=list)
+    """Of content in blocks: the place of each stand, and the rows of its artifacts; the largest first."""
+    stored: _Stored = ((), ())
     """Read before the commit: an output that is stored is answered, even if the database goes away right then."""
 
 
@@ -86,13 +82,13 @@ def process(
         logger.exception("byref could not store the output of %r; the turn goes on without it", tool)
         return _unstored(prepared)
     finally:
-        prepared.block.discard()
+        prepared.discard()
 
 
 def _take_in(prepared: Prepared) -> Result:
     """Answer as before what was given before, else commit it."""
     scope = prepared.scope
-    if prepared.call_digest is not None and prepared.block.size >= scope.policy.min_threshold_bytes:
+    if prepared.call_digest is not None and prepared.size >= scope.policy.min_threshold_bytes:
         call, content = prepared.call_digest, prepared.digest
         before = scope.read(lambda c: ledger.given_before(c, scope.row, "output", call, content))
         if before is not None:
@@ -119,83 +115,121 @@ def _commit(prepared: Prepared) -> Result:
 def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
     match changed.reason:
         case "headroom":
-            return offload(prepared, "headroom")
+            return offload(prepared, "headroom", everything=True)
         case "not_smaller":
-            return Plan("inline", "not_smaller")
+            left = [stand for stand in plan.stands if stand is not changed.stand]
+            return replace(plan, route=left[0].draft.route, stands=left) if left else Plan("inline", "not_smaller")
         case "blob_gone":
-            return replace(plan, blob_id=restage(prepared))
+            for stand in plan.stands:
+                for kept in stand.kept:
+                    kept.blob_id = restage(prepared, kept)
+            return plan
 
 
 def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed:
     """Everything of the commit; runs again from the start where the database asks for it."""
-    scope, block = prepared.scope, prepared.block
-    whole = plan.draft is None
+    scope = prepared.scope
+    whole = not plan.stands
+    rest = prepared.tokens if whole else sum(block.tokens for block in plan.rest(prepared))
     certain = whole and not plan.needs_headroom
-    turn = ledger.take_step(connection, scope.row, prepared.tokens if certain else 0)
+    turn = ledger.take_step(connection, scope.row, rest if certain else 0)
     if prepared.call_digest is not None:
         before = ledger.given_before(connection, scope.row, "output", prepared.call_digest, prepared.digest)
         if before is not None:
             raise _Replay(before)
-    if plan.draft is None:
-        if plan.needs_headroom:
-            if not has_headroom(prepared, turn.context):
-                raise _Replan("headroom")
-            ledger.reserve(connection, scope.row, prepared.tokens)
-        committed = _Committed(turn.step, Rendered(block.text, prepared.tokens))
+    if plan.needs_headroom and not has_headroom(prepared, rest, turn):
+        raise _Replan("headroom")
+    if whole:
+        committed = _Committed(turn.step, prepared.content, rest)
     else:
-        committed = _write_draft(connection, prepared, plan, plan.draft, turn)
-        ledger.reserve(connection, scope.row, committed.rendered.tokens)
+        committed = _write_stands(connection, prepared, plan, turn, rest)
+    if not certain:
+        ledger.reserve(connection, scope.row, committed.tokens)
     scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn))
-    if committed.artifact_row is not None:
-        committed.kept = _kept(connection, scope, committed.artifact_row, committed.names)
+    if committed.artifact_rows:
+        committed.stored = _stored(connection, scope, committed.artifact_rows, committed.names)
     return committed
 
 
-def _write_draft(connection: Connection, prepared: Prepared, plan: Plan, draft: Draft, turn: ledger.Turn) -> _Committed:
-    scope = prepared.scope
-    artifact_row, artifact_id, names = None, "", []
-    if plan.blob_id is not None and plan.about is not None:
-        blob_id = staging.publish(connection, scope.tenant, plan.blob_id, prepared.digest)
+def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: ledger.Turn, rest: int) -> _Committed:
+    """Publish what the stands keep, bind their names, and put what they render in the place of their blocks."""
+    committed = _Committed(turn.step, "", rest)
+    rendered: dict[int, tuple[Rendered, list[int]]] = {}
+    for stand in plan.stands:
+        shown, rows, names = _write_stand(connection, prepared, stand, turn)
+        rendered[id(stand.blocks[0])] = shown, rows
+        committed.tokens += shown.tokens
+        committed.artifact_rows += rows
+        committed.names += names
+    committed.envelope = rendered[id(plan.stands[0].blocks[0])][0].envelope
+    behind = {id(block) for stand in plan.stands for block in stand.blocks[1:]}
+    content: list[Any] = []
+    for block in prepared.blocks:
+        if id(block) in rendered:
+            shown, rows = rendered[id(block)]
+            committed.stands.append([len(content), *rows])
+            content.append(forms.write_text(shown.content, like=block.piece))
+        elif id(block) not in behind:
+            content.append(as_came(block))
+    if len(content) == 1:
+        committed.content, committed.stands = next(iter(rendered.values()))[0].content, []
+    else:
+        committed.content = content
+    return committed
+
+
+def _write_stand(
+    connection: Connection, prepared: Prepared, stand: Stand, turn: ledger.Turn
+) -> tuple[Rendered, list[int], list[str]]:
+    """Publish, bind and render one stand; return the rows of its artifacts and the names of its variables, too."""
+    scope, draft = prepared.scope, stand.draft
+    rows: list[int] = []
+    ids: list[str] = []
+    names: list[str] = []
+    for kept in stand.kept:
+        blob_id = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
         if blob_id is None:
             raise _Replan("blob_gone")
-        artifact_id = store.new_id(as_uuid=scope.policy.envelope_form == "pointers")
-        artifact_row = store.insert_artifact(
+        ids.append(store.new_id(as_uuid=scope.policy.envelope_form == "pointers"))
+        row = store.insert_artifact(
             connection,
             tenant=scope.tenant,
             session_id=scope.row,
             blob_id=blob_id,
-            public_id=artifact_id,
+            public_id=ids[-1],
             step=turn.step,
             origin="output",
-            name=None,
-            about=plan.about,
+            name=kept.about.name,
+            about=kept.about,
         )
-        if draft.parts:
-            taken = variables.taken(connection, scope.row)
-            names = variables.unique([part.wanted for part in draft.parts], taken)
-            variables.bind(
-                connection,
-                tenant=scope.tenant,
-                session_id=scope.row,
-                artifact_row=artifact_row,
-                named=list(zip(names, draft.parts, strict=True)),
-                step=turn.step,
-                origin="output",
-            )
-    rendered = scope.compute(lambda: draft.render(names, turn.step, artifact_id))
-    if is_no_smaller(prepared, rendered):
-        raise _Replan("not_smaller")
-    return _Committed(turn.step, rendered, artifact_row, names)
+        rows.append(row)
+    if rows and draft.parts:
+        taken = variables.taken(connection, scope.row)
+        names = variables.unique([part.wanted for part in draft.parts], taken)
+        variables.bind(
+            connection,
+            tenant=scope.tenant,
+            session_id=scope.row,
+            artifact_row=rows[0],
+            named=list(zip(names, draft.parts, strict=True)),
+            step=turn.step,
+            origin="output",
+        )
+    rendered = scope.compute(lambda: draft.render(names, turn.step, ids))
+    if is_no_smaller(stand, rendered):
+        raise _Replan("not_smaller", stand)
+    return rendered, rows, names
 
 
 def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger.Turn) -> dict[str, Any]:
     scope, verdict = prepared.scope, prepared.verdict
-    head = headroom(prepared, turn.context)
+    head = headroom(prepared, prepared.tokens, turn)
     detail: dict[str, Any] = {
         "value": verdict.value,
         "limit": verdict.limit,
         "unit": verdict.unit,
         "context": turn.context,
+        "calibration": round(turn.calibration, 4),
         "headroom_limit": gates.headroom_limit(scope.policy, scope.window),
         "byte_threshold": gates.byte_threshold(scope.policy, scope.window),
         "window": scope.window,
@@ -204,12 +238,21 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
         detail["per_output"] = verdict.reason
     if plan.reason == "headroom":
         detail |= {"value": head.value, "limit": head.limit, "unit": head.unit}
-    if isinstance(plan.draft, TruncateDraft):
-        detail["omitted_bytes"] = plan.draft.omitted_bytes
-    if prepared.note and plan.route != "variables":
-        detail["plaintext"] = prepared.note
-    if committed.names:
-        detail["variables"] = committed.names
+    omitted = [stand.draft.omitted_bytes for stand in plan.stands if isinstance(stand.draft, TruncateDraft)]
+    if omitted:
+        detail["omitted_bytes"] = sum(omitted)
+    notes = [block.note for block in prepared.blocks if block.note]
+    if notes and plan.route != "variables":
+        detail["plaintext"] = notes[0]
+    more: dict[str, Any] = {
+        "blocks": len(prepared.blocks) if isinstance(committed.content, list) else None,
+        "stands": committed.stands,
+        "artifacts": committed.artifact_rows if len(committed.artifact_rows) > 1 and not committed.stands else None,
+        "variables": committed.names,
+        "instructions": prepared.instructions,
+        "mapper": prepared.mapped,
+    }
+    detail |= {key: value for key, value in more.items() if value}
     return {
         "tool": prepared.tool,
         "call_id": prepared.call_id,
@@ -218,88 +261,142 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
         "arguments": prepared.arguments,
         "route": plan.route,
         "reason": plan.reason,
-        "content": committed.rendered.content,
-        "tokens": committed.rendered.tokens,
+        "content": forms.to_json(committed.content) if isinstance(committed.content, list) else committed.content,
+        "tokens": committed.tokens,
         "original_tokens": prepared.tokens,
-        "original_bytes": prepared.block.size,
-        "artifact_id": committed.artifact_row,
+        "original_bytes": prepared.size,
+        "artifact_id": committed.artifact_rows[0] if committed.artifact_rows else None,
         "is_error": prepared.is_error,
         "detail": detail,
     }
 
 
 def _result(prepared: Prepared, plan: Plan, committed: _Committed) -> Result:
-    artifacts, bound = committed.kept
+    artifacts, bound = committed.stored
     return Result(
-        content=committed.rendered.content,
+        content=committed.content,
         route=plan.route,
         reason=plan.reason,
         step=committed.step,
-        envelope=committed.rendered.envelope,
+        envelope=committed.envelope,
         artifacts=list(artifacts),
         variables=list(bound),
-        tokens=committed.rendered.tokens,
+        tokens=committed.tokens,
         original_tokens=prepared.tokens,
         is_error=prepared.is_error,
+        instructions=prepared.instructions,
         tool=prepared.tool,
     )
 
 
 def _replayed(prepared: Prepared, entry: ledger.Entry) -> Result:
     """The same result as the first time, byte for byte."""
-    scope, row, names = prepared.scope, entry.artifact_row, entry.detail.get("variables", [])
-    artifacts, bound = ((), ()) if row is None else scope.read(lambda connection: _kept(connection, scope, row, names))
-    content = entry.content or ""
+    scope, names = prepared.scope, entry.detail.get("variables", [])
+    rows, stands = artifact_rows(entry), entry.detail.get("stands", [])
+    artifacts, bound = scope.read(lambda connection: _stored(connection, scope, rows, names)) if rows else ((), ())
+    content = content_of(entry)
+    shown = content if isinstance(content, str) else _text_of(content[stands[0][0]]) if stands else ""
+    is_envelope = entry.route in ("variables", "artifact") and shown.startswith("{")
     return Result(
         content=content,
         route=entry.route or "inline",
         reason=entry.reason or "fits",
         step=entry.step,
-        envelope=json.loads(content) if entry.route in ("variables", "artifact") and content.startswith("{") else None,
+        envelope=json.loads(shown) if is_envelope else None,
         artifacts=list(artifacts),
         variables=list(bound),
         tokens=entry.tokens,
         original_tokens=entry.original_tokens or 0,
         is_error=entry.is_error,
+        instructions=entry.detail.get("instructions"),
         tool=prepared.tool,
     )
 
 
-def _kept(connection: Connection, scope: Scope, artifact_row: int, names: list[str]) -> _Kept:
-    artifacts = store.by_row_ids(connection, scope.read, scope.row, [artifact_row])
+def _stored(connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]) -> _Stored:
+    artifacts = store.by_row_ids(connection, scope.read, scope.row, rows)
     found = variables.find(connection, scope.read, scope.row, names)
-    return list(artifacts.values()), [found[name] for name in names if name in found]
+    return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
+
+
+def content_of(entry: ledger.Entry) -> str | list[Any]:
+    """Return what the model read, in blocks where it came in blocks."""
+    content = entry.content or ""
+    return forms.from_json(content) if "blocks" in entry.detail else content
+
+
+def artifact_rows(entry: ledger.Entry) -> list[int]:
+    """Return the rows of the artifacts that an output became, the largest first."""
+    stands = [row for _, *rows in entry.detail.get("stands", []) for row in rows]
+    return stands or entry.detail.get("artifacts", [] if entry.artifact_row is None else [entry.artifact_row])
+
+
+def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artifact | str | list[Any] | None:
+    """Return an output as it came: by reference where it was offloaded; None where nothing of it is left."""
+    content = content_of(entry)
+    if entry.route in ("inline", "wholesale"):
+        return content
+    if isinstance(content, str):
+        kept = [artifacts[row] for row in artifact_rows(entry) if row in artifacts]
+        return kept if len(kept) > 1 else kept[0] if kept else None
+    stands = {at: rows for at, *rows in entry.detail.get("stands", [])}
+    return [
+        artifacts.get(row) if at in stands else block for at, block in enumerate(content) for row in stands.get(at, [0])
+    ]
+
+
+def _text_of(block: Any) -> str:
+    return str(block.get("text", "")) if isinstance(block, dict) else ""
 
 
 def _unstored(prepared: Prepared) -> Result:
     """What the model reads while the database is away: the output whole where it fits by itself, else cut."""
-    shown = Rendered(prepared.block.text, prepared.tokens)
-    route = "inline"
-    if not prepared.verdict.fits and not is_no_smaller(prepared, shortened := _shortened(prepared)):
-        shown, route = shortened, "truncate"
+    content: str | list[Any] = prepared.content
+    tokens, route = prepared.tokens, "inline"
+    if not prepared.verdict.fits:
+        share = len(prepared.blocks)
+        cuts = [_cut(prepared, block, share) for block in prepared.blocks]
+        if any(cuts):
+            route = "truncate"
+            shown = [
+                as_came(block) if cut is None else forms.write_text(cut.content, like=block.piece)
+                for block, cut in zip(prepared.blocks, cuts, strict=True)
+            ]
+            content = cuts[0].content if len(cuts) == 1 and cuts[0] is not None else shown
+            tokens = sum(
+                block.tokens if cut is None else cut.tokens for block, cut in zip(prepared.blocks, cuts, strict=True)
+            )
     return Result(
-        content=shown.content,
+        content=content,
         route=route,
         reason="storage_failure",
         step=None,
         envelope=None,
         artifacts=[],
         variables=[],
-        tokens=shown.tokens,
+        tokens=tokens,
         original_tokens=prepared.tokens,
         is_error=prepared.is_error,
+        instructions=prepared.instructions,
         tool=prepared.tool,
     )
 
 
-def _shortened(prepared: Prepared) -> Rendered:
-    """An output that could not be stored, cut to head and tail and saying so; JSON stays JSON."""
-    block, count = prepared.block, prepared.scope.count
-    budget = max(prepared.scope.policy.truncate_tokens - 40, 30)
+def _cut(prepared: Prepared, measured: Measured, share: int) -> Rendered | None:
+    """A block that could not be stored, cut to head and tail and saying so; JSON stays JSON. None: it is no smaller so."""
+    block, count = measured.piece.block, prepared.scope.count
+    budget = max(prepared.scope.policy.truncate_tokens // share - 40, 30)
     note = "INCOMPLETE: the whole output could not be stored and cannot be read again without a new call."
-    if is_structured(prepared):
+    if isinstance(block, Media):
+        content = f"{block.placeholder}\n[{note}]"
+    elif not isinstance(block, Block):
+        return None
+    elif measured.is_structured:
         cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
         content = f'{{"note":"{note}","output":{cut_json.text}}}'
     else:
         content = f"{truncate(block.text, budget=budget, measure=count).text}\n[{note}]"
-    return Rendered(content, count(content))
+    tokens = count(content)
+    if tokens >= measured.tokens or len(content.encode("utf-8", "surrogatepass")) >= measured.size:
+        return None
+    return Rendered(content, tokens)

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-
-from blake3 import blake3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from byref import gates, ledger, variables
 from byref.artifacts import staging, store
 from byref.artifacts.store import Description
+from byref.calibration import Standing
 from byref.describe.jsontext import encodable
 from byref.describe.preview import preview
-from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.describe.shape import shape
 from byref.describe.truncate import head_of, head_within, truncate, truncate_json
-from byref.envelope import ArtifactDraft, Draft, PointerDraft, PreviewDraft, Rendered, TruncateDraft, VariablesDraft
+from byref.envelope import (
+    ArtifactDraft,
+    Draft,
+    Offloaded,
+    PlaceholderDraft,
+    PointerDraft,
+    PreviewDraft,
+    Rendered,
+    TruncateDraft,
+    VariablesDraft,
+)
 from byref.gates import Reason, Verdict
-from byref.outputs import Block, to_block
+from byref.outputs import Block, Media
 from byref.policy import FOLLOWERS, INTERPRETER, READERS
-from byref.scope import Scope
+from byref.prepare import Measured, Prepared
 
 logger = logging.getLogger("byref")
 
@@ -27,128 +37,175 @@ Shape = dict[str, str] | str
 
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
+LEAST_ENVELOPE = 300
+"""Tokens under which an envelope says too little: of many blocks the largest have one each, the others share one."""
 
 
 @dataclass
-class Prepared:
-    """An output, parsed and measured."""
+class Kept:
+    """A payload to be published: its description and its blob, staged or found published."""
 
-    scope: Scope
-    tool: str
-    block: Block
-    tokens: int
-    verdict: Verdict
-    is_error: bool
-    digest: bytes
-    call_id: str | None
-    call_digest: bytes | None
-    arguments: str | None
-    note: str | None = None
-    """Why text is not structured, where it might have been."""
-    schema: Schema | None = None
+    block: Measured
+    about: Description
+    blob_id: int
+
+
+@dataclass
+class Stand:
+    """A draft and the blocks that it stands for."""
+
+    draft: Draft
+    blocks: Sequence[Measured]
+    kept: list[Kept] = field(default_factory=list)
+    """In the order of the blocks; empty: nothing is stored."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the blocks."""
+        return sum(block.tokens for block in self.blocks)
 
 
 @dataclass
 class Plan:
-    """One way to commit an output: whole, or as a draft of what stands for it."""
+    """One way to commit an output: whole, or with drafts that stand for some or all of its blocks."""
 
     route: str
     reason: Reason
     needs_headroom: bool = False
-    draft: Draft | None = None
-    about: Description | None = None
-    blob_id: int | None = None
-    """Staged, or found published; None: nothing is stored."""
+    """Whether what passes as it is has to fit on top of the context."""
+    stands: Sequence[Stand] = ()
+    """The largest first."""
 
-
-def prepare(
-    scope: Scope, output: object, tool: str, call_id: str | None, arguments: object, is_error: bool
-) -> Prepared:
-    """Parse and measure an output and judge it by itself."""
-    policy = scope.policy.for_tool(tool)
-    scope = replace(scope, policy=policy)
-    block = to_block(output)
-    own_tool = tool in scope.tools
-    if policy.enabled and not own_tool:
-        kind, _ = block.parsed
-    else:  # it passes whole whatever it is, and is not worth parsing
-        kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
-    tokens = scope.count(block.text, kind)
-    verdict = gates.per_output(
-        policy, size=block.size, tokens=tokens, window=scope.window, is_error=is_error, own_tool=own_tool
-    )
-    return Prepared(
-        scope=scope,
-        tool=tool,
-        block=block,
-        tokens=tokens,
-        verdict=verdict,
-        is_error=is_error,
-        digest=bytes(blake3(block.data).digest()),
-        call_id=call_id[: ledger.CALL_ID_CHARS] if call_id else None,
-        call_digest=ledger.digest(call_id) if call_id else None,
-        arguments=ledger.cut_arguments(arguments),
-        note=block.parse_error if verdict.reason not in ("disabled", "own_tool", "below_floor") else None,
-    )
+    def rest(self, prepared: Prepared) -> list[Measured]:
+        """The blocks that pass as they are."""
+        gone = {id(block) for stand in self.stands for block in stand.blocks}
+        return [block for block in prepared.blocks if id(block) not in gone]
 
 
 def first_plan(prepared: Prepared) -> Plan:
     """Return what the gates and the policy ask for, as far as can be told before the commit."""
-    policy, verdict, block = prepared.scope.policy, prepared.verdict, prepared.block
+    policy, verdict = prepared.scope.policy, prepared.verdict
     if verdict.fits:
         needs = verdict.reason == "fits"
-        if needs and not has_headroom(prepared, prepared.scope.context()):
+        if needs and not has_headroom(prepared, prepared.tokens, prepared.scope.standing()):
             return offload(prepared, "headroom")
         return Plan("inline", verdict.reason, needs_headroom=needs)
-    if prepared.is_error or policy.mode == "truncate" or is_structured(prepared):
+    if prepared.is_error or policy.mode == "truncate" or not all(map(is_plaintext, prepared.blocks)):
         return offload(prepared, verdict.reason)
     ceiling = policy.max_threshold_bytes
-    if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and block.size > ceiling):
+    if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and prepared.size > ceiling):
         return offload(prepared, verdict.reason)
     if policy.plaintext == "wholesale":
         return Plan("wholesale", verdict.reason)
-    if has_headroom(prepared, prepared.scope.context()):
+    if has_headroom(prepared, prepared.tokens, prepared.scope.standing()):
         return Plan("wholesale", verdict.reason, needs_headroom=True)
     return offload(prepared, "headroom")
 
 
-def has_headroom(prepared: Prepared, context: int) -> bool:
-    """Tell whether the whole output fits on top of `context`."""
-    return headroom(prepared, context).fits
+def is_plaintext(block: Measured) -> bool:
+    """Tell whether a block is text and not structured."""
+    return isinstance(block.piece.block, Block) and not block.is_structured
 
 
-def headroom(prepared: Prepared, context: int) -> Verdict:
-    """Judge the whole output on top of `context`."""
+def has_headroom(prepared: Prepared, tokens: int, standing: Standing) -> bool:
+    """Tell whether so many tokens fit on top of the context."""
+    return headroom(prepared, tokens, standing).fits
+
+
+def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
+    """Judge so many tokens, by our count, on top of the context, by the provider's."""
     scope = prepared.scope
-    return gates.headroom(scope.policy, tokens=prepared.tokens, context=context, window=scope.window)
+    return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def offload(prepared: Prepared, reason: Reason) -> Plan:
-    """Describe the output, choose its route by kind and by the tools there are, and stage its bytes."""
-    scope, block, policy = prepared.scope, prepared.block, prepared.scope.policy
-    structured = is_structured(prepared)
-    route = _route(prepared, structured)
-    if route in ("variables", "artifact") and not scope.tools:
+def offload(prepared: Prepared, reason: Reason, *, everything: bool = False) -> Plan:
+    """Describe what is to go, choose its routes by kind and by the tools there are, and stage its bytes.
+
+    Of several blocks the largest go until the rest fits, or `everything` does.
+    """
+    groups = _groups(prepared, _chosen(prepared, everything=everything))
+    share = max(1, len(groups))
+    repeats = _repeats(prepared)
+    stands = []
+    for group in groups:
+        stand = _stand(prepared, group, share, repeats)
+        if not is_no_smaller(stand, _rehearsed(stand)):
+            stands.append(stand)
+    if not stands:
+        storable = any(block.piece.block is not None for block in prepared.blocks)
+        return Plan("inline", "not_smaller" if storable else "not_storable")
+    for stand in stands:
+        for kept in stand.kept:
+            kept.blob_id = restage(prepared, kept)
+    stands.sort(key=lambda stand: -stand.tokens)
+    too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
+    plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
+    rest = sum(block.size for block in plan.rest(prepared))
+    plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
+    return plan
+
+
+def _chosen(prepared: Prepared, *, everything: bool) -> list[Measured]:
+    """The blocks that are to go, in their order."""
+    scope, policy = prepared.scope, prepared.scope.policy
+    storable = [block for block in prepared.blocks if block.piece.block is not None]
+    if everything or len(prepared.blocks) == 1 or (policy.envelope_form == "previews" and not prepared.is_error):
+        return storable
+    standing = scope.standing()
+    gone: set[int] = set()
+    for block in sorted(storable, key=lambda block: -max(block.tokens, block.size // gates.BYTES_PER_TOKEN)):
+        rest = [each for each in prepared.blocks if id(each) not in gone]
+        size, tokens = sum(each.size for each in rest), sum(each.tokens for each in rest)
+        fits = gates.per_output(policy, size=size, tokens=tokens, window=scope.window, is_error=prepared.is_error).fits
+        if gone and fits and (size < policy.min_threshold_bytes or has_headroom(prepared, tokens, standing)):
+            break
+        gone.add(id(block))
+    return [block for block in storable if id(block) in gone]
+
+
+def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measured]]:
+    """The blocks that go, those together that one envelope stands for."""
+    policy = prepared.scope.policy
+    if policy.envelope_form == "previews" and not prepared.is_error and _route(prepared, chosen) == "artifact":
+        return [list(chosen)] if chosen else []
+    each = max(1, policy.envelope_budget // LEAST_ENVELOPE)
+    if len(chosen) <= each:
+        return [[block] for block in chosen]
+    largest = {id(block) for block in sorted(chosen, key=lambda block: -block.tokens)[: each - 1]}
+    alone = [[block] for block in chosen if id(block) in largest]
+    return [*alone, [block for block in chosen if id(block) not in largest]]
+
+
+def _stand(prepared: Prepared, blocks: Sequence[Measured], share: int, repeats: int | None) -> Stand:
+    """A draft for some blocks with its share of the budget, and what is to be kept of them."""
+    route = _route(prepared, blocks)
+    if route in ("variables", "artifact") and not prepared.scope.tools:
         logger.warning(
-            "mode %r leaves the model of session %r a reference that no tool of it follows", route, scope.name
+            "mode %r leaves the model of session %r a reference that no tool of it follows", route, prepared.scope.name
         )
-    if len(block.data) > policy.max_artifact_bytes:
-        route, reason = "truncate", "max_artifact_bytes"
-    keeps = reason != "max_artifact_bytes"
-    words: Shape = shape(block.parsed[1]) if structured else "text"
-    draft = _draft(prepared, route, structured, keeps, words)
-    about = _describe(prepared, structured, words) if keeps else None
-    if _is_draft_no_smaller(prepared, draft):
-        return Plan("inline", "not_smaller")
-    return Plan(draft.route, reason, draft=draft, about=about, blob_id=restage(prepared) if keeps else None)
+    keeps = not any(_is_too_large(prepared, block) for block in blocks)
+    words = [_words(block) for block in blocks]
+    draft = _draft(prepared, blocks, route if keeps else "truncate", words, share, repeats if keeps else None, keeps)
+    kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)] if keeps else []
+    return Stand(draft, blocks, kept)
 
 
-def _route(prepared: Prepared, structured: bool) -> str:
-    """Choose where an output that is too big goes, by its kind and by what the session's tools can follow."""
+def _is_too_large(prepared: Prepared, block: Measured) -> bool:
+    stored = block.piece.block
+    return stored is not None and len(stored.data) > prepared.scope.policy.max_artifact_bytes
+
+
+def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
+    """Choose where blocks that are too big go, by their kind and by what the session's tools can follow."""
     policy, tools = prepared.scope.policy, prepared.scope.tools
+    structured = all(block.is_structured for block in blocks)
     follows = any(tool in tools and (structured or tool != "artifact_jq") for tool in FOLLOWERS[policy.envelope_form])
     if prepared.is_error or policy.mode == "truncate":
         return "truncate"
+    if len(blocks) > 1:
+        return "artifact" if follows or policy.mode == "artifact" else "truncate"
+    if isinstance(blocks[0].piece.block, Media):
+        return "artifact" if follows and policy.envelope_form in ("pointers", "previews") else "placeholder"
     if not structured:
         wanted = policy.plaintext == "artifact"
         return "artifact" if wanted and (follows or policy.mode == "artifact") else "truncate"
@@ -159,131 +216,161 @@ def _route(prepared: Prepared, structured: bool) -> str:
     return "artifact" if follows else "truncate"
 
 
-def is_structured(prepared: Prepared) -> bool:
-    """Tell whether the output is JSON that can be described."""
-    return prepared.block.parsed[0] == "json" and _schema(prepared) is not None
+def _words(block: Measured) -> Shape:
+    """The shape of a block, in words."""
+    stored = block.piece.block
+    if isinstance(stored, Media):
+        return f"{stored.kind}({stored.format})"
+    return shape(stored.parsed[1]) if stored is not None and block.is_structured else "text"
 
 
-def _schema(prepared: Prepared) -> Schema | None:
-    """Return the schema of a structured output, None where it is nested too deeply to be described."""
-    if prepared.schema is None:
-        block = prepared.block
-        _, value = block.parsed
-        try:
-            try:
-                prepared.schema = infer(value, allow_nonfinite=not block.from_value)
-            except NotPlain:
-                # A Python value that is not exactly JSON: its JSON text says what it is to everybody else.
-                value = block.reparse()
-                if block.parsed[0] == "json":
-                    prepared.schema = infer(value, allow_nonfinite=True)
-        except TooDeep as error:
-            block.give_up(str(error))
-            prepared.note = block.parse_error
-    return prepared.schema
-
-
-def _draft(prepared: Prepared, route: str, structured: bool, keeps: bool, words: Shape) -> Draft:
-    scope, block, policy = prepared.scope, prepared.block, prepared.scope.policy
-    count = scope.count
-    half = max(prepared.tokens // 2, 100)
-    lines = block.line_count
-    if route == "variables" and prepared.schema is not None:
+def _draft(
+    prepared: Prepared,
+    blocks: Sequence[Measured],
+    route: str,
+    words: Sequence[Shape],
+    share: int,
+    repeats: int | None,
+    keeps: bool,
+) -> Draft:
+    scope, policy = prepared.scope, prepared.scope.policy
+    tokens = sum(block.tokens for block in blocks)
+    budget = policy.envelope_budget // share
+    half = min(budget, max(tokens // 2, 100))
+    [measured, *more] = blocks
+    block = measured.piece.block
+    if route == "artifact" and (policy.envelope_form == "previews" or more):
+        return PreviewDraft(
+            blocks=[_offloaded(prepared, each) for each in blocks],
+            total=tokens,
+            tools=scope.tools,
+            budget=budget,
+            preview_tokens=policy.preview_tokens if policy.envelope_form == "previews" else 0,
+            count=scope.count,
+            repeats=repeats,
+        )
+    if more or isinstance(block, Media) or block is None:
+        text = "\n".join(_placeholder(each) for each in blocks)
+        if route == "artifact" and isinstance(block, Media):
+            return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
+        return PlaceholderDraft(text, scope.tools, scope.count, repeats)
+    if route == "variables" and measured.schema is not None:
         _, value = block.parsed
         return VariablesDraft(
             value=value,
-            schema=prepared.schema,
-            parts=variables.parts(prepared.tool, value, words),
-            total=prepared.tokens,
+            schema=measured.schema,
+            parts=variables.parts(prepared.tool, value, words[0], scope.policy.tool(prepared.tool).names),
+            total=tokens,
             tools=scope.tools,
-            budget=min(policy.envelope_budget, half),
+            budget=half,
             preview_tokens=policy.preview_tokens,
-            count=count,
+            count=scope.count,
+            repeats=repeats,
         )
     if route == "artifact" and policy.envelope_form == "pointers":
-        return PointerDraft(
-            text=block.text,
-            size=block.size,
-            tools=scope.tools,
-            budget=policy.envelope_budget,
-            preview_chars=policy.preview_chars,
-            count=count,
-        )
-    if route == "artifact" and policy.envelope_form == "previews":
-        return PreviewDraft(
-            kind="json" if structured else "text",
-            size=block.size,
-            total=prepared.tokens,
-            tools=scope.tools,
-            budget=policy.envelope_budget,
-            preview_tokens=policy.preview_tokens,
-            count=count,
-            make_preview=lambda budget: _preview_text(prepared, structured, budget),
-        )
+        return PointerDraft(block.text, measured.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
     if route == "artifact":
         return ArtifactDraft(
-            shape=words if structured else "text",
-            size=block.size,
-            lines=lines,
-            structured=structured,
+            shape=words[0],
+            size=measured.size,
+            lines=block.line_count,
+            structured=measured.is_structured,
             tools=scope.tools,
-            budget=min(policy.envelope_budget, half),
+            budget=half,
             preview_tokens=policy.preview_tokens,
-            count=count,
+            count=scope.count,
             make_preview=None
             if policy.envelope_form == "references"
-            else lambda budget: _artifact_preview(prepared, structured, budget),
+            else partial(_artifact_preview, prepared, measured, block),
+            repeats=repeats,
         )
-    budget = min(policy.truncate_tokens, half)
-    if structured:
-        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
-        return TruncateDraft(cut_json.text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count)
-    room = budget - 80 if keeps and any(tool in scope.tools for tool in READERS) else budget
-    cut_text = truncate(block.text, budget=max(room, 30), measure=count)
-    tools = scope.tools if keeps else ()
-    return TruncateDraft(cut_text.text, block.size, lines, cut_text.omitted_bytes, tools, False, count)
-
-
-def _artifact_preview(prepared: Prepared, structured: bool, budget: int) -> tuple[object, object]:
-    if structured:
-        shown = preview(prepared.block.parsed[1], budget=budget, measure=prepared.scope.count, total=prepared.tokens)
-        return shown.value, shown.omitted
-    cut_text = truncate(prepared.block.text, budget=budget, measure=prepared.scope.count)
-    return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}
-
-
-def _preview_text(prepared: Prepared, structured: bool, budget: int) -> str:
-    block, count = prepared.block, prepared.scope.count
-    if structured:
-        return preview(block.parsed[1], budget=budget, measure=count, total=prepared.tokens).text
-    return head_within(block.text, budget=budget, measure=count)
-
-
-def _is_draft_no_smaller(prepared: Prepared, draft: Draft) -> bool:
-    rendered = draft.render([part.wanted for part in draft.parts], 1, "art_" + "x" * 12)
-    return is_no_smaller(prepared, rendered)
-
-
-def is_no_smaller(prepared: Prepared, rendered: Rendered) -> bool:
-    """Tell whether what stands for the output takes as much as the output itself."""
-    return (
-        rendered.tokens >= prepared.tokens
-        or len(rendered.content.encode("utf-8", "surrogatepass")) >= prepared.block.size
+    return _shortened(
+        prepared, measured, block, min(policy.truncate_tokens // share, max(tokens // 2, 100)), repeats, keeps
     )
 
 
-def _describe(prepared: Prepared, structured: bool, words: Shape) -> Description:
-    block = prepared.block
+def _shortened(
+    prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, keeps: bool
+) -> TruncateDraft:
+    scope = prepared.scope
+    count, lines = scope.count, block.line_count
+    if measured.is_structured:
+        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
+        return TruncateDraft(
+            cut_json.text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats
+        )
+    room = budget - 80 if keeps and any(tool in scope.tools for tool in READERS) else budget
+    cut_text = truncate(block.text, budget=max(room, 30), measure=count)
+    tools = scope.tools if keeps else ()
+    return TruncateDraft(cut_text.text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
+
+
+def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:
+    block = measured.piece.block
+    if isinstance(block, Media):
+        return Offloaded(block.format, block.size, False, lambda _: block.placeholder)
+    kind = "json" if measured.is_structured else "text"
+    return Offloaded(kind, measured.size, measured.is_structured, partial(_preview_text, prepared, measured))
+
+
+def _placeholder(measured: Measured) -> str:
+    """What stands for a block of any kind in one line."""
+    block = measured.piece.block
+    return block.placeholder if isinstance(block, Media) else f"[text: {measured.size} bytes]"
+
+
+def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budget: int) -> tuple[object, object]:
+    count = prepared.scope.count
+    if measured.is_structured:
+        shown = preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens)
+        return shown.value, shown.omitted
+    cut_text = truncate(block.text, budget=budget, measure=count)
+    return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}
+
+
+def _preview_text(prepared: Prepared, measured: Measured, budget: int) -> str:
+    block, count = measured.piece.block, prepared.scope.count
+    assert isinstance(block, Block)
+    if measured.is_structured:
+        return preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens).text
+    return head_within(block.text, budget=budget, measure=count)
+
+
+def _rehearsed(stand: Stand) -> Rendered:
+    return stand.draft.render([part.wanted for part in stand.draft.parts], 1, ["art_" + "x" * 12] * len(stand.kept))
+
+
+def is_no_smaller(stand: Stand, rendered: Rendered) -> bool:
+    """Tell whether what stands for blocks takes as much as they do."""
+    written = len(rendered.content.encode("utf-8", "surrogatepass"))
+    return rendered.tokens >= stand.tokens or written >= sum(block.size for block in stand.blocks)
+
+
+def _describe(measured: Measured, words: Shape) -> Description:
+    block = measured.piece.block
+    assert block is not None
+    if isinstance(block, Media):
+        return Description(
+            block.kind, block.content_type, block.size, block.placeholder, measured.tokens, words, name=block.name
+        )
     shown = head_of(block.text, store.PREVIEW_CHARS)
-    if not structured or prepared.schema is None:
+    if measured.schema is None:
         kind = "application/octet-stream" if block.lossy else "text/plain"
-        return Description("text", kind, block.size, shown, prepared.tokens, "text")
-    schema = prepared.schema
+        return Description("text", kind, block.size, shown, measured.tokens, "text")
+    schema = measured.schema
     kept = schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()
-    return Description("json", "application/json", block.size, shown, prepared.tokens, words, store.pack_schema(kept))
+    return Description("json", "application/json", block.size, shown, measured.tokens, words, store.pack_schema(kept))
 
 
-def restage(prepared: Prepared) -> int:
-    """Write the payload's frames, or find its bytes published already; return the blob's id."""
-    block = prepared.block
-    return staging.stage(prepared.scope.stage, prepared.scope.tenant, block.data, prepared.digest, block.line_count)
+def _repeats(prepared: Prepared) -> int | None:
+    """The step of the first output with the same content."""
+    scope = prepared.scope
+    return scope.read(lambda connection: ledger.first_with(connection, scope.row, prepared.digest))
+
+
+def restage(prepared: Prepared, kept: Kept) -> int:
+    """Write a payload's frames, or find its bytes published already; return the blob's id."""
+    block = kept.block.piece.block
+    assert block is not None
+    scope = prepared.scope
+    return staging.stage(scope.stage, scope.tenant, block.data, kept.block.digest, block.line_count)

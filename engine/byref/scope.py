@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session as HostSession
 
 from byref import ledger
+from byref.calibration import Standing
 from byref.db.database import Database, retried
 from byref.models import Models
 from byref.policy import Policy
@@ -92,9 +93,9 @@ class Scope:
         """Count the tokens of a text."""
         return self.counter.count(text, kind)
 
-    def context(self) -> int:
-        """Return the tokens that the session's next request carries."""
-        return self.read(lambda connection: ledger.context(connection, self.row))
+    def standing(self) -> Standing:
+        """Return the session's context, as it is before the next commit."""
+        return self.read(lambda connection: ledger.standing(connection, self.row))
 
     def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
         """Append a step to the session's ledger."""

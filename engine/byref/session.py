@@ -33,9 +33,10 @@ class HistoryEntry:
     tool: str
     call_id: str | None
     arguments: str | None
-    original: Artifact | str | None
-    """By reference; where the model read all of it, the text itself; None where it has expired or was not stored."""
-    processed: str
+    original: Artifact | str | list[Any] | None
+    """By reference; where the model read all of it, the content itself; of several blocks a list of either; None where it
+    has expired or was not stored."""
+    processed: str | list[Any]
     """What the model read, to the byte."""
 
 
@@ -222,7 +223,7 @@ class Session:
 
     def context_tokens(self) -> int:
         """Return the tokens that the next request carries: the last usage and all that was added since."""
-        return self._scope.context()
+        return self._scope.standing().context
 
     def usage(self) -> Totals:
         """Return the sums over the session."""
@@ -251,7 +252,7 @@ class Session:
 
         def work(connection: Connection) -> list[HistoryEntry]:
             steps = [entry for entry in ledger.entries(connection, scope.row) if entry.kind == "output"]
-            rows = [entry.artifact_row for entry in steps if entry.artifact_row is not None]
+            rows = [row for entry in steps for row in pipeline.artifact_rows(entry)]
             kept = store.by_row_ids(connection, scope.read, scope.row, rows)
             return [
                 HistoryEntry(
@@ -259,10 +260,8 @@ class Session:
                     tool=entry.tool or "",
                     call_id=entry.call_id,
                     arguments=entry.arguments,
-                    original=entry.content
-                    if entry.route in ("inline", "wholesale")
-                    else kept.get(entry.artifact_row or 0),
-                    processed=entry.content or "",
+                    original=pipeline.original_of(entry, kept),
+                    processed=pipeline.content_of(entry),
                 )
                 for entry in steps
             ]

@@ -27,7 +27,7 @@ def process(options: Namespace) -> int:
         if options.json:
             output.json(_result(result))
             return 0
-        output.text(result.content)
+        output.text(result.text)
         if sys.stderr.isatty() and result.step is not None:
             output.note(f"\n{session.explain(result.step)}")
     return 0
@@ -61,7 +61,7 @@ def _call(options: Namespace, name: str, arguments: Any) -> int:
         if options.json:
             output.json(_reply(reply, session))
         else:
-            output.text(reply.content)
+            output.text(reply.text)
     return FAILED if reply.is_error else 0
 
 

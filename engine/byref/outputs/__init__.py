@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from byref.outputs.blocks import Block, to_block
+from byref.outputs.forms import Piece
+from byref.outputs.media import Media
+from byref.outputs.output import ToolOutput, to_pieces
 
-__all__ = ["Block", "to_block"]
+__all__ = ["Block", "Media", "Piece", "ToolOutput", "to_block", "to_pieces"]

@@ -1,0 +1,121 @@
+"""An artifact that the session's readers can follow, or a pointer to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from byref.describe.jsontext import compact, encodable
+from byref.describe.truncate import head_of
+from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated
+from byref.policy import FOLLOWERS
+from byref.variables import Part
+
+
+@dataclass
+class ArtifactDraft:
+    """An artifact's facts and how to access it, and a preview if wanted."""
+
+    shape: object
+    size: int
+    lines: int
+    structured: bool
+    tools: Sequence[str]
+    budget: int
+    count: Count
+    make_preview: Callable[[int], tuple[object, object]] | None
+    """From a budget in tokens to the preview and what it omits; None: no preview."""
+    preview_tokens: int
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "artifact"
+    parts: Sequence[Part] = ()
+    _shown: tuple[object, object] | None = None
+    """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the artifact's id; the preview takes what the fixed parts leave."""
+        artifact_id = ids[0] if ids else ""
+        bare = self._rendered(artifact_id, step, None)
+        if bare.tokens > self.budget and isinstance(self.shape, dict):
+            self.shape = "object"  # its keys alone are more than the budget holds
+            bare = self._rendered(artifact_id, step, None)
+        if self.make_preview is None:
+            return bare
+        if self._shown is not None:
+            rendered = self._rendered(artifact_id, step, self._shown)
+            if rendered.tokens <= self.budget:
+                return rendered
+        grown = grow(
+            self._rendered(artifact_id, step, (None, None)),
+            self.budget,
+            most=self.preview_tokens,
+            least=24,
+            make=self.make_preview,
+            wrap=lambda shown: self._rendered(artifact_id, step, shown),
+        )
+        if grown is None:
+            return bare
+        self._shown = grown[0]
+        return grown[1]
+
+    def _rendered(self, artifact_id: str, step: int, shown: tuple[object, object] | None) -> Rendered:
+        envelope: dict[str, Any] = {
+            "artifact_id": artifact_id,
+            "size_bytes": self.size,
+            "line_count": self.lines,
+            "shape": self.shape,
+            "how_to_access": access_hints(self.tools, structured=self.structured),
+        }
+        notes = [repeated(step, self.repeats)]
+        if shown is not None:
+            envelope |= {"preview": shown[0], "omitted": shown[1]}
+            notes.append("INCOMPLETE: preview is a part of the data.")
+        if note := " ".join(filter(None, notes)):
+            envelope["note"] = note
+        text = compact(envelope)
+        return Rendered(text, self.count(text), envelope)
+
+
+@dataclass
+class PointerDraft:
+    """A pointer with the first characters of what it points to."""
+
+    text: str
+    size: int
+    tools: Sequence[str]
+    budget: int
+    preview_chars: int
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "artifact"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the pointer; a preview over the budget is halved until it fits."""
+        artifact_id = ids[0] if ids else ""
+        kept = self.preview_chars
+        rendered = self._rendered(artifact_id, step, kept)
+        while rendered.tokens > self.budget and kept:
+            kept //= 2
+            rendered = self._rendered(artifact_id, step, kept)
+        return rendered
+
+    def _rendered(self, artifact_id: str, step: int, kept: int) -> Rendered:
+        again = f"{repeated(step, self.repeats)} " if self.repeats is not None else ""
+        envelope = {
+            "pointer": "art:" + artifact_id.removeprefix("art_"),
+            "preview": encodable(head_of(self.text, kept)),
+            "sizeBytes": self.size,
+            "note": f"{again}INCOMPLETE: the output is too large to show; all of it is stored.{self._how()}",
+        }
+        text = compact(envelope)
+        return Rendered(text, self.count(text), envelope)
+
+    def _how(self) -> str:
+        if "get_artifact" in self.tools:
+            return " Call get_artifact with the pointer to read it."
+        reader = next((name for name in FOLLOWERS["pointers"] if name in self.tools), None)
+        return "" if reader is None else f" Read it with {reader} and the pointer."

@@ -1,0 +1,79 @@
+"""What every envelope has in common: a draft is made before the commit, and rendered once names, step and ids are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from byref.policy import READERS
+from byref.variables import Part
+
+Count = Callable[[str], int]
+S = TypeVar("S")
+
+ROUNDS: Final = 8
+"""Tries to fit a text whose tokens can only be counted once it is made."""
+
+HINTS: Final = {
+    "artifact_read": "Read lines: start_line to end_line",
+    "artifact_grep": "Find the lines that match a regular expression: pattern",
+    "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
+}
+"""How each reader gets at an artifact; jq only at JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What the model reads, its tokens, and the envelope it is the text of, if it is one."""
+
+    content: str
+    tokens: int
+    envelope: dict[str, Any] | None = None
+
+
+class Draft(Protocol):
+    """Stands for one or more blocks of an output until the commit knows names, step and artifact ids."""
+
+    route: str
+    parts: Sequence[Part]
+    """Variables to bind; the first is the whole."""
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the names of `parts`, the step and the ids of the artifacts, none if nothing is stored."""
+
+
+def repeated(step: int, first: int | None) -> str:
+    """Return the sentence that a repeated output begins with; nothing for a new one.
+
+    "Same as before" alone reads as if nothing had been run.
+    """
+    return "" if first is None else f"Re-executed at step {step}: identical to the output of step {first}."
+
+
+def access_hints(tools: Sequence[str], *, structured: bool) -> dict[str, str]:
+    """Return a hint for each reader that the session has and that can read such data."""
+    return {name: HINTS[name] for name in READERS if name in tools and (structured or name != "artifact_jq")}
+
+
+def grow(
+    bare: Rendered, budget: int, *, most: int, least: int, make: Callable[[int], S], wrap: Callable[[S], Rendered]
+) -> tuple[S, Rendered] | None:
+    """Return the largest preview that fits beside the bare, fixed parts, and the whole with it; None if none does.
+
+    `make` takes tokens, from `least` to `most`, and may raise ValueError where nothing fits into so few.
+    """
+    room = budget - bare.tokens
+    for _ in range(ROUNDS):
+        if room < least:
+            break
+        with suppress(ValueError):
+            shown = make(min(room, most))
+            rendered = wrap(shown)
+            if rendered.tokens <= budget:
+                return shown, rendered
+            room = min(room, most) - (rendered.tokens - budget + 4)
+            continue
+        break
+    return None

@@ -1,0 +1,72 @@
+"""What is not behind an envelope of its own: text shortened in place, and the placeholder of an image or a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byref.describe.truncate import readable
+from byref.envelope.draft import Count, Rendered, repeated
+from byref.variables import Part
+
+_TEXT_WAYS = {
+    "artifact_read": "read on with artifact_read (start_line, end_line)",
+    "artifact_grep": "search with artifact_grep (pattern)",
+}
+_VIEWERS = ("retrieve_offloaded_content", "get_artifact")
+"""Tools that give an image or a document back as it is."""
+
+
+@dataclass
+class TruncateDraft:
+    """An output shortened in place; where a reader can follow, plaintext names the kept artifact."""
+
+    content: str
+    size: int
+    lines: int
+    omitted_bytes: int
+    tools: Sequence[str]
+    structured: bool
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "truncate"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the artifact's id, if it is to be named."""
+        content = self.content
+        readers = [name for name in _TEXT_WAYS if name in self.tools]
+        if readers and ids and not self.structured:
+            ways = " or ".join(_TEXT_WAYS[name] for name in readers)
+            content += (
+                f"\n[INCOMPLETE: all {readable(self.size)} in {self.lines:,} lines are kept as artifact {ids[0]}: "
+                f"{ways}.]"
+            )
+        if self.repeats is not None and not self.structured:
+            content += f"\n[{repeated(step, self.repeats)}]"
+        return Rendered(content, self.count(content))
+
+
+@dataclass
+class PlaceholderDraft:
+    """Images and documents that the model does not see here."""
+
+    placeholder: str
+    tools: Sequence[str]
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "placeholder"
+    parts: Sequence[Part] = ()
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the artifact's id, if there is one."""
+        content = self.placeholder
+        if len(ids) == 1:
+            viewer = next((name for name in _VIEWERS if name in self.tools), None)
+            see = f"see it with {viewer}, or " if viewer else ""
+            content += f'\n[Kept as artifact {ids[0]}: {see}give "{ids[0]}" as an argument to hand it to another tool.]'
+        if self.repeats is not None:
+            content += f"\n[{repeated(step, self.repeats)}]"
+        return Rendered(content, self.count(content))

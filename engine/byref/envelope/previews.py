@@ -1,0 +1,110 @@
+"""Blocks offloaded as text: a header, guidance, previews, and a reference for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated
+from byref.variables import Part
+
+_REFERENCES_SHARE: Final = 0.5
+"""Of the budget, for the references of many blocks; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offloaded:
+    """One block as its preview and its reference tell it."""
+
+    kind: str
+    """json, text, or a format: png, pdf."""
+    size: int
+    structured: bool
+    make_preview: Callable[[int], str]
+    """From a budget in tokens to the preview's text."""
+
+
+@dataclass
+class PreviewDraft:
+    """One or more blocks of an output, stored one by one."""
+
+    blocks: Sequence[Offloaded]
+    total: int
+    """Tokens of all of them."""
+    tools: Sequence[str]
+    budget: int
+    preview_tokens: int
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "artifact"
+    parts: Sequence[Part] = ()
+    _shown: str = ""
+    """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the references; the preview takes what the fixed parts leave."""
+        references = self._references(ids)
+        if self._shown and (rendered := self._rendered(references, step, self._shown)).tokens <= self.budget:
+            return rendered
+
+        def wrap(preview: str) -> Rendered:
+            return self._rendered(references, step, preview)
+
+        bare = wrap("")
+        grown = grow(bare, self.budget, most=self.preview_tokens, least=8, make=self._preview, wrap=wrap)
+        if grown is None:
+            return bare
+        self._shown = grown[0]
+        return grown[1]
+
+    def _preview(self, room: int) -> str:
+        """The previews of the blocks in their order; what one does not need the next ones have."""
+        pieces: list[str] = []
+        for i, block in enumerate(self.blocks):
+            share = room // (len(self.blocks) - i)
+            if share < 8:
+                break
+            piece = ""
+            with suppress(ValueError):
+                piece = block.make_preview(share)
+            if piece:
+                room -= self.count(piece) + 1
+                pieces.append(piece)
+        return "\n\n".join(pieces)
+
+    def _references(self, ids: Sequence[str]) -> str:
+        lines: list[str] = []
+        room = self.budget * _REFERENCES_SHARE
+        for number, (artifact_id, block) in enumerate(zip(ids, self.blocks, strict=True)):
+            line = f"{artifact_id} ({block.kind}, {block.size:,} bytes)"
+            room -= self.count(line) + 1
+            if room < 0 and number:
+                where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""
+                lines.append(f"… and {len(ids) - number:,} more{where}")
+                break
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _rendered(self, references: str, step: int, shown: str) -> Rendered:
+        text = (
+            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{self._guidance(step)}\n\n{shown}\n\n"
+            f"[Stored references:]\n{references}"
+        )
+        return Rendered(text, self.count(text))
+
+    def _guidance(self, step: int) -> str:
+        lines = ["Stored outside the conversation because of its size. INCOMPLETE: the preview below is its beginning."]
+        if self.repeats is not None:
+            lines.insert(0, repeated(step, self.repeats))
+        lines.append("Answer from the preview if it is enough.")
+        if "retrieve_offloaded_content" in self.tools:
+            lines[-1] += (
+                " Otherwise call retrieve_offloaded_content with a reference and pattern (a regular expression or "
+                "keyword) or line_range {start, end}; everything at once only as a last resort."
+            )
+        elif hints := access_hints(self.tools, structured=all(block.structured for block in self.blocks)):
+            lines[-1] += f" Otherwise: {'; '.join(f'{name}: {hint}' for name, hint in hints.items())}."
+        return "\n".join(lines)

@@ -1,0 +1,144 @@
+"""Structured data bound to variables of the code interpreter: what they are called, their schema, a preview."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from byref.describe.jsontext import compact
+from byref.describe.preview import Preview, preview
+from byref.describe.schema import Schema
+from byref.envelope.draft import ROUNDS, Count, Rendered, repeated
+from byref.policy import INTERPRETER, READERS
+from byref.variables import Part
+
+_SCHEMA_SHARE = 0.4
+"""Of the room that the fixed parts leave; the preview has the rest."""
+_LISTING_SHARE = 0.25
+"""Of the budget, for the names of variables; further ones are counted."""
+_KEY_CHARS = 60
+"""Of a key that a variable's name does not say as it is."""
+_SHORT_BELOW = 450
+"""Budget under which the instruction is one sentence."""
+
+
+@dataclass
+class VariablesDraft:
+    """Structured data bound to variables of the code interpreter."""
+
+    value: object = field(repr=False)
+    schema: Schema
+    parts: Sequence[Part]
+    total: int
+    """Tokens of the whole value."""
+    tools: Sequence[str]
+    budget: int
+    preview_tokens: int
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "variables"
+    _fitted: dict[str, Any] = field(default_factory=dict)
+    _preview: Preview | None = None
+    _sizes: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Fit schema and preview beside names as long as they may become."""
+        self._sizes = [_size_at(self.value, part) for part in self.parts]
+        self._fit([f"{part.wanted}_99" for part in self.parts], 999_999)
+
+    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+        """Fill in the names; refit where they took more room than was set aside."""
+        rendered = self._rendered(names, step)
+        if rendered.tokens > self.budget:
+            self._fit(names, step)
+            rendered = self._rendered(names, step)
+        return rendered
+
+    def _fit(self, names: Sequence[str], step: int) -> None:
+        room = self.budget - self.count(compact(self._envelope(names, step)))
+        share = _SCHEMA_SHARE
+        for _ in range(ROUNDS):
+            self._fitted, self._preview = {}, None
+            # A counter of the host's own may take so many tokens a character that not even a stub fits.
+            with suppress(ValueError):
+                self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
+            left = room - self.count(compact(self._fitted))
+            with suppress(ValueError):
+                self._preview = preview(
+                    self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
+                )
+            over = self._rendered(names, step).tokens - self.budget
+            if over <= 0:
+                return
+            room -= over + 4
+            if room < 60:
+                share = 0.1
+
+    def _rendered(self, names: Sequence[str], step: int) -> Rendered:
+        envelope = self._envelope(names, step)
+        text = compact(envelope)
+        return Rendered(text, self.count(text), envelope)
+
+    def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
+        shown = self._preview
+        short = self.budget < _SHORT_BELOW
+        alias = f"var_step_{step}"
+        listing = self._listing(names, alias)
+        sizes = dict(zip(names, self._sizes, strict=True))
+        example = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
+        return {
+            "variables": listing,
+            "schema": self._fitted,
+            "preview": shown.value if shown else None,
+            "omitted": shown.omitted if shown else None,
+            "instruction": " ".join(
+                filter(
+                    None,
+                    [
+                        repeated(step, self.repeats),
+                        _instruction(
+                            example, step, self.tools, complete=shown is not None and shown.omitted is None, short=short
+                        ),
+                    ],
+                )
+            ),
+        }
+
+    def _listing(self, names: Sequence[str], alias: str) -> dict[str, str]:
+        """As many names as a share of the budget holds, the rest counted; the whole by its alias where its name is long."""
+        room = self.budget * _LISTING_SHARE
+        listing: dict[str, str] = {}
+        for name, part in zip(names, self.parts, strict=True):
+            about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {_at(part.path)}"
+            room -= self.count(name + about) + 4
+            if listing and room < 0:
+                listing["…"] = f"{len(names) - len(listing)} more variables"
+                break
+            listing[name if room >= 0 else alias] = about
+        return listing
+
+
+def _instruction(example: str, step: int, tools: Sequence[str], *, complete: bool, short: bool) -> str:
+    state = "preview shows all of it." if complete else "INCOMPLETE: preview leaves out what omitted counts."
+    if short:
+        return f"{state} Call {INTERPRETER}; the variables hold all of the data."
+    text = (
+        f"{state} Do not answer from it alone: the variables hold all of the data, in {INTERPRETER} as Python "
+        f"objects, e.g. len({example}); the whole is also var_step_{step}."
+    )
+    if readers := [name for name in READERS if name in tools]:
+        text += f" {', '.join(readers)} take{'s' if len(readers) == 1 else ''} a variable's name as artifact_id."
+    return text + f' To hand data to another tool, give "${example}" as its argument.'
+
+
+def _size_at(value: Any, part: Part) -> int:
+    """How much there is at a part: what makes the best example."""
+    return len(value[part.path[0]]) if part.path else -1
+
+
+def _at(path: tuple[str, ...]) -> str:
+    """A path as code writes it, cut and without what no text may hold."""
+    return "".join(f"[{key[:_KEY_CHARS]!r}]" for key in path)

@@ -1,0 +1,75 @@
+"""What one call of a tool returned, as its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from byref.errors import ConfigurationError
+from byref.outputs import forms, media, values
+from byref.outputs.blocks import to_block
+from byref.outputs.forms import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool returned, said in so many words: one or more content blocks, and whether it is an error.
+
+    A block is a text, bytes (an image, a document), a provider's content block as a dict (`{"json": …}` and `{"text": …}`
+    among them), or any other value, which is JSON. `Session.process` takes the same without it, and then tells data and
+    blocks apart by their form.
+    """
+
+    blocks: tuple[Any, ...]
+    is_error: bool = False
+
+    def __init__(self, blocks: Iterable[Any], *, is_error: bool = False) -> None:
+        """Take the blocks in their order."""
+        if isinstance(blocks, str | bytes | dict) or not isinstance(blocks, Iterable):
+            raise ConfigurationError(
+                f"ToolOutput: blocks of type {type(blocks).__name__!r}: expected a list of them, one or more"
+            )
+        object.__setattr__(self, "blocks", tuple(blocks))
+        object.__setattr__(self, "is_error", bool(is_error))
+
+
+def to_pieces(output: object) -> tuple[list[Piece], bool]:
+    """Return the blocks of any object that a tool returned, and whether it says that it is an error; never raises."""
+    try:
+        if type(output) is ToolOutput:
+            return _stated(output), output.is_error
+        if (found := forms.read(output)) is not None:
+            return found
+    except values.RAISED:
+        pass  # an object of a tool's own whose attributes raise: its value is read with more care
+    return [_alone(output)], False
+
+
+def _alone(output: object) -> Piece:
+    if issubclass(type(output), bytes | bytearray | memoryview):
+        data = bytes(memoryview(output))  # type: ignore[arg-type]
+        if (binary := _binary(data)) is not None:
+            return Piece(binary)
+    return Piece(to_block(output))
+
+
+def _stated(output: ToolOutput) -> list[Piece]:
+    pieces = []
+    for block in output.blocks or ("",):
+        read = forms.read([block])
+        piece = read[0][0] if read is not None else _alone(block)
+        if piece.original is None and piece.block is not None and len(output.blocks) > 1:
+            piece.original = forms.write(piece.block)
+        pieces.append(piece)
+    return pieces
+
+
+def _binary(data: bytes) -> media.Media | None:
+    """Bytes that are an image or a document; text in UTF-8, -16 or -32 is none."""
+    content_type = media.sniffed(data)
+    if content_type is None:
+        return None
+    if content_type == "application/octet-stream" and (to_block(data).lossy is False):
+        return None
+    return media.of(content_type, data)

@@ -1,0 +1,213 @@
+"""An output made ready to be judged: read into blocks, freed of instructions, mapped, measured. No SQL, but for a mapper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from blake3 import blake3
+
+from byref import gates, ledger, mappers
+from byref.describe.schema import NotPlain, Schema, TooDeep, infer
+from byref.gates import Verdict
+from byref.outputs import Block, Media, Piece, forms, instructions, to_pieces
+from byref.policy import Policy, ToolPolicy
+from byref.scope import Scope
+
+UNSEEN_TOKENS = 1_600
+"""Of an image whose bytes are elsewhere, where the policy counts images by their bytes."""
+
+
+@dataclass(eq=False)
+class Measured:
+    """One block of an output, measured."""
+
+    piece: Piece
+    size: int
+    """UTF-8 bytes of what the model would read, or bytes of an image or document."""
+    tokens: int
+    digest: bytes
+    note: str | None = None
+    """Why text is not structured, where it might have been."""
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """The schema of a structured block; None of any other, and of JSON that is nested too deeply to be described."""
+        block = self.piece.block
+        if not isinstance(block, Block) or block.parsed[0] != "json":
+            return None
+        try:
+            try:
+                return infer(block.parsed[1], allow_nonfinite=not block.from_value)
+            except NotPlain:
+                # A Python value that is not exactly JSON: its JSON text says what it is to everybody else.
+                value = block.reparse()
+                return infer(value, allow_nonfinite=True) if block.parsed[0] == "json" else None
+        except TooDeep as error:
+            block.give_up(str(error))
+            self.note = block.parse_error
+            return None
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether it is JSON that can be described."""
+        return self.schema is not None
+
+
+@dataclass(eq=False)
+class Prepared:
+    """An output, read and measured."""
+
+    scope: Scope
+    """With the policy for this tool's outputs."""
+    tool: str
+    blocks: Sequence[Measured]
+    verdict: Verdict
+    is_error: bool
+    digest: bytes
+    call_id: str | None
+    call_digest: bytes | None
+    arguments: str | None
+    instructions: str | None
+    mapped: str | None
+    """What became of the tool's mapper, None if it has none."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all blocks."""
+        return sum(block.tokens for block in self.blocks)
+
+    @property
+    def size(self) -> int:
+        """Of all blocks, in bytes."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def content(self) -> str | list[Any]:
+        """What the model reads where the output passes whole: text, or the blocks as they came."""
+        [first, *more] = self.blocks
+        if not more and first.piece.original is None and isinstance(first.piece.block, Block):
+            return first.piece.block.text
+        return [as_came(block) for block in self.blocks]
+
+    def discard(self) -> None:
+        """Free what was parsed; nothing of the output is used any more."""
+        for measured in self.blocks:
+            if measured.piece.block is not None:
+                measured.piece.block.discard()
+
+
+def prepare(
+    scope: Scope, output: object, tool: str, call_id: str | None, arguments: object, is_error: bool
+) -> Prepared:
+    """Read, map and measure an output and judge it by itself."""
+    shaping = scope.policy.tool(tool)
+    scope = replace(scope, policy=scope.policy.for_tool(tool))
+    own_tool = tool in scope.tools
+    pieces, says_error = to_pieces(output)
+    is_error = is_error or says_error
+    told = _lift(pieces) if not own_tool else None
+    told, mapped = told if scope.policy.trusted_instructions == "all" else None, None
+    if not own_tool and not is_error and (shaping.mapper is not None or shaping.template is not None):
+        said, mapped = _map(scope, shaping, pieces)
+        told = said or told
+    parses = scope.policy.enabled and not own_tool  # what passes whole whatever it is, is not worth parsing
+    blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
+    verdict = gates.per_output(
+        scope.policy,
+        size=sum(block.size for block in blocks),
+        tokens=sum(block.tokens for block in blocks),
+        window=scope.window,
+        is_error=is_error,
+        own_tool=own_tool,
+    )
+    if verdict.reason not in ("disabled", "own_tool", "below_floor"):
+        for measured in blocks:
+            if isinstance(measured.piece.block, Block):
+                measured.note = measured.piece.block.parse_error
+    return Prepared(
+        scope=scope,
+        tool=tool,
+        blocks=blocks,
+        verdict=verdict,
+        is_error=is_error,
+        digest=blocks[0].digest if len(blocks) == 1 else _digest(b"".join(block.digest for block in blocks)),
+        call_id=call_id[: ledger.CALL_ID_CHARS] if call_id else None,
+        call_digest=ledger.digest(call_id) if call_id else None,
+        arguments=ledger.cut_arguments(arguments),
+        instructions=told if scope.policy.trusted_instructions != "none" else None,
+        mapped=mapped,
+    )
+
+
+def as_came(measured: Measured) -> Any:
+    """Return a block in the form in which it came, or in MCP's where it came in none."""
+    piece = measured.piece
+    return forms.write(piece.block) if piece.original is None and piece.block is not None else piece.original
+
+
+def _lift(pieces: Sequence[Piece]) -> str | None:
+    """Take the instructions out of every block and return the first."""
+    told = None
+    for piece in pieces:
+        if isinstance(piece.block, Block):
+            rest, said = instructions.lift(piece.block)
+            if said is not None:
+                piece.block, told = rest, told or said
+                piece.original = piece.original and forms.write_text(rest.text, like=piece)
+    return told
+
+
+def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[str | None, str]:
+    """Shape the blocks as the tool's policy says; return instructions and what became of it.
+
+    Of several blocks the structured ones are mapped. What a mapper fails at stays as it is.
+    """
+    told = None
+    structured = [piece for piece in pieces if isinstance(piece.block, Block) and piece.block.parsed[0] == "json"]
+    chosen = pieces[:] if len(pieces) == 1 else structured or pieces[:]
+    for piece in chosen:
+        if not isinstance(piece.block, Block):
+            continue
+        kind, value = piece.block.parsed
+        try:
+            result = mappers.apply(scope, shaping, value if kind == "json" else piece.block.text)
+        except mappers.MapperFailed as failure:
+            return told, f"failed, the output is unmapped: {failure}"
+        result, said = instructions.lift_value(result)
+        shaped, _ = to_pieces(result)
+        told = told or said or _lift(shaped)
+        if len(pieces) > 1 or len(shaped) > 1:
+            for each in shaped:
+                each.original = each.original or (each.block and forms.write(each.block))
+        at = pieces.index(piece)
+        pieces[at : at + 1] = shaped
+    return told, "applied"
+
+
+def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
+    block, policy = piece.block, scope.policy
+    if isinstance(block, Block):
+        if parses:
+            kind, _ = block.parsed
+        else:
+            kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
+        return Measured(piece, block.size, scope.count(block.text, kind), _digest(block.data))
+    if block is not None:
+        return Measured(piece, block.size, _media_tokens(policy, block), _digest(block.data))
+    written = forms.to_json([piece.original])
+    seen_by_url = any("image" in str(word) for word in (piece.original.get("type", ""), *piece.original))
+    tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen_by_url else scope.count(written, "json")
+    return Measured(piece, len(written), tokens, _digest(written.encode()))
+
+
+def _media_tokens(policy: Policy, media: Media) -> int:
+    """An image costs what providers scale it down to; a document costs about as its bytes do."""
+    by_bytes = -(-media.size // gates.BYTES_PER_TOKEN)
+    return policy.image_tokens if media.kind == "image" and policy.image_tokens is not None else by_bytes
+
+
+def _digest(data: bytes) -> bytes:
+    return bytes(blake3(data).digest())
