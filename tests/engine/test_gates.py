@@ -90,6 +90,148 @@ def test_order_of_the_rules(knobs: dict[str, Any], size: int, is_error: bool, fi
     assert (verdict.fits, verdict.reason) == (fits, reason)
 
 
+# Every knob at, below and above its boundary, all others out of the way: (knobs, size, tokens) and the reason.
+OPEN: dict[str, Any] = {
+    "context_percentage": None,
+    "min_threshold_bytes": 0,
+    "max_threshold_bytes": None,
+    "headroom_percentage": 1.0,
+    "max_result_tokens": None,
+    "max_output_bytes": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "below", "at", "above", "reason"),
+    [
+        ({"max_result_tokens": 100}, True, True, False, "max_result_tokens"),
+        ({"max_output_bytes": 100}, True, False, False, "max_output_bytes"),
+        ({"max_threshold_bytes": 100}, True, True, False, "above_ceiling"),
+        ({"context_percentage": 0.25}, True, True, False, "context_percentage"),
+    ],
+)
+def test_a_gate_by_itself(knobs: dict[str, Any], below: bool, at: bool, above: bool, reason: str) -> None:
+    for size, fits in ((0, True), (99, below), (100, at), (101, above), (10**12, above)):
+        verdict = per_output(Policy(**OPEN | knobs), size=size, tokens=size, window=100)
+        assert (verdict.fits, verdict.reason) == (fits, "fits" if fits else reason)
+        assert verdict.limit == 100
+
+
+def test_the_floor_by_itself() -> None:
+    policy = Policy(**OPEN | {"min_threshold_bytes": 100, "context_percentage": 0.0})
+    for size, reason in ((0, "below_floor"), (99, "below_floor"), (100, "fits"), (101, "context_percentage")):
+        assert per_output(policy, size=size, tokens=size, window=100).reason == reason
+
+
+def test_with_every_gate_open_everything_fits() -> None:
+    verdict = per_output(Policy(**OPEN), size=10**15, tokens=10**15, window=1)
+    assert (verdict.fits, verdict.reason, verdict.unit) == (True, "fits", "tokens")
+    assert headroom(Policy(**OPEN), tokens=10**15, context=10**15, window=1).fits
+
+
+# Where knobs disagree, one of them wins: docs/ledger.md has this table.
+CONFLICTS: dict[str, tuple[dict[str, Any], int, int, str]] = {
+    "switched off beats an error": ({"enabled": False, "is_error": True}, 10**9, 10**9, "disabled"),
+    "switched off beats every limit": ({"enabled": False, "max_result_tokens": 1}, 10**9, 10**9, "disabled"),
+    "our own tools beat errors and limits": ({"own_tool": True, "is_error": True}, 10**9, 10**9, "own_tool"),
+    "an error beats the absolute limits": ({"is_error": True, "max_result_tokens": 1}, 100, 50, "error"),
+    "an error beats the ceiling": ({"is_error": True, "max_threshold_bytes": 50}, 100, 50, "error"),
+    "tokens before bytes": ({"max_result_tokens": 10, "max_output_bytes": 10}, 100, 100, "max_result_tokens"),
+    "max_result_tokens beats the floor": (
+        {"max_result_tokens": 10, "min_threshold_bytes": 1_000}, 100, 11, "max_result_tokens"
+    ),
+    "max_output_bytes beats a floor above it": (
+        {"max_output_bytes": 100, "min_threshold_bytes": 1_000}, 100, 1, "max_output_bytes"
+    ),
+    "below both, the floor": ({"max_output_bytes": 100, "min_threshold_bytes": 1_000}, 99, 1, "below_floor"),
+    "max_output_bytes beats a ceiling below it": (
+        {"max_output_bytes": 100, "max_threshold_bytes": 50}, 100, 1, "max_output_bytes"
+    ),
+    "between the two, the ceiling": ({"max_output_bytes": 100, "max_threshold_bytes": 50}, 51, 1, "above_ceiling"),
+    "the floor beats a smaller share of the window": (
+        {"min_threshold_bytes": 1_000, "context_percentage": 0.1}, 1_000, 1, "fits"
+    ),
+    "above the floor, the share": (
+        {"min_threshold_bytes": 1_000, "context_percentage": 0.1}, 1_001, 1, "context_percentage"
+    ),
+    "the ceiling beats a larger share": (
+        {"max_threshold_bytes": 50, "context_percentage": 1.0}, 51, 1, "above_ceiling"
+    ),
+    "floor and ceiling in one place: just that size": (
+        {"min_threshold_bytes": 50, "max_threshold_bytes": 50, "context_percentage": 0.0}, 50, 1, "fits"
+    ),
+    "and no more": (
+        {"min_threshold_bytes": 50, "max_threshold_bytes": 50, "context_percentage": 0.0}, 51, 1, "above_ceiling"
+    ),
+    "a share of nothing lets nothing through": ({"context_percentage": 0.0}, 1, 0, "context_percentage"),
+    "but what is empty": ({"context_percentage": 0.0}, 0, 0, "fits"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_where_knobs_disagree_one_wins(name: str) -> None:
+    knobs, size, tokens, reason = CONFLICTS[name]
+    about = {key: True for key in ("is_error", "own_tool") if key in knobs}
+    policy = Policy(**OPEN | {key: value for key, value in knobs.items() if key not in about})
+    assert per_output(policy, size=size, tokens=tokens, window=100, **about).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("percentage", "context", "tokens", "fits"),
+    [
+        (1.0, 150, 50, True),  # off, also beyond the window
+        (0.999, 99, 1, False),
+        (0.99, 98, 1, True),
+        (0.0, 0, 1, False),
+        (0.0, 0, 0, True),
+        (0.5, 60, 0, False),  # what is past the limit already takes not even nothing
+        (0.5, 50, 0, True),
+    ],
+)
+def test_headroom_at_its_ends(percentage: float, context: int, tokens: int, fits: bool) -> None:
+    policy = Policy(headroom_percentage=percentage)
+    assert headroom(policy, tokens=tokens, context=context, window=100).fits == fits
+
+
+@given(
+    st.builds(
+        Policy,
+        enabled=st.booleans(),
+        context_percentage=st.none() | st.floats(0, 1),
+        min_threshold_bytes=st.integers(0, 60),
+        max_threshold_bytes=st.none() | st.integers(60, 120),
+        max_result_tokens=st.none() | st.integers(1, 100),
+        max_output_bytes=st.none() | st.integers(1, 100),
+        truncate_tokens=st.integers(50, 100),
+        errors=st.sampled_from(["truncate", "inline"]),
+    ),
+    st.integers(0, 150),
+    st.integers(0, 150),
+    st.integers(1, 100),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_policy_decides_as_the_rules_read(
+    policy: Policy, size: int, tokens: int, window: int, is_error: bool, own_tool: bool
+) -> None:
+    share = None if policy.context_percentage is None else int(window * policy.context_percentage * 4 + 1e-6)
+    ceiling = policy.max_threshold_bytes
+    rules = [
+        ("disabled", True, not policy.enabled),
+        ("own_tool", True, own_tool),
+        ("error", policy.errors == "inline" or tokens <= policy.truncate_tokens, is_error),
+        ("max_result_tokens", False, policy.max_result_tokens is not None and tokens > policy.max_result_tokens),
+        ("max_output_bytes", False, policy.max_output_bytes is not None and size >= policy.max_output_bytes),
+        ("below_floor", True, size < policy.min_threshold_bytes),
+        ("above_ceiling", False, ceiling is not None and size > ceiling),
+        ("context_percentage", False, share is not None and size > max(share, policy.min_threshold_bytes)),
+        ("fits", True, True),
+    ]
+    reason, fits = next((reason, fits) for reason, fits, applies in rules if applies)
+    verdict = per_output(policy, size=size, tokens=tokens, window=window, is_error=is_error, own_tool=own_tool)
+    assert (verdict.reason, verdict.fits) == (reason, fits)
+
+
 @pytest.mark.parametrize(("tokens", "fits"), [(0, True), (29_999, True), (30_000, True), (30_001, False)])
 def test_headroom_at_its_limit(tokens: int, fits: bool) -> None:
     verdict = headroom(Policy(), tokens=tokens, context=40_000, window=100_000)
@@ -234,6 +376,19 @@ def test_headroom_catches_many_medium_outputs(counted: Opener) -> None:
     assert routes == ["inline"] * 14 + ["truncate"]
 
 
+def test_headroom_judges_neither_errors_nor_our_own_tools(counted: Opener) -> None:
+    session = full(counted(truncate_tokens=2_500, **BARE), 199_000)
+    failed = session.process(prose(10_000), tool="t", is_error=True)
+    assert (failed.route, failed.reason) == ("inline", "error")
+    assert session.process(prose(10_000), tool="artifact_read").reason == "own_tool"
+
+
+def test_switched_off_headroom_lets_the_context_pass_the_window(counted: Opener) -> None:
+    session = full(counted(100_000, headroom_percentage=1.0, **BARE), 150_000)
+    assert decide(session, prose(5_000)) == ("inline", "fits")
+    assert session.context_tokens() == 151_250
+
+
 def test_only_when_neither_gate_fires_it_is_inline(counted: Opener) -> None:
     for context, size, decision in [
         (0, 50_000, ("inline", "fits")),
@@ -359,8 +514,6 @@ def test_an_error_is_never_behind_a_reference(counted: Opener) -> None:
 
 
 # Many at once
-
-ROUTED_INLINE_BY_GATE = ("fits", "max_result_tokens")
 
 
 def check_reservations(session: Session, limit: int) -> int:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from blake3 import blake3
 from material import Opener, page, prose, records
+from sqlalchemy import Connection
 
-from byref import ConfigurationError, Engine, Policy, Session, Usage
+from byref import ConfigurationError, Engine, Session, Usage, ledger
 
 
 def test_context_is_the_last_usage_and_what_came_since(session: Session) -> None:
@@ -65,6 +64,28 @@ def test_totals(engine: Engine, tenant: str) -> None:
     assert (total.outputs, total.tokens) == (3, sum(result.tokens for result in results))
     assert total.original_tokens == sum(result.original_tokens for result in results)
     assert total.tokens_saved == total.original_tokens - total.tokens
+
+
+def test_what_was_saved_has_a_price(counted: Opener) -> None:
+    session = counted(max_result_tokens=100, plaintext="truncate", truncate_tokens=50)
+    priced: list[int] = []
+
+    def input_cost(tokens: int) -> Decimal:
+        priced.append(tokens)
+        return tokens * Decimal("2.5") / 1_000_000
+
+    def totals(*price: Any) -> ledger.Totals:
+        return session._scope.read(lambda connection: ledger.totals(connection, session._scope.row, *price))
+
+    assert totals(input_cost).cost_saved == 0
+    result = session.process(prose(200_000), tool="t")
+    session.process("small", tool="t")
+    saved = totals(input_cost)
+    assert priced == [0, 50_000 - result.tokens] == [0, saved.tokens_saved]
+    assert saved.cost_saved == Decimal("0.125") - result.tokens * Decimal("0.0000025")
+    assert totals(lambda _: None).cost_saved is None
+    assert totals().cost_saved is None
+    assert replace(saved, cost_saved=None) == totals()
 
 
 def test_cost_is_the_price_of_what_is_known(tenant: str, local: Engine) -> None:
@@ -177,73 +198,41 @@ def test_the_newest_of_a_call_id_is_explained(session: Session) -> None:
     assert session.explain("call_0").step == 2
 
 
-class Accounts(RuleBasedStateMachine):
-    """Any sequence of outputs, replies, usage and compactions, against the simplest model of it."""
+def test_the_first_step_with_a_content_is_found(session: Session, engine: Engine, tenant: str) -> None:
+    def first(content: str, of: Session = session) -> int | None:
+        digest = bytes(blake3(content.encode()).digest())
+        return of._scope.read(lambda connection: ledger.first_with(connection, of._scope.row, digest))
 
-    shared: Engine
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.session = self.shared.session(
-            secrets.token_hex(8), tenant="accounts", policy=Policy(max_result_tokens=200)
-        )
-        self.base, self.steps, self.settled = 0, 0, 0
-        self.pending: dict[int, int] = {}
-        self.requests: dict[str, int] = {}
-        self.used = 0
-
-    @rule(size=st.sampled_from([0, 10, 500, 3_000]), structured=st.booleans())
-    def output(self, size: int, structured: bool) -> None:
-        result = self.session.process(records(size // 10) if structured else "x " * size, tool="t")
-        self.steps += 1
-        assert result.step == self.steps
-        self.pending[self.steps] = result.tokens
-
-    @rule()
-    def reply(self) -> None:
-        reply = self.session.call("artifact_read", {"artifact_id": "t", "end_line": 3})
-        self.steps += 1
-        assert reply.step == self.steps
-        self.pending[self.steps] = reply.tokens
-
-    @rule(
-        given=st.none() | st.integers(0, 10_000),
-        made=st.none() | st.integers(0, 100),
-        context=st.booleans(),
-        request=st.sampled_from([None, "a", "b"]),
-        back=st.none() | st.integers(-2, 5),
-    )
-    def usage(self, given: int | None, made: int | None, context: bool, request: str | None, back: int | None) -> None:
-        through = None if back is None else max(0, self.steps - back)
-        self.session.record_usage(Usage(given, made), request_id=request, context=context, through=through)
-        if request in self.requests:
-            return
-        if request:
-            self.requests[request] = self.steps
-        self.steps += 1
-        self.used += 1
-        if context and given is not None:
-            self.base, self.settled = given + (made or 0), self.steps if through is None else min(through, self.steps)
-
-    @rule(tokens=st.integers(0, 1_000))
-    def compaction(self, tokens: int) -> None:
-        self.session.on_compaction(tokens)
-        self.steps += 1
-        self.base, self.settled = tokens, self.steps
-
-    @invariant()
-    def the_sums_agree(self) -> None:
-        pending = sum(tokens for step, tokens in self.pending.items() if step > self.settled)
-        assert self.session.context_tokens() == self.base + pending
-        assert [entry.step for entry in self.session.ledger()] == list(range(1, self.steps + 1))
-        assert self.session.usage().requests == self.used
+    assert first("rows") is None
+    session.record_usage(Usage(input_tokens=1))
+    for tool, call_id in (("t", "a"), ("t", "b"), ("u", "c"), ("u", None)):
+        session.process("rows", tool=tool, call_id=call_id)
+    session.process("other", tool="t")
+    session.process(prose(60_000), tool="t")
+    assert (first("rows"), first("other"), first(prose(60_000)), first("")) == (2, 6, 7, None)
+    assert first("rows", engine.session("another", tenant=tenant)) is None
 
 
-def test_any_sequence_adds_up(engine: Engine) -> None:
-    Accounts.shared = engine
-    run_state_machine_as_test(
-        Accounts, settings=settings(max_examples=15, stateful_step_count=12, deadline=None, phases=[Phase.generate])
-    )
+def test_a_resolution_is_a_step_of_its_own(session: Session) -> None:
+    scope, written = session._scope, '{"ids": {"$var": "users", "jq": "map(.id)"}}'
+    session.process("x" * 400, tool="t", call_id="c")
+    before = session.context_tokens(), session.usage()
+
+    def resolve(connection: Connection) -> None:
+        columns = {"call_id": "c", "call_digest": ledger.digest("c"), "arguments": written, "tokens": 0}
+        detail = {"tool": "send", "references": 1}
+        scope.append(connection, ledger.take_step(connection, scope.row), "resolution", columns | {"detail": detail})
+
+    scope.write(resolve)
+    entry = session.ledger()[1]
+    assert (entry.step, entry.kind, entry.tool, entry.content) == (2, "resolution", None, None)
+    assert (entry.arguments, entry.detail["tool"]) == (written, "send")
+    assert (session.context_tokens(), session.usage()) == before
+    assert session.explain("c").step == 1
+    with pytest.raises(ConfigurationError, match="no output or reply 2"):
+        session.explain(2)
+    assert [kept.step for kept in session.history()] == [1]
+    assert session.process("x" * 400, tool="t", call_id="c").step == 1
 
 
 @pytest.mark.parametrize("key", [None, True, 1.0, b"c", ["c"]])
