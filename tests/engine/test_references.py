@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from material import page, records
 
-from byref import ConfigurationError, Engine, Policy, Session, ToolError
+from byref import Engine, Policy, Session, ToolError
 from byref.artifacts.blobs import StoredPayload
 
 
@@ -31,6 +31,17 @@ def test_names_become_their_data(stocked: Session) -> None:
         ("$users.0", USERS[0]),
         ("$list_users.users.1499.id", 1_500),
         ("$pagination.pages", 12),
+        ("$users[0].id", 1),
+        ("$users[3]", USERS[3]),
+        ("$list_users.users[1499].id", 1_500),
+        ("$list_users['pagination'][\"pages\"]", 12),
+        ('$list_users["pagination"].pages', 12),
+        ({"$var": "users[2].id"}, 3),
+        ({"$var": "list_users", "path": "users[2].id"}, 3),
+        ({"$var": "list_users", "path": ".users[2].id"}, 3),
+        ({"$var": "list_users", "path": "$.users[2].id"}, 3),
+        ({"$var": "list_users", "path": "users[2].id", "jq": None}, 3),
+        ({"$var": "list_users", "path": None, "jq": ".users[2].id"}, 3),
         ({"$var": "users"}, USERS),
         ({"$var": "$users"}, USERS),
         ({"$var": "users", "path": "0.id"}, 1),
@@ -53,13 +64,18 @@ def test_ids_and_pointers_become_their_data(stocked: Session) -> None:
     artifact = stocked.variable("users").artifact
     assert stocked.resolve({"a": artifact.id, "b": artifact.pointer}) == {"a": page(1_500), "b": page(1_500)}
     assert stocked.resolve({"a": {"$var": artifact.id, "jq": ".total"}}) == {"a": 15_000}
+    assert stocked.resolve({"a": f"{artifact.id}.total", "b": f"{artifact.pointer}.users[0].id"}) == {
+        "a": 15_000,
+        "b": 1,
+    }
 
 
 @pytest.mark.parametrize(
     "value",
     ["$HOME", "$amount", "$amount.total", "users", "$$users", "$users ", " $users", "cost: $users", "$", "$.users", "$1",
      "art_nope", "art:nope", "art_", "art_\0", "$a\0", "$\ud800", "art_\ud800", "x" * 100_000, "$" + "x" * 100_000,
-     "$users.nope", "$users.0.nope", "$users.9999", {"$match": {"a": "$b"}}, None, 5, 1.5, True, [], {}],
+     "$users.nope", "$users.0.nope", "$users.9999", "$users[", "$users[]", "$users[-1]", "$users[0", "$users[0]id", "$users[9999]",
+     "$users[0:2]", "$users['id", '$users["\\q"]', "$[0]", {"$var": "$amount", "in": "$total"}, {"$var": 5, "vars": {}}, {"$match": {"a": "$b"}}, None, 5, 1.5, True, [], {}],
 )  # fmt: skip
 def test_what_is_no_reference_passes_unchanged(stocked: Session, value: Any) -> None:
     assert stocked.resolve({"x": value, "y": [value]}) == {"x": value, "y": [value]}
@@ -84,12 +100,13 @@ def test_json_text_is_taken(stocked: Session, arguments: Any) -> None:
         ({"x": {"$var": "users.0.nope"}}, "users.0.nope: no 'nope' at 0; there are id, field_0, field_1"),
         ({"x": {"$var": "users", "other": 1}}, 'a reference is {"$var": "name"}, with "path" or "jq" beside it'),
         ({"x": {"$var": "users", "path": 5}}, '"path" must be text like "rows.0.id" or an array of keys and positions, not 5'),
-        ({"x": {"$var": "users", "path": None}}, '"path" must be text'),
         ({"x": {"$var": "users", "path": [True]}}, '"path" must be text'),
         ({"x": {"$var": "users", "path": [-1]}}, "positions are counted from 0"),
         ({"x": {"$var": "users", "path": "1" * 5_000}}, "users: no '111"),
         ({"x": {"$var": "users." + "1" * 5_000}}, "users.1111"),
         ({"x": {"$var": "users", "path": "0.nope", "jq": ".x"}}, "users: no 'nope' at 0; there are id, field_0, field_1"),
+        ({"x": {"$var": "users[0].nope"}}, "users[0].nope: no"),
+        ({"x": {"$var": "users", "path": "[-1]"}}, "users: no '[-1]' at its top; there are 1,500 items"),
         ({"$var": "users"}, "the arguments must be one JSON object, not list"),
         ({"x": {"$var": 5}}, 'a reference is {"$var": "name"}, with "path" or "jq" beside it'),
         ({"x": {"$var": "users", "jq": "map("}}, "jq 'map('"),
@@ -150,22 +167,6 @@ def test_every_artifact_is_read_once(stocked: Session, monkeypatch: pytest.Monke
     given = ["$users", "$list_users.total", pointer, {"$var": "pagination"}, {"$var": "users", "jq": "map(.id)"}]
     stocked.resolve({"x": given * 5})
     assert len(read) == 1
-
-
-def test_the_schema_of_the_tool_is_checked_afterwards(stocked: Session) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"ids": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["ids"],
-    }
-    ids = {"$var": "users", "jq": "map(.id)"}
-    assert len(stocked.resolve({"ids": ids}, schema)["ids"]) == 1_500
-    with pytest.raises(ToolError, match=r'arguments\["ids"\]\[\d+\] do not fit the tool\'s schema'):
-        stocked.resolve({"ids": "$users"}, schema)
-    with pytest.raises(ToolError, match="'ids' is a required property"):
-        stocked.resolve({}, schema)
-    with pytest.raises(ConfigurationError, match="schema of the target tool is invalid"):
-        stocked.resolve({}, {"type": "nonsense"})
 
 
 def test_what_is_handed_over_is_a_copy(stocked: Session) -> None:

@@ -31,6 +31,10 @@ _STEP = re.compile(
 )
 
 
+class NotThere(ToolError):
+    """A path leads to nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """An artifact, or the part of one that a variable names."""
@@ -103,7 +107,7 @@ def unknown(scope: Scope, key: str) -> ToolError:
 
 
 def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
-    """Return what is at a path: keys of objects, positions in arrays. ToolError says where it ends and what is there."""
+    """Return what is at a path: keys of objects, positions in arrays. NotThere says where it ends and what is there."""
     for depth, key in enumerate(path):
         if isinstance(value, dict) and (member := str(key)) in value:
             value = value[member]
@@ -111,7 +115,7 @@ def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
             value = value[index]
         else:
             at = ".".join(map(str, path[:depth]))[:_SHOWN_CHARS] or "its top"
-            raise ToolError(f"{named[:200]}: no {str(key)[:_SHOWN_CHARS]!r} at {at}{_there(value)}")
+            raise NotThere(f"{named[:200]}: no {str(key)[:_SHOWN_CHARS]!r} at {at}{_there(value)}")
     return value
 
 

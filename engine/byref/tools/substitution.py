@@ -1,0 +1,283 @@
+"""References replaced by their data: one pass over the arguments of one call, all of its work bounded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from byref import interpreter
+from byref.artifacts.store import Artifact
+from byref.errors import ToolError
+from byref.scope import Scope
+from byref.tools import plainjq
+from byref.tools.targets import NotThere, Target, jq_path, lookup, readings, unknown, walk
+from byref_sandbox import jsontext
+
+MAX_DEPTH = 100
+MAX_REFERENCES = 1_000
+"""Of one call; each place counts."""
+MAX_BYTES = 256 << 20
+"""Of JSON that one call reads, and of what it hands over, counted at each place; a single artifact may be larger."""
+MAX_JQ_RUNS = 20
+JQ_BYTES = 64 << 20
+NAME_CHARS = 1024
+"""A longer string is no reference."""
+_KEYS = frozenset({"$var", "jq", "path"})
+
+Place = tuple[str | int, ...]
+"""Keys and positions from the arguments' top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """A reference that was replaced."""
+
+    reference: str | Mapping[str, Any]
+    """As the model wrote it."""
+    artifact: Artifact
+    at: Place
+    size: int
+    """Bytes of the data as JSON."""
+
+
+class TooMuch(ToolError):
+    """A bound of the call as a whole."""
+
+
+class Substituter:
+    """The references of one call; every payload is read once."""
+
+    def __init__(self, scope: Scope, *, enabled: bool = True) -> None:
+        self.done: dict[Place, Substitution] = {}
+        self._enabled = enabled
+        self._scope = scope
+        self._found: dict[str, Target] = {}
+        self._payloads: dict[int, Any] = {}
+        self._sizes: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._answers: dict[tuple[int, tuple[str, ...], str], tuple[Any, int]] = {}
+        self._jq_runs = self._read = self._handed = 0
+        self._jq_seconds = scope.policy.run_seconds
+
+    def substituted(self, value: Any, at: Place = ()) -> Any:
+        """Return a copy of what the model wrote at a place, with the data in place of references."""
+        names = list(_names(value, 0))
+        if not self._enabled:
+            return _copy(value)
+        heads = {head for name in names for head in _heads(name)}
+        self._found |= lookup(self._scope, heads - self._found.keys())
+        return self._copied(value, at)
+
+    def brought(self, at: Place) -> Substitution | None:
+        """Return the reference that what is at a place came with."""
+        return next((self.done[at[:end]] for end in range(len(at) + 1) if at[:end] in self.done), None)
+
+    def _copied(self, value: Any, at: Place) -> Any:
+        if isinstance(value, str):
+            return self._string(value, at)
+        if isinstance(value, Mapping):
+            if self._is_reference(value):
+                return self._reference(value, at)
+            return {key: self._copied(member, (*at, key)) for key, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._copied(item, (*at, index)) for index, item in enumerate(value)]
+        return value
+
+    def _is_reference(self, value: Mapping[str, Any]) -> bool:
+        """Tell a reference, or a mistaken one, from data that happens to have the key `$var` among others."""
+        if "$var" not in value:
+            return False
+        if value.keys() <= _KEYS:
+            return True
+        named = value["$var"]
+        return isinstance(named, str) and any(head in self._found for head in _heads(named.removeprefix("$")))
+
+    def _string(self, text: str, at: Place) -> Any:
+        name = _name_of(text)
+        for target, path in () if name is None else self._meanings(name):
+            try:
+                value = walk(walk(self._payload(target.artifact), target.path, text), path, text)
+            except NotThere:
+                continue  # a query language's own: `"$orders.total"` where there is a variable orders
+            size = self._size(target.artifact, (*target.path, *path), value)
+            return self._handed_over(value, Substitution(text, target.artifact, at, size))
+        return text
+
+    def _reference(self, reference: Mapping[str, Any], at: Place) -> Any:
+        named, path, program = reference["$var"], reference.get("path"), reference.get("jq")
+        if not isinstance(named, str) or not reference.keys() <= _KEYS:
+            raise ToolError(
+                'a reference is {"$var": "name"}, with "path" or "jq" beside it if wanted, and nothing else'
+            )
+        if program is not None and not isinstance(program, str):
+            raise ToolError(f'"jq" must be a string, not {type(program).__name__}')
+        first: ToolError | None = None
+        for target, inner in self._meanings(named.removeprefix("$")):
+            for further in _paths(path):
+                keys = (*inner, *further)
+                try:
+                    if program is None:
+                        value = walk(walk(self._payload(target.artifact), target.path, named), keys, named)
+                        size = self._size(target.artifact, (*target.path, *keys), value)
+                    else:
+                        value, size = self._jq(target, keys, program, named)
+                except NotThere as error:
+                    first = first or error
+                    continue
+                return self._handed_over(value, Substitution(reference, target.artifact, at, size))
+        raise first or unknown(self._scope, named)
+
+    def _meanings(self, name: str) -> Iterator[tuple[Target, tuple[str, ...]]]:
+        """What a name may stand for, and the path behind it; the first that leads anywhere holds."""
+        for head in _heads(name):
+            if (target := self._found.get(head)) is not None:
+                rest = name[len(head) :]
+                for path in readings(rest.removeprefix(".")) if rest else ((),):
+                    yield target, path
+
+    def _payload(self, artifact: Artifact) -> Any:
+        if artifact.row_id not in self._payloads:
+            self._read += artifact.payload.size
+            if self._payloads and self._read > MAX_BYTES:
+                raise TooMuch(f"the references of one call are to more than {MAX_BYTES >> 20} MB of data; name less")
+            self._payloads[artifact.row_id] = artifact.value
+        return self._payloads[artifact.row_id]
+
+    def _size(self, artifact: Artifact, path: tuple[str, ...], value: Any) -> int:
+        if not path:
+            return artifact.payload.size
+        key = artifact.row_id, path
+        if key not in self._sizes:
+            self._sizes[key] = _encoded_size(value, artifact.payload.size)
+        return self._sizes[key]
+
+    def _handed_over(self, value: Any, substitution: Substitution) -> Any:
+        """Count a reference and its bytes."""
+        self.done[substitution.at] = substitution
+        if len(self.done) > MAX_REFERENCES:
+            raise TooMuch(f"more than {MAX_REFERENCES:,} references in one call; resolve fewer")
+        self._handed += substitution.size
+        if len(self.done) > 1 and self._handed > MAX_BYTES:
+            raise TooMuch(f"the references of one call stand for more than {MAX_BYTES >> 20} MB; hand over less")
+        return value
+
+    def _jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
+        """The answer of a jq program, exact or an error, and its size."""
+        key = target.artifact.row_id, (*target.path, *path), program
+        if key not in self._answers:
+            value = walk(walk(self._payload(target.artifact), target.path, named), path, named)
+            if self._jq_seconds <= 0:
+                limit = self._scope.policy.run_seconds
+                raise TooMuch(f"the jq programs of one call took more than {limit:g} s together; name fewer")
+            start = time.monotonic()
+            try:
+                self._answers[key] = self._pick(plainjq.compiled(program), value, target.artifact)
+            except plainjq.NotPlain:
+                self._answers[key] = self._run_jq(target, path, program, named)
+            finally:
+                self._jq_seconds -= time.monotonic() - start
+        return self._answers[key]
+
+    def _pick(self, pick: plainjq.Filter, value: Any, artifact: Artifact) -> tuple[Any, int]:
+        """The outputs of a plain pick; each may be as large as the data, so that they are counted one by one."""
+        outputs, size, most = [], 0, max(MAX_BYTES, artifact.payload.size)
+        for output in pick(value):
+            outputs.append(output)
+            size += _encoded_size(output, artifact.payload.size)
+            if size > most:
+                raise TooMuch(f"a jq program gives more than {most >> 20} MB; select less")
+        return outputs[0] if len(outputs) == 1 else outputs, size
+
+    def _run_jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
+        scope = self._scope
+        if scope.sandbox is None:
+            raise ToolError("jq is not available here, but for plain paths; name the variable alone, or with a path")
+        self._jq_runs += 1
+        if self._jq_runs > MAX_JQ_RUNS:
+            raise TooMuch(f"more than {MAX_JQ_RUNS} jq programs in one call; use paths, or code")
+        steps: list[str | int] = list(target.path)
+        value = walk(self._payload(target.artifact), target.path, named)
+        for name in path:
+            steps.append(int(name) if isinstance(value, list) else name)
+            value = value[steps[-1]]
+        # A line break ends a comment, so that one in the program cannot take the bracket away.
+        whole = f"{jq_path(steps)} | ({program}\n)"
+        data = interpreter.data_of(target.artifact)
+        limits = interpreter.limits_of(scope)
+        limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
+        with interpreter.readable_failures():
+            reply = scope.sandbox.jq(whole, data, limits=limits, max_bytes=JQ_BYTES)
+        if reply.error is not None:
+            raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
+        if reply.truncated:
+            raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
+        outputs = [jsontext.decode(output) for output in reply.outputs]
+        if plainjq.has_rounded(outputs):
+            raise ToolError(
+                f"jq {program[:200]!r} gives integers beyond 2**53, which jq rounds; plain picks are exact "
+                "(.[0].id, .[2:5], map(.id), .rows[].id), and so is code"
+            )
+        return outputs[0] if len(outputs) == 1 else outputs, sum(map(len, reply.outputs))
+
+
+def _names(value: object, depth: int) -> Iterator[str]:
+    """Every name that may be a reference's, its path included."""
+    if depth > MAX_DEPTH:
+        raise ToolError(f"the arguments are nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, str):
+        if (name := _name_of(value)) is not None:
+            yield name
+    elif isinstance(value, Mapping):
+        named = value.get("$var")
+        if isinstance(named, str) and len(named) <= NAME_CHARS:
+            yield named.removeprefix("$")
+        for member in value.values():
+            yield from _names(member, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _names(item, depth + 1)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(member) for key, member in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _name_of(text: str) -> str | None:
+    """What a string names, if it may be a reference; `$$name` is a query language's own."""
+    if len(text) > NAME_CHARS or text.startswith("$$"):
+        return None
+    if text.startswith("$"):
+        return text[1:]
+    return text if text.startswith(("art:", "art_")) else None
+
+
+def _heads(name: str) -> tuple[str, ...]:
+    """What in a name may be bound: all of it (artifacts' names have dots), what stands before `[`, before `.` or `[`."""
+    before = name.partition("[")[0]
+    return tuple(dict.fromkeys((name, before, before.partition(".")[0])))
+
+
+def _paths(given: object) -> Iterator[tuple[str, ...]]:
+    """What a reference's `path` may mean, as keys."""
+    if given is None or given == "":
+        yield ()
+    elif isinstance(given, str):
+        yield from readings(given)
+    elif isinstance(given, list | tuple) and all(type(key) in (str, int) for key in given):
+        if any(type(key) is int and not 0 <= key < 1 << 53 for key in given):
+            raise ToolError('"path": positions are counted from 0')
+        yield tuple(str(key) for key in given)
+    else:
+        raise ToolError(f'"path" must be text like "rows.0.id" or an array of keys and positions, not {given!r:.100}')
+
+
+def _encoded_size(value: Any, otherwise: int) -> int:
+    try:
+        return len(msgspec.json.encode(value))
+    except (ValueError, OverflowError, RecursionError):  # lone surrogates, integers over 64 bits, depth
+        return otherwise
