@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from byref.errors import ToolError
+from byref.tools.mending import as_boolean, as_integer, as_span, as_text, unfenced, without_trailing_commas
 from byref.tools.record import Arguments, Tool
 from byref_sandbox import jsontext
 
+_WRAPPERS = {"arguments", "args", "input", "parameters", "params", "kwargs", "toolinput", "properties"}
+"""Names under which models and frameworks put all arguments once more."""
+_BESIDE = {"name", "tool", "toolname", "function", "functionname"}
+"""Names that stand beside a wrapper and hold the tool's own."""
+_LAYERS = 3
+_SHOWN_CHARS = 80
 
-def as_object(arguments: object) -> dict[str, Any]:
-    """Return arguments as a dict: a mapping, JSON text of an object (nothing at all is an empty one), else ToolError."""
-    if isinstance(arguments, str | bytes):
-        text = arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments
-        if not text.strip():
-            return {}
-        try:
-            arguments = jsontext.decode(text)
-        except jsontext.NotJSON as error:
-            raise ToolError(f"the arguments are no valid JSON: {error}. Send one JSON object.") from None
-        if isinstance(arguments, str):  # JSON in a JSON string
-            return as_object(arguments)
+
+def as_object(arguments: object, bare: str | None = None) -> dict[str, Any]:
+    """Return arguments as a dict: a mapping, JSON text of an object (nothing at all is an empty one), else ToolError.
+
+    Text that is no JSON is the argument `bare`, where a tool has one that alone is required.
+    """
+    for _ in range(_LAYERS):  # JSON in a JSON string
+        if not isinstance(arguments, str | bytes):
+            break
+        arguments = _decoded(arguments, bare)
+    if isinstance(arguments, list) and len(arguments) == 1 and isinstance(arguments[0], Mapping):
+        arguments = arguments[0]
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):
@@ -33,31 +42,155 @@ def as_object(arguments: object) -> dict[str, Any]:
     return {str(key): value for key, value in arguments.items()}
 
 
+def _decoded(given: str | bytes, bare: str | None) -> object:
+    text = given if isinstance(given, str) else given.decode("utf-8", "replace")
+    inner = unfenced(text).strip()
+    if not inner or inner == "null":
+        return None
+    if bare is not None and inner[0] not in '{["':
+        return {bare: text}
+    try:
+        return jsontext.decode(inner.encode("utf-8", "surrogatepass"))
+    except jsontext.NotJSON as error:
+        try:  # line breaks within strings, commas before closing brackets
+            return json.loads(without_trailing_commas(inner), strict=False)
+        except (ValueError, RecursionError):
+            pass
+        if bare is not None and inner[0] == '"':
+            return {bare: text}
+        raise ToolError(f"the arguments are no valid JSON: {error}. Send one JSON object.") from None
+
+
 def parse(tool: Tool, arguments: object) -> Arguments:
-    """Return a tool's checked arguments; numbers written as text are taken; ToolError names what is wrong."""
-    given = {tool.spellings.get(key, key): value for key, value in as_object(arguments).items()}
-    known = tool.arguments.__struct_fields__
-    for key in given:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ToolError(f"{tool.name} has no argument {key[:100]!r}{hint} It takes: {', '.join(known)}")
-    given = {key: value for key, value in given.items() if value is not None}
-    try:
-        return msgspec.convert(given, tool.arguments, strict=False)
-    except msgspec.ValidationError as error:
-        if (mended := {key: _unquoted(value) for key, value in given.items()}) != given:
-            return parse(tool, mended)
-        where = re.sub(r" - at `\$\.?(.*)`$", r": argument '\1'", str(error)).replace("`", "'")
-        where = where.replace("Object missing required field", "missing argument")
-        raise ToolError(f"{tool.name}: {where}. It takes: {', '.join(known)}") from None
+    """Return a tool's checked arguments; ToolError names what is wrong, what is expected, and gives an example."""
+    fields = {field.name: field for field in _fields(tool)}
+    required = [field.name for field in fields.values() if field.required]
+    bare = required[0] if len(required) == 1 else None
+    given = _named(tool, _unwrapped(tool, as_object(arguments, bare)))
+    if tool.rewrite is not None:
+        given = tool.rewrite(given)
+    mended: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in fields:
+            near = difflib.get_close_matches(name[:100], fields, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ToolError(f"{tool.name} has no argument {name[:100]!r}{hint}{_takes(tool)}")
+        mended[name] = _mended(tool, fields[name], value)
+    for name in required:
+        if name not in mended:
+            raise ToolError(f"{tool.name}: missing argument {name!r}.{_takes(tool)}")
+    return msgspec.convert(mended, tool.arguments)
 
 
-def _unquoted(value: object) -> object:
-    """An object or array that a model wrote as JSON in a string, as itself."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+def _fields(tool: Tool) -> tuple[inspect.Field, ...]:
+    about = inspect.type_info(tool.arguments)
+    assert isinstance(about, inspect.StructType)
+    return about.fields
+
+
+def _takes(tool: Tool) -> str:
+    example = json.dumps(dict(tool.example), ensure_ascii=False)
+    return f" It takes: {', '.join(tool.arguments.__struct_fields__)}. Example: {example}"
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: `startLine`, `start-line` and `start_line` are one."""
+    return re.sub(r"[^a-z0-9]", "", name[:100].lower())
+
+
+def _unwrapped(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+    """Take away what holds the arguments once more: `{"arguments": {…}}`, `{"name": "artifact_read", "input": {…}}`."""
+    for _ in range(_LAYERS):
+        wrappers = [key for key in given if _plain(key) in _WRAPPERS or key == tool.name]
+        if len(wrappers) != 1:
+            break
+        beside = [key for key in given if key != wrappers[0] and given[key] is not None]
+        if not all((_plain(key) in _BESIDE and given[key] == tool.name) or key == "type" for key in beside):
+            break
+        inner = given[wrappers[0]]
+        if isinstance(inner, str) and inner.lstrip()[:1] == "{":
+            try:
+                inner = _decoded(inner, None)
+            except ToolError:
+                break
+        if not isinstance(inner, Mapping):
+            break
+        given = {str(key): value for key, value in inner.items()}
+    return given
+
+
+def _named(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments under their own names, those that are null left out."""
+    names = {_plain(name): field for name, field in tool.spellings.items()}
+    names |= {_plain(name): name for name in tool.arguments.__struct_fields__}
+    named: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for key, value in given.items():
+        if value is None:
+            continue
+        name = names.get(_plain(key), key)
+        if name in named and not _same(named[name], value):
+            raise ToolError(
+                f"{tool.name}: {written[name][:100]!r} and {key[:100]!r} both mean {name!r}: give one.{_takes(tool)}"
+            )
+        named[name], written[name] = value, key
+    return named
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and isinstance(one, str | int | float) and one == other
+
+
+def _mended(tool: Tool, field: inspect.Field, value: Any) -> Any:
+    """A value as the argument's type has it; ToolError says what was expected."""
+    kind, least, most = _kind(field.type)
+    mend = tool.mend.get(field.name)
+    if mend is not None:
+        value = mend(value)
+    if kind is inspect.AnyType:
         return value
+    if kind is inspect.StrType:
+        value = as_text(value)
+        right, expected = isinstance(value, str), "text"
+    elif kind is inspect.BoolType:
+        value = as_boolean(value)
+        right, expected = isinstance(value, bool), "true or false"
+    elif kind is inspect.IntType:
+        value = as_integer(value)
+        right = isinstance(value, int) and not isinstance(value, bool)
+        right = right and (least is None or value >= least) and (most is None or value <= most)
+        expected = "a whole number" + _bounds(least, most)
+    else:
+        value = as_span(value)
+        right = isinstance(value, dict) and value.keys() <= {"start", "end"}
+        right = right and all(isinstance(end, int) and not isinstance(end, bool) for end in value.values())
+        expected = 'lines as {"start": 10, "end": 20}'
+    if not right:
+        raise ToolError(f"{tool.name}: {field.name}={_shown(value)}: expected {expected}.{_takes(tool)}")
+    return value
+
+
+def _kind(kind: inspect.Type) -> tuple[type[inspect.Type], int | None, int | None]:
+    """A type without `| None` and notes, and its bounds."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        return _kind(next(one for one in kind.types if not isinstance(one, inspect.NoneType)))
+    if isinstance(kind, inspect.IntType):
+        return inspect.IntType, kind.ge, kind.le
+    return type(kind), None, None
+
+
+def _bounds(least: int | None, most: int | None) -> str:
+    if least is None:
+        return ""
+    return f" of at least {least}" if most is None else f" from {least} to {most}"
+
+
+def _shown(value: object) -> str:
+    """A value in an error, whatever it is."""
     try:
-        return jsontext.decode(value.encode("utf-8", "surrogatepass"))
-    except jsontext.NotJSON:
-        return value
+        text = repr(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value)
+    except Exception:  # noqa: BLE001 - a host's own object, an integer of thousands of digits
+        text = f"[{type(value).__name__}]"
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from byref import ledger
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, StorageFailure, ToolError
+from byref.outputs import to_block
 from byref.result import ToolReply
 from byref.scope import Scope
 from byref.tools import TOOLS
@@ -18,6 +19,9 @@ from byref.tools.arguments import parse
 from byref.tools.record import Answer
 
 logger = logging.getLogger("byref")
+
+NAME_CHARS = 256
+"""Kept of a tool's name in the ledger; ours are shorter, a model may write anything."""
 
 
 class _Replay(Exception):
@@ -37,6 +41,8 @@ class _Call:
 
 def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> ToolReply:
     """Answer a call; what the model did wrong is text for the model, marked as an error."""
+    if not isinstance(name, str):
+        name = str(to_block(name).text)
     written = f"{name}\0{arguments if isinstance(arguments, str) else ledger.dump(arguments)}"
     made = _Call(name, arguments, call_id or None, bytes(blake3(written.encode("utf-8", "surrogatepass")).digest()))
     try:
@@ -82,7 +88,7 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             content = truncate(content, budget=most, measure=scope.count).text
             tokens = scope.count(content)
         columns = {
-            "tool": made.name,
+            "tool": made.name[:NAME_CHARS],
             "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
             "call_digest": digest,
             "content_digest": made.digest,

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from byref import interpreter, variables
 from byref.scope import Scope
+from byref.tools.mending import as_code
 from byref.tools.record import Answer, Arguments, Tool
 
 INLINE_SHARE = 0.5
@@ -45,5 +46,8 @@ CODE_INTERPRETER = Tool(
     "DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.",
     CodeArguments,
     _run,
+    example={"code": "len(users)"},
+    spellings=dict.fromkeys(("python", "python_code", "source", "source_code", "script", "program", "input"), "code"),
+    mend={"code": as_code},
     needs_sandbox=True,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Annotated, Any
 
 import msgspec
@@ -10,18 +11,28 @@ from msgspec import Meta
 from sqlalchemy import Connection
 
 from byref import variables
-from byref.artifacts import staging, store
-from byref.artifacts.store import Artifact, Description
+from byref.artifacts import listing, staging, store
+from byref.artifacts.notes import first_note
+from byref.artifacts.store import Description
 from byref.describe.shape import shape
-from byref.describe.truncate import head_of, truncate
+from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
 from byref.outputs import Block, to_block
 from byref.scope import Scope
-from byref.tools.record import Answer, Arguments, Tool
-from byref.tools.targets import lookup, walk
+from byref.tools.mending import as_key
+from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
+from byref.tools.targets import lookup
+from byref.tools.texts import opening
 
 MAX_NAME_CHARS = 256
+MAX_PREVIEW_CHARS = 10_000
 LISTED = 20
+_WHOLE = 1_000
+"""Characters of a name, type or preview in a list; all of what the model or byref made."""
+_CLIPPED = (100, 30, 8, 1)
+"""The same, where not even one entry fits otherwise."""
+_MOST_CHARS = 16
+"""More characters than this a token no text has that is worth reading."""
 
 
 class StoreArguments(Arguments, frozen=True):
@@ -36,14 +47,15 @@ class GetArguments(Arguments, frozen=True):
     """Arguments of get_artifact."""
 
     pointer_or_name: Annotated[str, Meta(description="Pointer, id or name of what was stored.")]
+    offset: Annotated[int, Meta(description="Characters to skip, as an incomplete reply says.", ge=0)] = 0
 
 
 class ListArguments(Arguments, frozen=True):
     """Arguments of list_artifacts."""
 
     prefix: Annotated[str, Meta(description="Only names or ids that begin with this.")] = ""
-    limit: Annotated[int, Meta(description="Most entries.", ge=1, le=100)] = LISTED
-    after: Annotated[str, Meta(description="Pointer of the last entry of the page before.")] = ""
+    limit: Annotated[int, Meta(description="Most entries (default 20).", ge=1, le=100)] = LISTED
+    after: Annotated[str, Meta(description="Go on behind this pointer, as an incomplete reply says.")] = ""
 
 
 def store_value(
@@ -54,13 +66,26 @@ def store_value(
     content_type: str | None,
     preview_chars: int = store.PREVIEW_CHARS,
 ) -> tuple[Block, bytes, int, Description]:
-    """Check and stage a value that is to be kept; return its block, digest, blob and description."""
+    """Check and stage a value that is to be kept; return its block, digest, blob and description.
+
+    Raises:
+        ConfigurationError: the name, type or preview is out of range, or JSON cannot hold the value or a part of it.
+        QuotaExceeded: it is larger than the policy allows.
+    """
     if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS):
         raise ConfigurationError(f"name={name!r:.100}: expected text of 1 to {MAX_NAME_CHARS} characters")
     if content_type is not None and not (
         isinstance(content_type, str) and 0 < len(content_type) <= 255 and content_type.isprintable()
     ):
         raise ConfigurationError(f"content_type={content_type!r:.100}: expected a MIME type")
+    if not (type(preview_chars) is int and 0 <= preview_chars <= MAX_PREVIEW_CHARS):
+        raise ConfigurationError(
+            f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
+        )
+    if isinstance(value, io.IOBase):
+        raise ConfigurationError(
+            f"value: {type(value).__name__} is an open file: store what it holds, e.g. file.read()"
+        )
     block = to_block(value)
     if len(block.data) > scope.policy.max_artifact_bytes:
         raise QuotaExceeded(
@@ -70,12 +95,14 @@ def store_value(
     if kind == "json" and block.from_value:
         block.reparse()
         kind, parsed = block.parsed
+    if lost := first_note(value, block):
+        raise ConfigurationError(f"{lost}. Store text, bytes, or what JSON can hold")
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
     about = Description(
         kind,
         content_type or own_type,
         block.size,
-        head_of(block.text, preview_chars),
+        head_of(block.text, preview_chars) if preview_chars else "",
         scope.count(block.text, kind),
         shape(parsed) if kind == "json" else "text",
     )
@@ -134,53 +161,77 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
 
 
 def _get(scope: Scope, arguments: GetArguments) -> Answer:
-    key = arguments.pointer_or_name
-    bare = key.strip().removeprefix("$")
+    key, limit = arguments.pointer_or_name, scope.policy.reply_tokens
+    bare = key.removeprefix("$")
     target = lookup(scope, [bare]).get(bare)
     if target is None:
         return Answer(f"[no artifact found for '{key[:200]}']")
-    artifact = target.artifact
-    if artifact.kind == "text":
-        text = store.decode_text(artifact.payload.read())
-    else:
-        text = to_block(walk(artifact.value, target.path, key)).text
-    limit = scope.policy.reply_tokens
-    shown = truncate(text, budget=limit - 80, measure=scope.count)
-    if not shown.omitted_bytes:
+    begin = arguments.offset
+    text = opening(target, key, begin, limit * _MOST_CHARS + 1)
+    if begin and not text:
+        raise ToolError(f"offset={begin}: the artifact has no more characters than that")
+    if len(text) <= limit * _MOST_CHARS and scope.count(text) <= limit:
         return Answer(text)
-    readers = [name for name in ("artifact_read", "artifact_grep") if name in scope.tools]
-    how = f" Read the rest with {' or '.join(readers)}." if readers else ""
-    return Answer(f"{shown.text}\n[INCOMPLETE: {shown.omitted_bytes:,} bytes are left out.{how}]")
+    how = " Or search it with artifact_grep." if "artifact_grep" in scope.tools else ""
+
+    def page(characters: int) -> str:
+        shown = text[:characters]
+        of = (
+            f"characters {begin + 1:,} to {begin + len(shown):,} of an artifact of {target.artifact.size_bytes:,} bytes"
+        )
+        return f"{shown}\n[INCOMPLETE: {of}. Go on with offset={begin + len(shown)}.{how}]"
+
+    return Answer(bounded(scope, page, least=1))
 
 
 def _list(scope: Scope, arguments: ListArguments) -> Answer:
-    artifacts = scope.read(lambda connection: store.all_of(connection, scope.read, scope.row))
-    if arguments.after:
-        marks = [i for i, artifact in enumerate(artifacts) if arguments.after in (artifact.pointer, artifact.id)]
-        if not marks:
-            raise ToolError(f"after={arguments.after[:100]!r} is no pointer in this conversation")
-        artifacts = artifacts[marks[0] + 1 :]
     prefix = arguments.prefix
-    matching = [a for a in artifacts if (a.name or "").startswith(prefix) or a.id.startswith(prefix)]
-    entries: list[dict[str, object]] = [_entry(artifact) for artifact in matching[: arguments.limit]]
-    while entries and scope.count(_json(entries)) > scope.policy.reply_tokens - 100:
-        entries = entries[: len(entries) * 3 // 4]
-    content = _json(entries)
-    if left := len(matching) - len(entries):
-        last = f' Go on with after="{entries[-1]["pointer"]}".' if entries else ""
-        content += f"\n[INCOMPLETE: {left:,} more.{last}]"
+    if prefix.startswith("art:"):
+        prefix = "art_" + prefix.removeprefix("art:")
+
+    def work(connection: Connection) -> tuple[list[listing.Listed], int]:
+        after = listing.row_id_of(connection, scope.row, arguments.after) if arguments.after else 0
+        if after is None:
+            raise ToolError(f"after={arguments.after[:100]!r} is no pointer in this conversation")
+        return listing.page_of(connection, scope.row, prefix=prefix, after=after, limit=arguments.limit)
+
+    listed, total = scope.read(work)
+    count = len(listed)
+    content = _page(listed, total, _WHOLE)
+    while count > 1 and (tokens := scope.count(content)) > scope.policy.reply_tokens:
+        count = max(1, min(count - 1, int(count * scope.policy.reply_tokens / tokens)))
+        content = _page(listed[:count], total, _WHOLE)
+    for most in _CLIPPED:  # a single entry with a long name or preview
+        if scope.count(content) <= scope.policy.reply_tokens:
+            break
+        content = _page(listed[:1], total, most)
     return Answer(content)
 
 
-def _entry(artifact: Artifact) -> dict[str, object]:
+def _page(listed: list[listing.Listed], total: int, most: int) -> str:
+    content = _json([_entry(artifact, most) for artifact in listed])
+    if left := total - len(listed):
+        content += f'\n[INCOMPLETE: {left:,} more. Go on with after="{_pointer(listed[-1].id)}".]'
+    return content
+
+
+def _entry(artifact: listing.Listed, most: int) -> dict[str, object]:
     return {
-        "pointer": artifact.pointer,
-        "name": artifact.name,
+        "pointer": _pointer(artifact.id),
+        "name": None if artifact.name is None else _clipped(artifact.name, most),
         "sizeBytes": artifact.size_bytes,
-        "preview": artifact.preview,
-        "contentType": artifact.content_type,
+        "preview": _clipped(artifact.preview, most),
+        "contentType": _clipped(artifact.content_type, most),
         "storedAt": int(artifact.stored_at.timestamp() * 1000),
     }
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "…"
+
+
+def _pointer(public_id: str) -> str:
+    return "art:" + public_id.removeprefix("art_")
 
 
 def _json(value: object) -> str:
@@ -192,13 +243,35 @@ STORE_ARTIFACT = Tool(
     "Keep a text or JSON under a name, for later calls.",
     StoreArguments,
     _store,
-    spellings={"contentType": "content_type"},
+    example={"name": "report", "value": {"total": 3}},
+    spellings={
+        **dict.fromkeys(("key", "title", "artifact_name"), "name"),
+        **dict.fromkeys(("data", "content", "text", "json"), "value"),
+        **dict.fromkeys(("mime_type", "type"), "content_type"),
+    },
 )
 GET_ARTIFACT = Tool(
     "get_artifact",
     "Get what was stored, by pointer or name.",
     GetArguments,
     _get,
-    spellings={"pointerOrName": "pointer_or_name", "pointer": "pointer_or_name", "name": "pointer_or_name"},
+    example={"pointer_or_name": "report"},
+    spellings={
+        **dict.fromkeys(KEYS, "pointer_or_name"),
+        **dict.fromkeys(("start", "skip", "position"), "offset"),
+    },
+    mend={"pointer_or_name": as_key},
 )
-LIST_ARTIFACTS = Tool("list_artifacts", "List what is stored in this conversation.", ListArguments, _list)
+LIST_ARTIFACTS = Tool(
+    "list_artifacts",
+    "List what is stored in this conversation.",
+    ListArguments,
+    _list,
+    example={"prefix": "report", "limit": 20},
+    spellings={
+        **dict.fromkeys(("name", "starts_with", "filter", "query", "search"), "prefix"),
+        **dict.fromkeys(("max", "count", "max_results", "page_size"), "limit"),
+        **dict.fromkeys(("cursor", "start_after", "next", "page_token"), "after"),
+    },
+    mend={"after": as_key},
+)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from sqlalchemy import Connection
 
 from byref import interpreter
+from byref.artifacts import grep, lines
 from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import plainjq
-from byref.tools.record import Answer, Arguments, Tool, bounded
+from byref.tools.mending import as_filter, as_key, as_span
+from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import Target, find, jq_path
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 
@@ -26,6 +28,8 @@ JQ_OUTPUTS = 10_000
 JQ_BYTES = 1 << 20
 MAX_EXPRESSION_CHARS = 20_000
 _LONG_NUMBER = re.compile(rb"[0-9]{16}")
+
+_KEYS = dict.fromkeys((*KEYS, "data", "source"), "artifact_id")
 
 ArtifactId = Annotated[str, Meta(description="Id of the artifact (art_…), or the name of a variable.")]
 
@@ -44,10 +48,10 @@ class GrepArguments(Arguments, frozen=True):
 
     artifact_id: ArtifactId
     pattern: Annotated[str, Meta(description="Regular expression (RE2), applied to each line.")]
-    context_lines: Annotated[int, Meta(description="Lines shown around each match.", ge=0, le=100)] = 5
+    context_lines: Annotated[int, Meta(description="Lines shown around each match (default 5).", ge=0, le=100)] = 5
     start_line: Annotated[int, Meta(description="First line searched, from 1.")] = 1
     end_line: Annotated[int | None, Meta(description="Last line searched, included.")] = None
-    ignore_case: bool = False
+    ignore_case: Annotated[bool, Meta(description="Let case make no difference.")] = False
 
 
 class JqArguments(Arguments, frozen=True):
@@ -66,7 +70,7 @@ def _read(scope: Scope, arguments: ReadArguments) -> Answer:
         start, end = arguments.start_line, arguments.end_line
         return read_lines(payload, start, end, max_chars=characters, column=arguments.start_column).text
 
-    return Answer(bounded(scope, page))
+    return Answer(bounded(scope, page, least=lines.MIN_CHARS))
 
 
 def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
@@ -79,7 +83,8 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
         ignore_case=arguments.ignore_case,
         deadline=GREP_SECONDS,
     )
-    return Answer(bounded(scope, lambda size: found.render(size, context_lines=arguments.context_lines).text))
+    context = arguments.context_lines
+    return Answer(bounded(scope, lambda size: found.render(size, context_lines=context).text, least=grep.MIN_CHARS))
 
 
 def _jq(scope: Scope, arguments: JqArguments) -> Answer:
@@ -105,14 +110,14 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         rounded = any(
             _LONG_NUMBER.search(line) and plainjq.has_rounded(jsontext.decode(line)) for line in reply.outputs
         )
-    lines = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
+    outputs = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
     if reply.error is not None:
         hint = f"\n{reply.error.hint}" if reply.error.hint else ""
         content = f"{reply.error.kind}: {reply.error.message}{hint}"
     else:
         note = _rounding_note(scope) if rounded else ""
         content = bounded(
-            scope, lambda characters: _outputs(lines, characters - len(note), truncated=reply.truncated) + note
+            scope, lambda characters: _outputs(outputs, characters, truncated=reply.truncated) + note, least=1
         )
     run = Outcome(text=content, error=reply.error, usage=reply.usage)
 
@@ -162,31 +167,52 @@ def _rounding_note(scope: Scope) -> str:
     return f"\n[jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)){code}]"
 
 
-def _outputs(lines: list[str], characters: int, *, truncated: bool) -> str:
+def _outputs(outputs: list[str], characters: int, *, truncated: bool) -> str:
     """Outputs, one a line, cut with exact counts."""
-    if not lines and truncated:
+    if not outputs and truncated:
         return f"[INCOMPLETE: the first output alone is larger than {JQ_BYTES:,} bytes. Select less, e.g. with keys or length.]"
-    if not lines:
+    if not outputs:
         return "[no output: the filter selected nothing]"
-    shown, room = [], characters - 200
-    for line in lines:
-        if len(line) + 1 > room:
+    shown, room = 0, characters
+    for output in outputs:
+        room -= len(output) + 1
+        if room < 0:
             break
-        shown.append(line)
-        room -= len(line) + 1
-    total = f"more than {len(lines):,}" if truncated else f"{len(lines):,}"
-    if len(shown) == len(lines) and not truncated:
-        return "\n".join(shown)
+        shown += 1
+    total = f"more than {len(outputs):,}" if truncated else f"{len(outputs):,}"
+    if shown == len(outputs) and not truncated:
+        return "\n".join(outputs)
     if not shown:
-        first = lines[0]
+        first = outputs[0][:characters]
         return (
-            f"{first[: max(room, 100)]}\n[INCOMPLETE: the first of {total} outputs has {len(first):,} characters, of which "
-            f"{max(room, 100):,} are shown. Select less, e.g. with keys, length, a slice or fewer fields.]"
+            f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of the first of {total} outputs. "
+            "Select less: keys, length, a slice, fewer fields.]"
         )
-    return (
-        "\n".join(shown)
-        + f"\n[INCOMPLETE: {len(shown):,} of {total} outputs shown. Narrow the filter or take a slice.]"
-    )
+    kept = "\n".join(outputs[:shown])
+    return f"{kept}\n[INCOMPLETE: {shown:,} of {total} outputs shown. Narrow the filter or take a slice.]"
+
+
+def _lines_of(given: dict[str, Any]) -> dict[str, Any]:
+    """A span of lines as first and last line, where those are not given."""
+    span = as_span(given.get("line_range"))
+    if not isinstance(span, dict) or "start_line" in given or "end_line" in given:
+        return given
+    rest = {name: value for name, value in given.items() if name != "line_range"}
+    return rest | {f"{end}_line": line for end, line in span.items()}
+
+
+LINES = {
+    **dict.fromkeys(("start", "from", "from_line", "first_line", "line_start", "first", "line", "begin"), "start_line"),
+    **dict.fromkeys(("end", "to", "to_line", "last_line", "line_end", "last"), "end_line"),
+    **dict.fromkeys(("range", "lines", "line_range", "line_numbers"), "line_range"),
+}
+"""Other names of lines."""
+PATTERNS = dict.fromkeys(
+    ("regex", "regexp", "query", "search", "search_pattern", "keyword", "text", "term", "expression"), "pattern"
+)
+"""Other names of what is searched for."""
+CONTEXT = dict.fromkeys(("context", "context_line", "around", "lines_of_context", "surrounding_lines"), "context_lines")
+"""Other names of the lines around a match."""
 
 
 ARTIFACT_READ = Tool(
@@ -194,12 +220,26 @@ ARTIFACT_READ = Tool(
     "Read lines of stored data. Replies are numbered, bounded, and say how to go on.",
     ReadArguments,
     _read,
+    example={"artifact_id": "users", "start_line": 1, "end_line": 50},
+    spellings={**_KEYS, **LINES, **dict.fromkeys(("column", "col", "start_col", "start_char"), "start_column")},
+    mend={"artifact_id": as_key},
+    rewrite=_lines_of,
 )
 ARTIFACT_GREP = Tool(
     "artifact_grep",
     "Find the lines of stored data that match a regular expression, with context.",
     GrepArguments,
     _grep,
+    example={"artifact_id": "users", "pattern": "error|warn"},
+    spellings={
+        **_KEYS,
+        **LINES,
+        **PATTERNS,
+        **CONTEXT,
+        **dict.fromkeys(("case_insensitive", "insensitive", "nocase", "i"), "ignore_case"),
+    },
+    mend={"artifact_id": as_key},
+    rewrite=_lines_of,
 )
 ARTIFACT_JQ = Tool(
     "artifact_jq",
@@ -207,5 +247,13 @@ ARTIFACT_JQ = Tool(
     "beyond 2**53.",
     JqArguments,
     _jq,
+    example={"artifact_id": "users", "expression": ".[0]"},
+    spellings={
+        **_KEYS,
+        **dict.fromkeys(
+            ("filter", "query", "program", "jq", "expr", "jq_filter", "jq_expression", "jq_query", "path"), "expression"
+        ),
+    },
+    mend={"artifact_id": as_key, "expression": as_filter},
     needs_sandbox=True,
 )

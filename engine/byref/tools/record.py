@@ -11,6 +11,12 @@ from sqlalchemy import Connection
 
 from byref.scope import Scope
 
+KEYS = (
+    *("id", "reference", "ref", "pointer", "name", "variable", "var", "artifact", "artifact_id", "artifact_name"),
+    *("pointer_or_name", "id_or_name", "artifact_ref", "variable_name"),
+)
+"""Names that models give to the argument that says which data is meant."""
+
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a model may pass: the fields' types and descriptions are the tool's JSON Schema."""
@@ -34,44 +40,55 @@ class Tool:
     arguments: type[Arguments]
     handler: Callable[[Scope, Any], Answer]
     """Raises ToolError with text for the model."""
+    example: Mapping[str, object]
+    """Arguments of a typical call, for error texts and documentation."""
     spellings: Mapping[str, str] = field(default_factory=dict)
-    """Other names of arguments that models know from other systems."""
+    """Other names of arguments that models know from other systems; case, `_` and `-` make no difference."""
+    mend: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """By argument: what makes of a value that a model wrote what it plainly means, before its type is looked at."""
+    rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """Makes the tool's own arguments of some that together mean the same."""
     needs_sandbox: bool = False
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments, without references."""
+        """The JSON Schema of the arguments, in the words that every provider takes.
+
+        No references, no unions, no defaults: optional arguments are those that are not required, and descriptions state
+        defaults. What is null all the same is taken as left out.
+        """
         _, components = msgspec.json.schema_components([self.arguments], ref_template="{name}")
-        schema = _inlined(components[self.arguments.__name__], components)
-        return {
-            "type": "object",
-            "properties": schema["properties"],
-            "required": schema.get("required", []),
-            "additionalProperties": False,
-        }
+        schema: dict[str, Any] = _plain(components[self.arguments.__name__], components)
+        return schema
 
 
-def _inlined(schema: Any, components: Mapping[str, Any]) -> Any:
-    """A schema with its references replaced by what they refer to; our arguments refer to no cycles."""
-    if isinstance(schema, dict):
-        if "$ref" in schema:
-            return _inlined(
-                {**components[schema["$ref"]], **{k: v for k, v in schema.items() if k != "$ref"}}, components
-            )
-        return {key: _inlined(value, components) for key, value in schema.items() if key != "title"}
-    if isinstance(schema, list):
-        return [_inlined(item, components) for item in schema]
+def _plain(schema: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with its references and `| null` replaced by what they stand for; our arguments refer to no cycles."""
+    schema = dict(schema)
+    if "anyOf" in schema:
+        (one,) = (option for option in schema.pop("anyOf") if option.get("type") != "null")
+        return _plain({**one, **schema}, components)
+    if "$ref" in schema:
+        return _plain({**components[schema.pop("$ref")], **schema}, components)
+    schema.pop("title", None)
+    schema.pop("default", None)
+    if schema.get("type") == "object":
+        members = {name: _plain(member, components) for name, member in schema["properties"].items()}
+        schema |= {"properties": members, "required": schema.get("required", []), "additionalProperties": False}
     return schema
 
 
-def bounded(scope: Scope, make: Callable[[int], str]) -> str:
-    """Return `make(characters)` for the most characters whose text keeps within the policy's `reply_tokens`."""
+_ROUNDS = 7
+
+
+def bounded(scope: Scope, make: Callable[[int], str], *, least: int = 0) -> str:
+    """Return what `make(characters)` gives for the most characters, from `least` on, that keep within `reply_tokens`."""
     limit = scope.policy.reply_tokens
-    characters = limit * 3  # most text takes more characters a token, so that the first try holds
-    for _ in range(6):
+    characters = max(least, limit * 3)  # most text takes more characters a token, so that the first try holds
+    for _ in range(_ROUNDS):
         text = make(characters)
         tokens = scope.count(text)
-        if tokens <= limit:
+        if tokens <= limit or characters == least:
             return text
-        characters = max(200, int(characters * limit / tokens * 0.95))
-    return text[: limit // 2]
+        characters = max(least, min(characters - 1, int(characters * limit / tokens * 0.95)))
+    return make(least)

@@ -11,21 +11,35 @@ from byref.tools.record import Tool
 
 
 def render(tools: Iterable[Tool], format: Format) -> list[dict[str, Any]]:
-    """Return tool definitions: for Gemini one entry that holds all, else one each."""
+    """Return tool definitions: for Gemini one entry that holds all, else one each.
+
+    None is in OpenAI's strict mode, which makes the model write every optional argument in every call. The Responses API
+    is strict unless told otherwise.
+    """
     match format:
         case "openai":
             return [{"type": "function", "function": _function(tool, "parameters")} for tool in tools]
         case "openai-responses":
-            return [{"type": "function", **_function(tool, "parameters")} for tool in tools]
+            return [{"type": "function", **_function(tool, "parameters"), "strict": False} for tool in tools]
         case "anthropic":
             return [_function(tool, "input_schema") for tool in tools]
         case "mcp":
             return [_function(tool, "inputSchema") for tool in tools]
         case "gemini":
-            return [{"function_declarations": [_function(tool, "parameters_json_schema") for tool in tools]}]
+            return [{"function_declarations": [_typed(_function(tool, _GEMINI_KEY)) for tool in tools]}]
         case _:
             raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
 
 
+_GEMINI_KEY = "parameters_json_schema"
+
+
 def _function(tool: Tool, schema_key: str) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, schema_key: tool.schema}
+
+
+def _typed(function: dict[str, Any]) -> dict[str, Any]:
+    """Gemini wants a type of every argument: one that takes anything takes JSON as text."""
+    for argument in function[_GEMINI_KEY]["properties"].values():
+        argument.setdefault("type", "string")
+    return function

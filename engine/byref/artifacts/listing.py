@@ -1,0 +1,53 @@
+"""Lists of a session's artifacts, a page at a time: nothing of their bytes and schemas is read."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Text, func, literal, or_, select, type_coerce
+
+from byref.db.tables import ArtifactRow, EscapedText
+
+ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
+"""An artifact's id, or its pointer."""
+
+
+class Listed(NamedTuple):
+    """What a list says of an artifact."""
+
+    row_id: int
+    id: str
+    name: str | None
+    size_bytes: int
+    preview: str
+    content_type: str
+    stored_at: datetime
+
+
+def page_of(
+    connection: Connection, session_id: int, *, prefix: str, after: int, limit: int
+) -> tuple[list[Listed], int]:
+    """Return the oldest artifacts behind a row id whose name or id begins with `prefix`, and how many there are."""
+    row = ArtifactRow
+    where = [row.session_id == session_id, row.id > after]
+    if prefix:
+        # Compared as it is stored: LIKE takes no account of case on SQLite.
+        stored = EscapedText().process_bind_param(prefix, connection.dialect) or ""
+        begins = func.substr(type_coerce(row.name, Text), 1, len(stored)) == literal(stored, Text)
+        where.append(or_(begins, func.substr(row.public_id, 1, len(prefix)) == literal(stored, Text)))
+    query = select(row.id, row.public_id, row.name, row.size_bytes, row.preview, row.content_type, row.created_at)
+    rows = connection.execute(query.where(*where).order_by(row.id).limit(limit)).all()
+    total = connection.execute(select(func.count()).select_from(row).where(*where)).scalar_one()
+    return [Listed(*one) for one in rows], total
+
+
+def row_id_of(connection: Connection, session_id: int, key: str) -> int | None:
+    """Return the row id of the session's artifact with that id or pointer."""
+    if (match := ID.fullmatch(key)) is None:
+        return None
+    by_id = select(ArtifactRow.id).where(
+        ArtifactRow.session_id == session_id, ArtifactRow.public_id == "art_" + match[1]
+    )
+    return connection.execute(by_id).scalar_one_or_none()

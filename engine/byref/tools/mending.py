@@ -1,0 +1,127 @@
+"""Values as models write them, mended where the meaning is plain: each function gives back what it cannot mend.
+
+Nothing here guesses: what could mean two things stays as it is, for an error that says what is expected.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_TRAILING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|,(?=\s*[}\]])', re.DOTALL)
+"""A string as a whole, so that commas in it stay, or a comma before a closing bracket."""
+_SPAN = re.compile(r"\s*L?(\d{1,15})\s*(?:-|–|:|,|\.\.\.?|\bto\b)\s*L?(\d{1,15})\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*[+-]?\d{1,300}(?:\.0{1,20})?\s*", re.ASCII)
+_COMMAND = re.compile(r"jq(?:\s+--?[a-z][a-z-]*){0,9}\s+(?=['\"`.\[{(])")
+_KEY = re.compile(r"[$\w.:-]{1,300}")
+_ENDS = {"start": ("start", "from", "first", "begin", "startline"), "end": ("end", "to", "last", "stop", "endline")}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def unfenced(text: str) -> str:
+    """Return what stands in a Markdown code fence, if the text is one such fence and nothing else."""
+    stripped = text.strip()
+    if len(stripped) < 6 or not (stripped.startswith("```") and stripped.endswith("```")):
+        return text
+    body = stripped[3:-3]
+    if "```" in body:
+        return text
+    language, line_feed, rest = body.partition("\n")
+    if not line_feed:
+        return body.strip()
+    return rest.rstrip() if re.fullmatch(r"[\w+.#-]{0,30}\s*", language) else body.strip("\n")
+
+
+def without_trailing_commas(text: str) -> str:
+    """Return JSON text without commas before closing brackets; strings stay as they are."""
+    return _TRAILING.sub(lambda found: "" if found[0] == "," else found[0], text)
+
+
+def as_code(value: Any) -> Any:
+    """Return code out of its fence; a list of lines as one text."""
+    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
+        value = "\n".join(line.removesuffix("\n") for line in value)
+    return unfenced(value) if isinstance(value, str) else value
+
+
+def as_filter(value: Any) -> Any:
+    """Return a jq filter out of its fence, of the quotes a shell wants, of the command `jq` before it."""
+    if not isinstance(value, str):
+        return value
+    text = unfenced(value).strip()
+    if command := _COMMAND.match(text):
+        text = text[command.end() :].strip()
+    for quote in "'`":  # neither can begin a filter
+        if len(text) > 1 and text[0] == text[-1] == quote and quote not in text[1:-1]:
+            text = text[1:-1].strip()
+    if text.startswith('".') and text.endswith('"'):
+        try:
+            inner = json.loads(text)
+        except ValueError:
+            return text
+        text = inner if isinstance(inner, str) else text
+    return text
+
+
+def as_key(value: Any) -> Any:
+    """Return the name, id or pointer of data without quotes or blanks around it; numbers as text."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    value = as_text(value)
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    for quote in "\"'`":
+        if len(text) > 2 and text[0] == text[-1] == quote and _KEY.fullmatch(text[1:-1]):
+            return text[1:-1]
+    return text
+
+
+def as_text(value: Any) -> Any:
+    """Return a number as text."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1_000:
+        return str(value)
+    return repr(value) if isinstance(value, float) else value
+
+
+def as_integer(value: Any) -> Any:
+    """Return a whole number that is written as text or as a float."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value.strip().partition(".")[0])
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def as_boolean(value: Any) -> Any:
+    """Return true or false that is written as text or as a number."""
+    text = value.strip().lower() if isinstance(value, str) else str(value) if value in (0, 1) else ""
+    return True if text in _TRUE else False if text in _FALSE else value
+
+
+def as_span(value: Any) -> Any:
+    """Return a span of lines, `{start, end}`, out of `[10, 20]`, `"10-20"`, `10` or `{"from": 10, "to": 20}`."""
+    if isinstance(value, str):
+        if span := _SPAN.fullmatch(value):
+            return {"start": int(span[1]), "end": int(span[2])}
+        value = _decoded(value)
+    if isinstance(value, list) and len(value) in (1, 2):
+        value = {"start": value[0], "end": value[-1]}
+    if not isinstance(value, dict):
+        line = as_integer(value)
+        return {"start": line, "end": line} if isinstance(line, int) and not isinstance(line, bool) else value
+    ends: dict[str, Any] = {}
+    for key, member in value.items():
+        plain = re.sub(r"[^a-z]", "", str(key).lower())
+        name = next((name for name, spellings in _ENDS.items() if plain in spellings), None)
+        if name is None or name in ends:
+            return value
+        if member is not None:
+            ends[name] = as_integer(member)
+    return ends
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
