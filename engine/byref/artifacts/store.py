@@ -16,7 +16,9 @@ import zstandard
 from sqlalchemy import Connection, Row, func, insert, select
 
 from byref.artifacts.blobs import Read, StoredPayload
+from byref.artifacts.notes import first_note
 from byref.db.tables import ArtifactRow, BlobRow
+from byref.outputs import to_block
 from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
@@ -89,6 +91,18 @@ class Description:
 def is_pointer(value: object) -> bool:
     """Tell whether a value is a string in the pointer spelling, `art:…`."""
     return isinstance(value, str) and value.startswith("art:")
+
+
+def approx_byte_size(value: object) -> int:
+    """Return the UTF-8 bytes of a text, of any other value those of its compact JSON.
+
+    0 where JSON cannot hold the value (it contains itself, say), so that it never exceeds a threshold. An iterator is
+    read to its end.
+    """
+    block = to_block(value)
+    if block.from_value:
+        block.reparse()
+    return 0 if first_note(value, block) else block.size
 
 
 def decode_text(data: bytes) -> str:
