@@ -100,7 +100,7 @@ def test_an_object_with_further_keys_is_data_unless_it_names_what_is_bound(held:
     data = {"$var": "nobody", "let": {"x": 1}}
     assert held.resolve({"x": data}) == {"x": data}
     assert held.resolve({"x": {**data, "in": "$held"}}) == {"x": {**data, "in": [1, 2, 3]}}
-    with pytest.raises(ToolError, match='a reference is {"\\$var": "name"}, with "path" or "jq" beside it'):
+    with pytest.raises(ToolError, match=r'a reference is \{"\$var": "name"\}, with "path" or "jq" beside it'):
         held.resolve({"x": {"$var": "held", "let": 1}})
 
 
