@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from sqlalchemy import Connection
 
 import byref
+from byref import ledger
 from byref.cli import main
 
 RECORDS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
@@ -255,6 +257,22 @@ def test_the_ledger_and_its_reasons(run: Run, users: Path) -> None:
     assert run("explain", "1").out.startswith("users (step 1): variables, because its ")
     assert run("explain", "7", "--json").json["numbers"]["limit"] == 7000
     assert run("explain", "99").code == 1
+
+
+def test_the_ledger_shows_resolutions(run: Run) -> None:
+    written = '{"ids": "$users"}'
+    with byref.Engine("sqlite:///byref.db") as engine:
+        scope = engine.session("cli")._scope
+
+        def resolve(connection: Connection) -> None:
+            columns = {"call_id": "c", "arguments": written, "tokens": 0, "detail": {"tool": "send"}}
+            scope.append(connection, ledger.take_step(connection, scope.row), "resolution", columns)
+
+        scope.write(resolve)
+    assert run("ledger").out.splitlines()[1].split("\t") == ["1", "resolution", "send", "c", *[""] * 8]
+    assert run("ledger", "--json").json["entries"][0]["arguments"] == written
+    assert run("show", "1").out == f"resolution: {written}\n"
+    assert run("explain", "1").code == 1
 
 
 def test_looking_makes_neither_database_nor_session(run: Run, users: Path, tmp_path: Path) -> None:
