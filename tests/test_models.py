@@ -9,7 +9,7 @@ import pytest
 from genai_prices.data_snapshot import get_snapshot
 
 from byref.errors import ConfigurationError
-from byref.models import ModelInfo, Models, Price, _look_up, context_window, cost, price
+from byref.models import ModelInfo, Models, Price, _look_up, context_window, cost, input_cost, price
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def test_what_is_not_known_is_none_and_quickly(name):
     assert context_window(name) is None
     assert price(name) is None
     assert cost(name, input_tokens=10) is None
+    assert input_cost(name, 10) is None
     assert time.perf_counter() - start < 0.2
 
 
@@ -98,13 +99,79 @@ def test_input_tokens_include_the_cached_ones():
     assert cost("gpt-4o", input_tokens=0, cache_read_tokens=1_000_000) == Decimal("1.25")
 
 
+def test_what_is_kept_for_an_hour_costs_more():
+    five_minutes = cost("claude-haiku-4-5", input_tokens=1_000_000, cache_write_tokens=1_000_000)
+    hour = cost(
+        "claude-haiku-4-5", input_tokens=1_000_000, cache_write_tokens=1_000_000, cache_write_1h_tokens=1_000_000
+    )
+    assert five_minutes is not None and hour is not None
+    assert hour == 2 * (price("claude-haiku-4-5") or Price()).input
+    assert hour > five_minutes
+    assert cost("gpt-4o", input_tokens=10, cache_write_1h_tokens=10**9) == cost("gpt-4o", input_tokens=10)
+
+
+def test_what_is_not_known_is_no_zero():
+    assert cost("gpt-4o", input_tokens=None) is None
+    assert cost("gpt-4o", input_tokens=None, output_tokens=None) is None
+    assert cost("gpt-4o", input_tokens=10, output_tokens=None) is None
+    assert cost("text-embedding-3-small", input_tokens=1_000_000, output_tokens=None) == Decimal("0.02")
+    assert cost("gpt-4o", input_tokens=10, cache_read_tokens=None, cache_write_tokens=None) == cost(
+        "gpt-4o", input_tokens=10
+    )
+    house = Models({"house": ModelInfo(input_price=1, output_price=1)})
+    assert house.cost("house", input_tokens=10, output_tokens=None) is None
+    assert house.cost("house", input_tokens=None, output_tokens=1) is None
+
+
+def test_the_cost_of_carrying_tokens():
+    tokens = 200_000 // 4
+    assert input_cost("gpt-4o", tokens) == Decimal("0.125")
+    assert input_cost("gpt-4o", 0) == 0
+    assert input_cost("no-such-model", tokens) is None
+    assert Models({"half": ModelInfo(output_price=1)}).input_cost("half", 1) is None
+    assert Models({"gpt-4o": ModelInfo(input_price="0.5")}).input_cost("openai/gpt-4o", tokens) == Decimal("0.025")
+    with pytest.raises(ValueError, match="no negative number"):
+        input_cost("gpt-4o", -1)
+
+
+def test_tokens_carried_in_many_requests_are_in_no_tier():
+    lowest = input_cost("gemini-2.5-pro", 200_000)
+    assert lowest == cost("gemini-2.5-pro", input_tokens=200_000)
+    assert input_cost("gemini-2.5-pro", 20_000_000) == 100 * lowest
+
+
+@pytest.mark.parametrize(
+    ("names", "dollars"),
+    [
+        (["gpt-4o", "gpt-4o-2024-11-20", "openai/gpt-4o", "azure/gpt-4o", "openrouter/openai/gpt-4o"], "2.5"),
+        (
+            [
+                "claude-sonnet-4-5-20250929",
+                "anthropic/claude-sonnet-4.5",
+                "global.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "bedrock/converse/anthropic.claude-sonnet-4-20250514-v1:0",
+                "vertex_ai/claude-sonnet-4@20250514",
+                "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4-20250514-v1:0",
+            ],
+            "3",
+        ),
+        (["models/gemini-2.5-pro", "gemini/gemini-2.5-pro", "google-gla:gemini-2.5-pro"], "1.25"),
+        (["amazon.nova-lite-v1:0", "us.amazon.nova-lite-v1:0"], "0.06"),
+    ],
+)
+def test_prices_by_any_spelling_of_the_name(names, dollars):
+    assert {name: input_cost(name, 1_000_000) for name in names} == dict.fromkeys(names, Decimal(dollars))
+
+
 def test_tiers_follow_the_size_of_the_request():
     below, above = cost("gemini-2.5-pro", input_tokens=200_000), cost("gemini-2.5-pro", input_tokens=200_001)
     assert below == Decimal("0.25")
     assert above is not None and above > 2 * below * Decimal("0.99")
 
 
-@pytest.mark.parametrize("field", ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"])
+@pytest.mark.parametrize(
+    "field", ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"]
+)
 def test_negative_counts_are_refused(field):
     with pytest.raises(ValueError, match="no negative number"):
         cost("gpt-4o", **{"input_tokens": 1, field: -1})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo as KnownModel
     from genai_prices.types import Provider, TieredPrices
 
-__all__ = ["ModelInfo", "Models", "Price", "context_window", "cost", "price"]
+__all__ = ["ModelInfo", "Models", "Price", "context_window", "cost", "input_cost", "price"]
 
 _MILLION = Decimal(1_000_000)
 _MAX_NAME = 256
@@ -104,36 +104,54 @@ class Models:
         self,
         model: str,
         *,
-        input_tokens: int,
-        output_tokens: int = 0,
-        cache_read_tokens: int = 0,
-        cache_write_tokens: int = 0,
+        input_tokens: int | None,
+        output_tokens: int | None = 0,
+        cache_read_tokens: int | None = 0,
+        cache_write_tokens: int | None = 0,
+        cache_write_1h_tokens: int | None = 0,
     ) -> Decimal | None:
-        """US dollars for one request, or None when a price it needs is not known.
+        """US dollars for one request, or None when a price or number that it needs is not known.
 
-        `input_tokens` includes the cached ones. Tiers are those of the request's size; an override's price has none.
+        `input_tokens` includes the cached ones, `cache_write_tokens` those that are kept for an hour. An unknown number
+        of cached ones is none; an unknown output costs nothing only where the model has no price for output
+        (embeddings). Tiers are those of the request's size; an override's price has none, and none for an hour.
 
         Raises:
             ValueError: a number of tokens is negative.
         """
-        counts = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens)
+        given = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens)
+        counts = _Counts(*(number or 0 for number in given))
         if min(counts) < 0:
-            raise ValueError(f"token counts {counts!r}: expected no negative number")
+            raise ValueError(f"token counts {given!r}: expected no negative number")
+        price = self.price(model)
+        if price is None or input_tokens is None or (output_tokens is None and price.output is not None):
+            return None
+        if (input_tokens and price.input is None) or (output_tokens and price.output is None):
+            return None
         override = self._override(model)
         if override is None or override.price == Price():
-            return _known_cost(_known(model), *counts)
-        price = self.price(model)
-        if price is None or (input_tokens and price.input is None) or (output_tokens and price.output is None):
-            return None
+            return _known_cost(_known(model), counts)
         base = price.input or Decimal(0)
-        plain = max(0, input_tokens - cache_read_tokens - cache_write_tokens)
         total = (
-            plain * base
-            + cache_read_tokens * (base if price.cache_read is None else price.cache_read)
-            + cache_write_tokens * (base if price.cache_write is None else price.cache_write)
-            + output_tokens * (price.output or Decimal(0))
+            max(0, counts.input - counts.cache_read - counts.cache_write) * base
+            + counts.cache_read * (base if price.cache_read is None else price.cache_read)
+            + counts.cache_write * (base if price.cache_write is None else price.cache_write)
+            + counts.output * (price.output or Decimal(0))
         )
         return total / _MILLION
+
+    def input_cost(self, model: str, tokens: int) -> Decimal | None:
+        """US dollars for reading so many tokens once, none of them cached, or None when their price is not known.
+
+        Of a price in tiers it is the lowest: tokens summed over many requests are in no tier of one request.
+
+        Raises:
+            ValueError: the number of tokens is negative.
+        """
+        if tokens < 0:
+            raise ValueError(f"tokens={tokens!r}: expected no negative number")
+        price = self.price(model)
+        return None if price is None or price.input is None else tokens * price.input / _MILLION
 
     def _override(self, model: str) -> ModelInfo | None:
         if not self._overrides or not _is_name(model):
@@ -145,6 +163,7 @@ _DEFAULT = Models()
 context_window = _DEFAULT.context_window
 price = _DEFAULT.price
 cost = _DEFAULT.cost
+input_cost = _DEFAULT.input_cost
 
 
 def _dollars(name: str, value: Decimal | float | str | None) -> Decimal | None:
@@ -256,20 +275,24 @@ def _lowest(price: Decimal | TieredPrices | None) -> Decimal | None:
     return price if price is None or isinstance(price, Decimal) else price.base
 
 
-def _known_cost(
-    known: _Known, input_tokens: int, output_tokens: int, cache_read_tokens: int, cache_write_tokens: int
-) -> Decimal | None:
-    price = known.price
-    if known.model is None or known.provider is None or price is None:
-        return None
-    if (input_tokens and price.input is None) or (output_tokens and price.output is None):
+class _Counts(NamedTuple):
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cache_write_1h: int
+
+
+def _known_cost(known: _Known, counts: _Counts) -> Decimal | None:
+    if known.model is None or known.provider is None:
         return None
     from genai_prices import Usage
 
     usage = Usage(
-        input_tokens=max(input_tokens, cache_read_tokens + cache_write_tokens),
-        output_tokens=output_tokens,
-        cache_read_tokens=cache_read_tokens,
-        cache_write_tokens=cache_write_tokens,
+        input_tokens=max(counts.input, counts.cache_read + counts.cache_write),
+        output_tokens=counts.output,
+        cache_read_tokens=counts.cache_read,
+        cache_write_tokens=counts.cache_write,
+        cache_write_1h_tokens=min(counts.cache_write_1h, counts.cache_write),
     )
     return known.model.calc_price(usage, known.provider).total_price

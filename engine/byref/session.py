@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from byref.result import Format, Result, ToolReply
 from byref.scope import Scope
 from byref.tools import TOOLS, calls, keepers
 from byref.tools.render import render
-from byref.usage import Usage, is_count, normalise
+from byref.usage import is_count, normalise
 from byref.variables import Variable
 from byref_sandbox import Outcome
 from byref_sandbox.jsontext import collector_paused
@@ -167,6 +167,7 @@ class Session:
     ) -> None:
         """Record the usage of one request to a model; the same `request_id` is recorded once.
 
+        `usage` is what `byref.usage.normalise` takes: a response, its usage, or the events of its stream.
         With `context` it sets the session's context to input + output and settles what was pending up to step `through`
         (None: everything so far). Side calls (titles, guards) pass `context=False`.
 
@@ -181,17 +182,16 @@ class Session:
         scope = self._scope
         model = known.model or scope.model
         cost = None
-        if model is not None and known.input_tokens is not None:
+        if model is not None:
             cost = scope.models.cost(
                 model,
                 input_tokens=known.input_tokens,
-                output_tokens=known.output_tokens or 0,
-                cache_read_tokens=known.cache_read_tokens or 0,
-                cache_write_tokens=known.cache_write_tokens or 0,
+                output_tokens=known.output_tokens,
+                cache_read_tokens=known.cache_read_tokens,
+                cache_write_tokens=known.cache_write_tokens,
+                cache_write_1h_tokens=known.cache_write_1h_tokens,
             )
-        stated = Usage(
-            known.input_tokens, known.output_tokens, known.cache_read_tokens, known.cache_write_tokens, model, known.raw
-        )
+        stated = replace(known, model=model)
 
         def work(connection: Connection) -> None:
             ledger.record_usage(

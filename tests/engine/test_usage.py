@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from byref import ConfigurationError, Usage
 from byref.usage import MAX_TOKENS, normalise
+from byref.usage.forms import MARKS
 
 OPENAI_CHAT = {
     "prompt_tokens": 100,
@@ -38,19 +42,48 @@ GEMINI_REST = {
     "thoughtsTokenCount": 5,
     "cachedContentTokenCount": 30,
 }
+BEDROCK = {
+    "inputTokens": 60,
+    "outputTokens": 20,
+    "totalTokens": 120,
+    "cacheReadInputTokens": 30,
+    "cacheWriteInputTokens": 10,
+}
+LANGCHAIN = {
+    "input_tokens": 100,
+    "output_tokens": 20,
+    "total_tokens": 120,
+    "input_token_details": {"cache_read": 30, "cache_creation": 10},
+    "output_token_details": {"reasoning": 5},
+}
 
 FORMS: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
     "OpenAI Chat": (OPENAI_CHAT, (100, 20, 30, None)),
+    "OpenAI Chat, cache written": ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 4}}, (9, 1, 0, 4)),
     "OpenAI Responses": (OPENAI_RESPONSES, (100, 20, 30, None)),
+    "OpenAI Realtime": ({"input_tokens": 9, "output_tokens": 1, "input_token_details": {"cached_tokens": 4, "text_tokens": 9}}, (9, 1, 4, None)),
+    "DeepSeek": ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 5}, (9, 1, 4, None)),
+    "LiteLLM": ({"prompt_tokens": 9, "completion_tokens": 1, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 3}, (9, 1, 4, 3)),
     "Anthropic": (ANTHROPIC, (100, 20, 30, 10)),
+    "Anthropic, nested cache creation alone": ({"input_tokens": 60, "output_tokens": 20, "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 7}}, (70, 20, None, 10)),
+    "Anthropic, web searches": (ANTHROPIC | {"server_tool_use": {"web_search_requests": 3}, "service_tier": "standard"}, (100, 20, 30, 10)),
     "Gemini": (GEMINI, (100, 20, 30, None)),
     "Gemini REST": (GEMINI_REST, (100, 20, 30, None)),
+    "Gemini Live": ({"prompt_token_count": 9, "response_token_count": 2, "thoughts_token_count": 1}, (9, 3, None, None)),
+    "Gemini, all of it thought": ({"promptTokenCount": 9, "thoughtsTokenCount": 4, "totalTokenCount": 13}, (9, 4, None, None)),
+    "Bedrock": (BEDROCK, (100, 20, 30, 10)),
+    "Bedrock, no cache": ({"inputTokens": 60, "outputTokens": 20, "totalTokens": 80}, (60, 20, None, None)),
+    "LangChain": (LANGCHAIN, (100, 20, 30, 10)),
+    "LangChain, kept for an hour": ({"input_tokens": 100, "output_tokens": 20, "input_token_details": {"cache_read": 30, "cache_creation": 0, "ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4}}, (100, 20, 30, 10)),
     "Chat without details": ({"prompt_tokens": 7, "completion_tokens": 3}, (7, 3, None, None)),
     "details are None": ({"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": None}, (7, 3, None, None)),
     "embeddings": ({"prompt_tokens": 7, "total_tokens": 7}, (7, None, None, None)),
     "Anthropic, no cache used": ({"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None}, (7, 3, 0, None)),
+    "Anthropic, input unknown": ({"input_tokens": None, "output_tokens": 3, "cache_read_input_tokens": 4}, (None, 3, 4, None)),
     "Gemini before its first candidate": ({"prompt_token_count": 7, "candidates_token_count": None}, (7, None, None, None)),
     "our own names": ({"input_tokens": 7, "output_tokens": 3, "cache_read_tokens": 2, "cache_write_tokens": 1}, (7, 3, 2, 1)),
+    "input_tokens of nobody": ({"input_tokens": 7, "output_tokens": 3}, (7, 3, None, None)),
+    "details mark an inclusive count": (OPENAI_RESPONSES | {"cache_read_input_tokens": 30}, (100, 20, 30, None)),
     "zero": ({"input_tokens": 0, "output_tokens": 0}, (0, 0, None, None)),
 }  # fmt: skip
 
@@ -64,33 +97,98 @@ def attributes(value: Any) -> Any:
     return SimpleNamespace(**{k: attributes(v) for k, v in value.items()}) if isinstance(value, dict) else value
 
 
-class Dumping:
-    """As pydantic SDKs give it."""
-
-    def __init__(self, value: dict[str, Any]) -> None:
-        self._value = value
-
-    def model_dump(self) -> dict[str, Any]:
-        return self._value
+def properties(value: Any) -> Any:
+    """As a wrapper of protocol buffers gives it: nothing in `__dict__`."""
+    if not isinstance(value, dict):
+        return value
+    made = type(
+        "Message", (), {"__slots__": (), **{k: property(lambda _, v=v: properties(v)) for k, v in value.items()}}
+    )
+    return made()
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("form", [dict, attributes, Dumping])
+@pytest.mark.parametrize("form", [dict, attributes, properties])
 def test_each_provider(name: str, form: Any) -> None:
     given, expected = FORMS[name]
     assert numbers(normalise(form(given))) == expected
 
 
-@pytest.mark.parametrize("form", [dict, attributes, Dumping])
+@pytest.mark.parametrize("form", [dict, attributes, properties])
 @pytest.mark.parametrize("key", ["usage", "usage_metadata", "usageMetadata"])
 def test_a_whole_response_is_taken(form: Any, key: str) -> None:
     found = normalise(form({"id": "r", "model": "gpt-4o", key: OPENAI_CHAT}))
     assert (numbers(found), found.model) == ((100, 20, 30, None), "gpt-4o")
 
 
+@pytest.mark.parametrize(
+    ("response", "model"),
+    [
+        ({"usageMetadata": GEMINI_REST, "modelVersion": "gemini-2.5-pro"}, "gemini-2.5-pro"),
+        ({"usage_metadata": LANGCHAIN, "response_metadata": {"model_name": "gpt-4o-2024-08-06"}}, "gpt-4o-2024-08-06"),
+        ({"usage": BEDROCK, "output": {"message": {"role": "assistant"}}, "metrics": {"latencyMs": 4}}, None),
+        ({"usage": OPENAI_CHAT, "model": ""}, None),
+        ({"usage": OPENAI_CHAT, "model": "m" * 257}, None),
+        ({"usage": OPENAI_CHAT, "model": "gpt\0"}, None),
+        ({"usage": OPENAI_CHAT, "model": 5}, None),
+    ],
+)
+def test_the_model_is_read_where_it_has_a_name(response: dict[str, Any], model: str | None) -> None:
+    found = normalise(response)
+    assert (found.model, found.input_tokens) == (model, 100)
+
+
+def test_an_hour_in_the_cache_is_told_apart() -> None:
+    nested = {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 7}
+    assert normalise(ANTHROPIC | {"cache_creation": nested}).cache_write_1h_tokens == 7
+    assert normalise(FORMS["LangChain, kept for an hour"][0]).cache_write_1h_tokens == 4
+    assert normalise(ANTHROPIC).cache_write_1h_tokens is None
+
+
+def test_a_sum_over_a_run_says_nothing_of_the_context() -> None:
+    @dataclass
+    class RunUsage:
+        """Pydantic AI's fields."""
+
+        input_tokens: int = 0
+        cache_write_tokens: int = 0
+        cache_read_tokens: int = 0
+        output_tokens: int = 0
+        details: dict[str, int] = field(default_factory=dict)
+        requests: int = 0
+        tool_calls: int = 0
+
+    one = normalise(RunUsage(input_tokens=100, output_tokens=20, cache_read_tokens=30, requests=1))
+    assert (numbers(one), one.context_tokens) == ((100, 20, 30, 0), 120)
+    three = normalise(RunUsage(input_tokens=300, output_tokens=20, requests=3))
+    assert (three.input_tokens, three.requests, three.context_tokens) == (300, 3, None)
+    with pytest.raises(ConfigurationError, match="requests=-1: expected a number"):
+        normalise(RunUsage(input_tokens=300, requests=-1))
+
+
 def test_what_the_provider_gave_is_kept() -> None:
     assert normalise(OPENAI_RESPONSES).raw == OPENAI_RESPONSES
     assert normalise({"usage": ANTHROPIC}).raw == ANTHROPIC
+    assert normalise(attributes(LANGCHAIN)).raw == LANGCHAIN
+    assert normalise(Usage(input_tokens=1, raw=ANTHROPIC)).raw == ANTHROPIC
+
+
+class Loop(dict[str, Any]):
+    def __init__(self) -> None:
+        super().__init__(a=1)
+        self["loop"] = self
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [object(), b"x", float("inf"), 10**5_000, {1: 2}, ["x" * 10_000] * 10_000, Loop(), print, Mock(), type, {1, 2}, "\ud800"],
+    ids=range(12),
+)  # fmt: skip
+def test_what_is_kept_is_json_of_bounded_size(junk: object) -> None:
+    found = normalise({"prompt_tokens": 3, "completion_tokens": 2, "junk": junk})
+    assert found.input_tokens == 3
+    assert len(json.dumps(found.raw, allow_nan=False)) < 100_000
+    assert normalise(found) == found
 
 
 def test_context_is_input_and_output() -> None:
@@ -99,39 +197,103 @@ def test_context_is_input_and_output() -> None:
     assert Usage(output_tokens=5).context_tokens is None
 
 
-@pytest.mark.parametrize("given", [None, 5, "x", [], {}, {"tokens": 5}, object(), {"usage": {}}])
+@pytest.mark.parametrize(
+    "given", [None, 5, "x", b"x", {}, {"tokens": 5}, object(), {"usage": {}}, {"usage": "5"}, {"usage": None}, dict, print]
+)  # fmt: skip
 def test_what_has_no_counts_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match="no token counts that byref knows"):
         normalise(given)
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, "7", True, MAX_TOKENS + 1, 10**30, float("nan")])
+@pytest.mark.parametrize(
+    "count", [-1, 1.5, "7", True, MAX_TOKENS + 1, 10**30, 10**5_000, float("nan"), object(), [1]], ids=range(10)
+)
 @pytest.mark.parametrize("key", ["prompt_tokens", "completion_tokens"])
-def test_counts_are_counts(key: str, count: object) -> None:
-    with pytest.raises(ConfigurationError, match="expected a number of tokens"):
+def test_counts_are_counts(key: str, count: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"usage: {key}=.{{1,100}}: expected a number of tokens"):
         normalise({"prompt_tokens": 1, "completion_tokens": 1} | {key: count})
-    with pytest.raises(ConfigurationError, match="input_tokens"):
-        normalise(Usage(input_tokens=count))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"usage: input_tokens=.{1,100}: expected a number"):
+        normalise(Usage(input_tokens=count))
+
+
+COUNTED = {
+    "Anthropic": ANTHROPIC,
+    "Gemini": GEMINI,
+    "Gemini REST": GEMINI_REST,
+    "Bedrock": BEDROCK,
+}
 
 
 @pytest.mark.parametrize("count", ["5", "", [], 1.5, {}])
-@pytest.mark.parametrize(
-    "counts",
-    [
-        {"input_tokens": 1, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 1, "output_tokens": 1},
-        {"prompt_token_count": 1, "tool_use_prompt_token_count": 1, "candidates_token_count": 1},
-        {"promptTokenCount": 1, "thoughtsTokenCount": 1, "cachedContentTokenCount": 1},
-    ],
-)
-def test_counts_that_are_added_up_are_counts_first(counts: dict[str, int], count: object) -> None:
-    assert normalise(counts)
-    for key in counts:
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_mistake_is_named_by_the_providers_own_name(name: str, count: object) -> None:
+    counts = COUNTED[name]
+    for key in counts.keys() - {"totalTokens"}:
         with pytest.raises(
-            ConfigurationError, match=f"usage: .*={re.escape(repr(count))}: expected a number of tokens"
+            ConfigurationError, match=f"usage: {key}={re.escape(repr(count))}: expected a number of tok"
         ):
             normalise(counts | {key: count})
+    with pytest.raises(ConfigurationError, match=r"usage: prompt_tokens_details\.cached_tokens='3'"):
+        normalise({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": "3"}})
 
 
-def test_a_mistake_is_named_as_what_it_is() -> None:
-    with pytest.raises(ConfigurationError, match="cache_read_tokens='3'"):
-        normalise({"input_tokens": 5, "cache_read_input_tokens": "3"})
+def test_sums_are_counts() -> None:
+    with pytest.raises(ConfigurationError, match="usage: input_tokens="):
+        normalise({"input_tokens": MAX_TOKENS, "output_tokens": 1, "cache_read_input_tokens": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (Usage(input_tokens=1, requests=True), "requests=True"),
+        (Usage(input_tokens=1, model="x" * 300), "model='xxx"),
+        (Usage(input_tokens=1, model=7), "model=7"),  # type: ignore[arg-type]
+        (Usage(input_tokens=1, raw=[1]), r"raw=\[1\]"),  # type: ignore[arg-type]
+        (Usage(input_tokens=1, cache_write_1h_tokens=-1), "cache_write_1h_tokens=-1"),
+    ],
+)
+def test_our_own_usage_is_checked(given: Usage, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"usage: {named}"):
+        normalise(given)
+
+
+def raising(error: type[BaseException]) -> property:
+    def fail(_: object) -> None:
+        raise error("no")
+
+    return property(fail)
+
+
+def test_objects_that_raise_are_named() -> None:
+    broken = type("Broken", (), {"__slots__": (), "prompt_tokens": 5, "completion_tokens": raising(RuntimeError)})()
+    with pytest.raises(ConfigurationError, match="'completion_tokens' cannot be read: RuntimeError"):
+        normalise(broken)
+    for name, value in {
+        "usage": raising(ValueError),
+        "__dict__": raising(OSError),
+    }.items():
+        with pytest.raises(ConfigurationError, match=r"cannot be read: (ValueError|OSError)"):
+            normalise(type("Broken", (), {name: value})())
+
+    class Items(dict[str, int]):
+        def items(self) -> Any:
+            raise RuntimeError("no")
+
+    with pytest.raises(ConfigurationError, match="'Items' cannot be read: RuntimeError"):
+        normalise(Items(prompt_tokens=5))
+
+
+def test_a_mock_is_no_usage() -> None:
+    with pytest.raises(ConfigurationError, match="expected a number of tokens"):
+        normalise(Mock())
+
+
+def test_more_than_a_usage_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="more than 100 fields"):
+        normalise({"prompt_tokens": 1} | dict.fromkeys(map(str, range(1_000)), 1))
+
+
+def test_each_mark_is_read() -> None:
+    for mark in MARKS:
+        assert normalise({mark: 1}) != Usage()
+        assert 1 in numbers(normalise({mark: 1}))[:2]

@@ -1,0 +1,155 @@
+"""Token usage as providers report it, in one form: input and output inclusive, unknown is None."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from byref.errors import ConfigurationError
+from byref.usage.forms import MAX_TOKENS, count, form_of, is_count, no_count, total
+from byref.usage.objects import find, is_name, plain, stream_of
+
+__all__ = ["MAX_EVENTS", "MAX_TOKENS", "Usage", "is_count", "normalise"]
+
+MAX_EVENTS = 500_000
+"""Of one stream: more than one for each token of the longest answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request to a model.
+
+    `input_tokens` includes cached ones, `output_tokens` includes reasoning; None is unknown, not zero.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    model: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """As the provider gave it, as JSON."""
+    cache_write_1h_tokens: int | None = None
+    """Those of `cache_write_tokens` that are kept for an hour, which costs more."""
+    requests: int = 1
+    """More than one where a framework gives the sum over a run."""
+
+    @property
+    def context_tokens(self) -> int | None:
+        """What the next request carries at least: this one's input and output; None where the input is unknown.
+
+        A sum over several requests says nothing of the context, and is None too.
+        """
+        if self.input_tokens is None or self.requests != 1:
+            return None
+        return self.input_tokens + (self.output_tokens or 0)
+
+
+def normalise(usage: object) -> Usage:
+    """Return the usage of one request in byref's form.
+
+    Takes usage objects and mappings of OpenAI (Chat, Responses), Anthropic, Gemini, Bedrock Converse, LangChain and
+    Pydantic AI, our own `Usage`, a response or event that carries one, and an iterable of the events of one stream.
+
+    Anthropic and Bedrock count cached input apart, all others within the input. Of `input_tokens`, which both
+    Anthropic and OpenAI's Responses say, a known `input_tokens_details` (or `input_token_details`,
+    `cache_read_tokens`, `cache_write_tokens`) marks a count that includes the cached ones.
+
+    Raises:
+        ConfigurationError: nothing here has token counts, a count is no count, or a stream has none, is longer than
+            `MAX_EVENTS` or is of several requests. What iterating over a stream raises is not caught.
+    """
+    if isinstance(usage, Usage):
+        _check(usage)
+        return replace(usage, raw=plain(usage.raw))
+    if isinstance(usage, AsyncIterable) and not isinstance(usage, Iterable):
+        raise ConfigurationError("usage: an asynchronous stream; give the list of its events, read with `async for`")
+    if (events := stream_of(usage)) is not None:
+        return _stream(events)
+    found = find(usage)
+    if found is None:
+        raise ConfigurationError(
+            f"usage: {type(usage).__name__!r} has no token counts that byref knows; expected a response, the events of "
+            "a stream or the usage of OpenAI, Anthropic, Gemini, Bedrock, LangChain or Pydantic AI, or "
+            "byref.Usage(input_tokens=…, output_tokens=…). A chunk of a stream may have none: give all of them"
+        )
+    return _normal(found.fields, found.model)
+
+
+def _stream(events: Iterable[object]) -> Usage:
+    fields: dict[str, Any] = {}
+    model = response_id = None
+    seen = 0
+    for event in islice(events, MAX_EVENTS + 1):
+        seen += 1
+        found = find(event)
+        if found is None:
+            continue
+        if response_id and found.response_id and found.response_id != response_id:
+            raise ConfigurationError(
+                f"usage: a stream with events of {response_id!r:.100} and of {found.response_id!r:.100}; expected those "
+                "of one request: record each request by itself"
+            )
+        fields = _added(fields, found.fields) if found.is_part else _updated(fields, found.fields)
+        model, response_id = found.model or model, found.response_id or response_id
+    if seen > MAX_EVENTS:
+        raise ConfigurationError(f"usage: a stream of more than {MAX_EVENTS:,} events; expected those of one request")
+    if not fields:
+        raise ConfigurationError(
+            f"usage: none of the {seen:,} events of the stream carries usage. OpenAI Chat and its likes send it in the "
+            'last chunk if asked: stream_options={"include_usage": True}; Anthropic in message_start and message_delta, '
+            "OpenAI Responses in response.completed, Bedrock in metadata, Gemini in every chunk: keep those events"
+        )
+    return _normal(fields, model)
+
+
+def _normal(fields: dict[str, Any], model: str | None) -> Usage:
+    form = form_of(fields)
+    fresh, read, write = (total(fields, part) for part in (form.input, form.cache_read, form.cache_write))
+    cached = (read or 0) + (write or 0) if form.cached_apart else 0
+    requests = count(fields, "requests")
+    found = Usage(
+        input_tokens=None if fresh is None else fresh + cached,
+        output_tokens=total(fields, form.output),
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        model=model,
+        raw=fields,
+        cache_write_1h_tokens=total(fields, form.cache_write_1h),
+        requests=1 if requests is None else requests,
+    )
+    _check(found)
+    return found
+
+
+def _check(usage: Usage) -> None:
+    """Check what a caller may have set, and sums."""
+    for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens"):
+        value = getattr(usage, name)
+        if value is not None and not is_count(value):
+            raise no_count(name, plain(value))
+    if not is_count(usage.requests):
+        raise no_count("requests", plain(usage.requests))
+    if not isinstance(usage.raw, Mapping):
+        raise ConfigurationError(f"usage: raw={plain(usage.raw)!r:.100}: expected the mapping that the provider gave")
+    if usage.model is not None and not is_name(usage.model):
+        raise ConfigurationError(f"usage: model={plain(usage.model)!r:.100}: expected its name, or None")
+
+
+def _updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What is newer, where it is known."""
+    return old | {name: value for name, value in new.items() if value is not None or name not in old}
+
+
+def _added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The sums of counts, whatever else is newer."""
+    added = _updated(old, new)
+    for name, value in new.items():
+        before = old.get(name)
+        if is_count(before) and is_count(value):
+            added[name] = before + value
+        elif isinstance(before, dict) and isinstance(value, dict):
+            added[name] = _added(before, value)
+    return added

@@ -1,0 +1,202 @@
+"""Usage found in what a provider's SDK gives, read as plain data: responses and events, mappings and objects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import partial, wraps
+from inspect import isroutine
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from byref.errors import ConfigurationError
+from byref.usage.forms import MARKS, NAMES
+
+_MAX_FIELDS = 100
+_MAX_VALUES = 300
+"""In one field."""
+_MAX_DEPTH = 6
+_MAX_CHARS = 200
+_MAX_WRAPPERS = 4
+
+_Read = TypeVar("_Read")
+
+_USAGE = ("usage", "usage_metadata", "usageMetadata")
+_WRAPPERS = ("response", "message", "metadata", "chunk", "event")
+"""Of events: OpenAI's Responses, Anthropic, Bedrock, the OpenAI SDK's stream helper, Strands."""
+_MODEL = ("model", "model_name", "model_version", "modelVersion")
+_ID = ("id", "response_id", "responseId")
+
+
+class Found(NamedTuple):
+    """A usage as plain data, and whose it is."""
+
+    fields: dict[str, Any]
+    model: str | None = None
+    response_id: str | None = None
+    is_part: bool = False
+    """LangChain's chunks carry what each one adds; all others what there is so far."""
+
+
+def stream_of(value: object) -> Iterable[object] | None:
+    """Return what may be iterated over as a stream's events, None of what is one object."""
+    # A pydantic model is iterable too: over its fields.
+    if _is_pydantic(value) or isinstance(value, Mapping | str | bytes | bytearray | memoryview):
+        return None
+    return value if isinstance(value, Iterable) else None
+
+
+def _readable(read: Callable[[Any], _Read]) -> Callable[[Any], _Read]:
+    """The host's objects run their own code when they are read: what that raises is a ConfigurationError."""
+
+    @wraps(read)
+    def guarded(value: Any) -> _Read:
+        try:
+            return read(value)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f"usage: {type(value).__name__!r} cannot be read: {type(error).__name__}"
+            ) from error
+
+    return guarded
+
+
+@_readable
+def find(event: object) -> Found | None:
+    """Return the usage that a response or event carries, or that it is."""
+    view = event
+    for _ in range(_MAX_WRAPPERS):
+        get = _getter(view)
+        held = [(name, value) for name in _USAGE if (value := get(name)) is not _MISSING]
+        for name, value in held:
+            if fields := _fields(value):
+                is_part = name == "usage_metadata" and ("input_tokens" in fields or "output_tokens" in fields)
+                return Found(fields, _model(get), None if is_part else _text(get, _ID), is_part)
+        if held:
+            return None  # there is a place for usage, and it is empty
+        view = next((value for name in _WRAPPERS if not _is_scalar(value := get(name))), None)
+        if view is None:
+            break
+    fields = _fields(event)
+    return Found(fields, _model(_getter(event))) if fields else None
+
+
+def _model(get: _Getter) -> str | None:
+    if own := _text(get, _MODEL):
+        return own
+    metadata = get("response_metadata")  # LangChain's
+    return None if _is_scalar(metadata) else _text(_getter(metadata), _MODEL)
+
+
+def _text(get: _Getter, names: tuple[str, ...]) -> str | None:
+    """The first of these that is a name."""
+    return next((str(value) for name in names if is_name(value := get(name))), None)
+
+
+def _fields(usage: object) -> dict[str, Any]:
+    """A usage object's fields as JSON; empty if no token count is among them."""
+    if _is_scalar(usage):
+        return {}
+    members = _members(usage)
+    if members.keys().isdisjoint(MARKS):
+        if isinstance(usage, Mapping) or _is_pydantic(usage):
+            return {}
+        members = _known(usage)
+    if all(members.get(name) is None for name in MARKS):
+        return {}
+    if not isinstance(usage, Mapping):
+        members = {name: value for name, value in members.items() if not name.startswith("_")}
+    fields: dict[str, Any] = plain(members)
+    return fields
+
+
+_Getter = Callable[[str], Any]
+_MISSING = object()
+
+
+def _getter(view: object) -> _Getter:
+    """How to read a field of a mapping or object; `_MISSING` where there is none."""
+    if isinstance(view, Mapping):
+        read = view.get
+    elif _is_pydantic(view):  # its `getattr` is slow where there is nothing
+        read = _members(view).get
+    else:
+        read = partial(getattr, view)
+
+    def get(name: str) -> Any:
+        try:
+            return read(name, _MISSING)
+        except Exception as error:
+            raise ConfigurationError(f"usage: {name!r} cannot be read: {type(error).__name__}") from error
+
+    return get
+
+
+def _members(value: object) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    own: dict[str, Any] = getattr(value, "__dict__", {})
+    if _is_pydantic(value):
+        extra = getattr(value, "__pydantic_extra__", None)
+        return {**own, **extra} if extra else own
+    return own or _known(value)
+
+
+def _known(value: object) -> dict[str, Any]:
+    """What is read of an object with slots or properties."""
+    get = _getter(value)
+    return {name: found for name in NAMES if (found := get(name)) is not _MISSING}
+
+
+def _is_pydantic(value: object) -> bool:
+    return hasattr(type(value), "__pydantic_fields_set__")
+
+
+def _is_scalar(value: object) -> bool:
+    return (
+        value is None
+        or value is _MISSING
+        or isinstance(value, str | bytes | int | float | type | list | tuple)
+        or isroutine(value)
+    )
+
+
+@_readable
+def plain(value: object) -> Any:
+    """Return any value as JSON, cut where it is deeper, longer or wider than usage is."""
+    if not isinstance(value, Mapping):
+        return _cut(value, _MAX_DEPTH, iter(range(_MAX_VALUES)))
+    items = list(islice(value.items(), _MAX_FIELDS + 1))
+    if len(items) > _MAX_FIELDS:
+        raise ConfigurationError(f"usage: more than {_MAX_FIELDS} fields; expected token counts alone")
+    return {str(name)[:_MAX_CHARS]: _cut(item, _MAX_DEPTH, iter(range(_MAX_VALUES))) for name, item in items}
+
+
+def _cut(value: Any, depth: int, room: Iterator[int]) -> Any:
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value[:_MAX_CHARS]
+    if isinstance(value, int):
+        return int(value) if -(2**63) <= value < 2**63 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    members = {} if isroutine(value) or isinstance(value, type) else _members(value)
+    if depth == 0 or not (members or isinstance(value, Mapping | list | tuple)):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, list | tuple):
+        return [_cut(item, depth - 1, room) for item, _ in zip(value, room, strict=False)]
+    return {
+        str(name)[:_MAX_CHARS]: _cut(item, depth - 1, room)
+        for (name, item), _ in zip(members.items(), room, strict=False)
+    }
+
+
+def is_name(value: object) -> bool:
+    """Tell whether a value may be the name of a model."""
+    return isinstance(value, str) and 0 < len(value) <= 256 and value.isprintable()
