@@ -84,7 +84,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "code_interpreter",
                 "description": "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.",
                 "input_schema": {
-                    "description": "Arguments of code_interpreter.",
                     "type": "object",
                     "properties": {
                         "code": {
@@ -100,7 +99,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "artifact_jq",
                 "description": "Query stored JSON with a jq filter over all of the data. Plain paths give integers exactly; what computes rounds them beyond 2**53.",
                 "input_schema": {
-                    "description": "Arguments of artifact_jq.",
                     "type": "object",
                     "properties": {
                         "artifact_id": {
@@ -120,7 +118,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "artifact_grep",
                 "description": "Find the lines of stored data that match a regular expression, with context.",
                 "input_schema": {
-                    "description": "Arguments of artifact_grep.",
                     "type": "object",
                     "properties": {
                         "artifact_id": {
@@ -146,7 +143,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "artifact_read",
                 "description": "Read lines of stored data. Replies are numbered, bounded, and say how to go on.",
                 "input_schema": {
-                    "description": "Arguments of artifact_read.",
                     "type": "object",
                     "properties": {
                         "artifact_id": {
@@ -172,7 +168,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "list_artifacts",
                 "description": "List what is stored in this conversation.",
                 "input_schema": {
-                    "description": "Arguments of list_artifacts.",
                     "type": "object",
                     "properties": {
                         "prefix": {"description": "Only names or ids that begin with this.", "type": "string"},
@@ -195,7 +190,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "get_artifact",
                 "description": "Get what was stored, by pointer or name.",
                 "input_schema": {
-                    "description": "Arguments of get_artifact.",
                     "type": "object",
                     "properties": {
                         "pointer_or_name": {"description": "Pointer, id or name of what was stored.", "type": "string"},
@@ -213,7 +207,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "store_artifact",
                 "description": "Keep a text or JSON under a name, for later calls.",
                 "input_schema": {
-                    "description": "Arguments of store_artifact.",
                     "type": "object",
                     "properties": {
                         "name": {
@@ -231,7 +224,6 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 "name": "retrieve_offloaded_content",
                 "description": "Fetch offloaded content by reference: search it by pattern, read a line_range, or get all of it.",
                 "input_schema": {
-                    "description": "Arguments of retrieve_offloaded_content.",
                     "type": "object",
                     "properties": {
                         "reference": {"description": "Reference from the offloaded result (art_…).", "type": "string"},

@@ -58,7 +58,8 @@ class Tool:
         defaults. What is null all the same is taken as left out.
         """
         _, components = msgspec.json.schema_components([self.arguments], ref_template="{name}")
-        schema: dict[str, Any] = _plain(components[self.arguments.__name__], components)
+        schema = _plain(components[self.arguments.__name__], components)
+        schema.pop("description", None)  # the docstring of a class
         return schema
 
 
