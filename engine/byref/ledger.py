@@ -7,7 +7,7 @@ that parallel calls cannot pass the headroom gate together.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -304,10 +304,8 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
     return None if row is None else _entry(row)
 
 
-def totals(
-    connection: Connection, session_row: int, input_cost: Callable[[int], Decimal | None] | None = None
-) -> Totals:
-    """Return the session's sums; `input_cost` says what so many tokens of fresh input cost."""
+def totals(connection: Connection, session_row: int) -> Totals:
+    """Return the session's sums; `cost_saved` is for whoever knows the price."""
     rows = LedgerRow.session_id == session_row
     names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nanos")
     sums = [func.sum(getattr(LedgerRow, name)) for name in names]
@@ -320,9 +318,7 @@ def totals(
     given, made, cached, written, nanos = (None if value is None else int(value) for value in used)
     cost = None if nanos is None else Decimal(nanos) / NANOS
     original, read = int(original or 0), int(read or 0)
-    saved = max(0, original - read)
-    cost_saved = None if input_cost is None else input_cost(saved)
-    return Totals(requests, given, made, cached, written, cost, outputs, original, read, saved, cost_saved)
+    return Totals(requests, given, made, cached, written, cost, outputs, original, read, max(0, original - read))
 
 
 def dump(value: object) -> str:

@@ -10,6 +10,8 @@ from math import ceil
 
 import pytest
 from material import prose
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session as HostSession
 from sqlcheck import check_invariants
 
 from byref import CharCounter, Engine, Entry, Policy, Session, Usage
@@ -139,6 +141,22 @@ def test_sixteen_threads_bring_the_same_output(shared: Engine) -> None:
         steps = set(threads.map(work, range(16)))
     assert len(steps) == 1
     assert session.context_tokens() == before + ceil((5_000 + 25) * 5_000 / 4_000)
+    check(session)
+
+
+def test_a_hosts_rollback_takes_back_what_was_learned_too(shared: Engine, shared_url: str) -> None:
+    session = begun(shared, 3_000)
+    session.process(prose(8_000), tool="t")
+    before, steps = session.context_tokens(), len(session.ledger())
+    host = create_engine(shared_url)
+    with HostSession(host) as transaction:
+        joined = shared.session("chat", db=transaction)
+        joined.record_usage(Usage(4_000 + 6_000, 0))
+        joined.process(prose(8_001), tool="t")
+        assert joined.context_tokens() > before
+        transaction.rollback()
+    host.dispose()
+    assert (session.context_tokens(), len(session.ledger())) == (before, steps)
     check(session)
 
 

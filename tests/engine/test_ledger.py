@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +10,7 @@ from blake3 import blake3
 from material import Opener, page, prose, records
 from sqlalchemy import Connection
 
-from byref import ConfigurationError, Engine, Session, Usage, ledger
+from byref import ConfigurationError, Engine, Policy, Session, Usage, ledger
 
 
 def test_context_is_the_last_usage_and_what_came_since(session: Session) -> None:
@@ -66,26 +65,17 @@ def test_totals(engine: Engine, tenant: str) -> None:
     assert total.tokens_saved == total.original_tokens - total.tokens
 
 
-def test_what_was_saved_has_a_price(counted: Opener) -> None:
-    session = counted(max_result_tokens=100, plaintext="truncate", truncate_tokens=50)
-    priced: list[int] = []
-
-    def input_cost(tokens: int) -> Decimal:
-        priced.append(tokens)
-        return tokens * Decimal("2.5") / 1_000_000
-
-    def totals(*price: Any) -> ledger.Totals:
-        return session._scope.read(lambda connection: ledger.totals(connection, session._scope.row, *price))
-
-    assert totals(input_cost).cost_saved == 0
+def test_what_was_saved_has_a_price(exact: Engine, tenant: str) -> None:
+    policy = Policy(max_result_tokens=100, plaintext="truncate", truncate_tokens=50)
+    session = exact.session("s", tenant=tenant, model="gpt-4o", policy=policy)
+    assert session.usage().cost_saved == 0
     result = session.process(prose(200_000), tool="t")
     session.process("small", tool="t")
-    saved = totals(input_cost)
-    assert priced == [0, 50_000 - result.tokens] == [0, saved.tokens_saved]
-    assert saved.cost_saved == Decimal("0.125") - result.tokens * Decimal("0.0000025")
-    assert totals(lambda _: None).cost_saved is None
-    assert totals().cost_saved is None
-    assert replace(saved, cost_saved=None) == totals()
+    assert session.usage().cost_saved == Decimal("0.125") - result.tokens * Decimal("0.0000025")
+    unknown = exact.session("t", tenant=tenant, model="nobody-knows-this-model", policy=policy)
+    unknown.process(prose(200_000), tool="t")
+    assert (unknown.usage().cost_saved, unknown.usage().tokens_saved) == (None, 50_000 - result.tokens)
+    assert exact.session("u", tenant=tenant).usage().cost_saved is None
 
 
 def test_cost_is_the_price_of_what_is_known(tenant: str, local: Engine) -> None:
