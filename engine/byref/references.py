@@ -21,6 +21,7 @@ from byref.scope import Scope
 from byref.tools.arguments import as_object
 from byref.tools.fitting import fitted
 from byref.tools.substitution import Place, Substituter, Substitution
+from byref_sandbox.jsontext import collector_paused
 
 NOTED = 50
 """References that the ledger names; the others are counted."""
@@ -49,11 +50,12 @@ def resolve(
     """
     given = as_object(arguments)
     references = Substituter(scope, enabled=tool is None or scope.policy.tool(tool).references)
-    resolved: object = references.substituted(given)
-    if not isinstance(resolved, dict):
-        raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
-    if schema is not None:
-        resolved = fitted(resolved, schema, references)
+    with collector_paused():
+        resolved: object = references.substituted(given)
+        if not isinstance(resolved, dict):
+            raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
+        if schema is not None:
+            resolved = fitted(resolved, schema, references)
     if references.done:
         _note(scope, arguments, references.done.values(), tool, call_id)
     return resolved

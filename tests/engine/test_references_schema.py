@@ -208,6 +208,7 @@ SCHEMAS = st.recursive(
         {}, True, {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}, {"type": "null"},
         {"type": ["string", "null"]}, {"enum": ["a", "b"]}, {"type": "integer", "minimum": 0, "exclusiveMaximum": 3},
         {"type": "string", "minLength": 1, "maxLength": 2}, {"$ref": "#/$defs/d"}, {"type": "array", "maxItems": 1},
+        {"type": "string", "pattern": "a$"}, {"type": "number", "minimum": 0.5}, {"type": "number", "exclusiveMaximum": 1},
     ]),
     lambda inner: st.one_of(
         inner.map(lambda one: {"type": "array", "items": one}),
@@ -242,6 +243,7 @@ def test_what_is_accepted_is_what_jsonschema_accepts(schema: Any, value: Any) ->
     {"type": "array", "items": {"$ref": "#/$defs/d"}},
     {"type": "object", "properties": {"class": {"type": "string"}, "a b": {"type": "number"}}, "required": ["class"]},
     {"enum": ["a", "b"]}, {"type": "string", "format": "date"},
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "^a"}, "b": {"type": "number", "minimum": 0}}},
 ])  # fmt: skip
 def test_common_schemas_have_a_fast_type(schema: Any) -> None:
     assert compiled({"$defs": {"d": {"type": "boolean"}}, "properties": {"k": schema}}).quick is not None

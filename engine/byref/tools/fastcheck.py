@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union
 
 import jsonschema
 import msgspec
 
-MSGSPEC_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+from byref.tools.regexes import matches
+
+_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 MAX_DEPTH = 30
 MAX_TYPES = 500
 """Of one schema: references are followed, so that a small schema may stand for many."""
@@ -26,8 +29,42 @@ _LENGTHS = {
 _SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "boolean": bool, "null": None}
 
 
+_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
+}
+
+
+class _Leaf:
+    """A type whose values are checked one by one."""
+
+    __slots__ = ()
+    fits: Callable[[Any], bool | None]
+
+
 class _NoType(Exception):
     """The schema says more than a type can."""
+
+
+def is_fast(value: object, quick: Any) -> bool:
+    """Tell whether a value is of a schema's fast type; one that is not may fit the schema all the same."""
+    try:
+        msgspec.convert(value, quick, dec_hook=_leaf)
+    except _REFUSALS:
+        return False
+    return True
+
+
+def _leaf(kind: type[_Leaf], value: object) -> _Leaf:
+    if not kind.fits(value):
+        raise ValueError
+    return kind()
+
+
+def _leaf_of(fits: Callable[..., bool | None]) -> type[_Leaf]:
+    return type("Leaf", (_Leaf,), {"fits": staticmethod(fits), "__slots__": ()})
 
 
 def fast_type(schema: Mapping[str, Any], draft: Any) -> Any:
@@ -37,7 +74,7 @@ def fast_type(schema: Mapping[str, Any], draft: Any) -> Any:
     try:
         made = _Types(schema).of({"type": "object", **{k: v for k, v in schema.items() if k != "$id"}}, 0)
         msgspec.json.Decoder(made)  # what msgspec cannot do in one union, or at all, is refused here
-    except (_NoType, *MSGSPEC_REFUSALS):
+    except (_NoType, *_REFUSALS):
         return None
     return made
 
@@ -75,9 +112,16 @@ class _Types:
         if kind == "object":
             return self._object(says, depth)
         lengths = _LENGTHS.get(str(kind), {})
+        if kind == "string" and "pattern" in says and not says.keys() - {"pattern"}:
+            return _leaf_of(lambda value, pattern=says["pattern"]: type(value) is str and matches(pattern, value))
+        if kind == "number" and says and says.keys() <= _COMPARED.keys():
+            bounds = [(_COMPARED[key], limit) for key, limit in says.items()]
+            return _leaf_of(
+                lambda value: type(value) in (int, float) and all(holds(value, limit) for holds, limit in bounds)
+            )
+        if kind == "integer":
+            lengths = _BOUNDS
         meta = {lengths[key]: says.pop(key) for key in list(says) if key in lengths}
-        if kind in ("integer", "number"):
-            meta = {_BOUNDS[key]: says.pop(key) for key in list(says) if key in _BOUNDS}
         if kind == "array":
             made: Any = list[self.of(says.pop("items", True), depth + 1)]  # type: ignore[misc]
         elif kind == "number":
@@ -86,7 +130,7 @@ class _Types:
             made = _SCALARS[str(kind)]
         else:
             raise _NoType
-        if says or (kind == "number" and meta):
+        if says:
             raise _NoType
         return Annotated[made, msgspec.Meta(**meta)] if meta else made
 
@@ -106,7 +150,7 @@ class _Types:
             if key in required:
                 fields.append((f"f{index}", made))
             else:
-                fields.append((f"f{index}", Union[made, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
+                fields.append((f"f{index}", made, msgspec.UNSET))
         names = {f"f{index}": key for index, key in enumerate(members)}
         return msgspec.defstruct(
             "Members", fields, kw_only=True, rename=names, forbid_unknown_fields=not more, gc=False

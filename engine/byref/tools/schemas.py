@@ -8,7 +8,6 @@ backtracking regular expression over it.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -19,15 +18,14 @@ from typing import Any
 
 import jsonschema
 import msgspec
-import re2
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from byref.errors import ConfigurationError, ToolError
-from byref.tools.fastcheck import MSGSPEC_REFUSALS, fast_type
-from byref_sandbox.jsontext import collector_paused
+from byref.tools.fastcheck import fast_type, is_fast
+from byref.tools.regexes import matches
 
 CHECK_SECONDS = 10.0
 _PROBE_SECONDS = 0.2
@@ -36,7 +34,6 @@ MOST_ERRORS = 20
 _CACHED_BYTES = 1 << 20
 _NAMED = 5
 
-logger = logging.getLogger("byref")
 _until: ContextVar[float] = ContextVar("_until")
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
@@ -63,33 +60,28 @@ class Schema:
             ToolError: it could not be checked in time, or is nested too deeply.
             ConfigurationError: the schema refers to what it does not hold.
         """
-        with collector_paused():
-            if self.quick is not None:
-                try:
-                    msgspec.convert(value, self.quick)
-                    return []
-                except MSGSPEC_REFUSALS:
-                    pass
-            found: list[ValidationError] = []
-            before = _until.set(until)
-            try:
-                found.extend(islice(self.validator.iter_errors(value), MOST_ERRORS))
-            except _OutOfTime:
-                if not found:
-                    raise ToolError(
-                        f"the arguments are too large to be checked against the tool's schema in {CHECK_SECONDS:g} s; "
-                        "pass less: a part of the data, or a reference to fewer fields of it"
-                    ) from None
-            except RecursionError:
-                raise ToolError("the arguments are nested too deeply to be checked against the tool's schema") from None
-            except Unresolvable as error:
-                raise ConfigurationError(
-                    f"the schema of the target tool refers to {str(error.ref)[:200]!r}, which is not in it; "
-                    "nothing is fetched: put it under $defs"
-                ) from error
-            finally:
-                _until.reset(before)
-            return found
+        if self.quick is not None and is_fast(value, self.quick):
+            return []
+        found: list[ValidationError] = []
+        before = _until.set(until)
+        try:
+            found.extend(islice(self.validator.iter_errors(value), MOST_ERRORS))
+        except _OutOfTime:
+            if not found:
+                raise ToolError(
+                    f"the arguments are too large to be checked against the tool's schema in {CHECK_SECONDS:g} s; "
+                    "pass less: a part of the data, or a reference to fewer fields of it"
+                ) from None
+        except RecursionError:
+            raise ToolError("the arguments are nested too deeply to be checked against the tool's schema") from None
+        except Unresolvable as error:
+            raise ConfigurationError(
+                f"the schema of the target tool refers to {str(error.ref)[:200]!r}, which is not in it; "
+                "nothing is fetched: put it under $defs"
+            ) from error
+        finally:
+            _until.reset(before)
+        return found
 
     def accepts(self, value: object, schema: Any) -> bool:
         """Tell whether a value fits a part of the schema; one that takes long to check does not."""
@@ -135,10 +127,14 @@ def _compile(source: bytes) -> Schema:
 _compiled = lru_cache(maxsize=128)(_compile)
 
 
+def _in_time() -> None:
+    if time.monotonic() > _until.get(float("inf")):
+        raise _OutOfTime
+
+
 def _timed(keyword: Keyword) -> Keyword:
     def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if time.monotonic() > _until.get(float("inf")):
-            raise _OutOfTime
+        _in_time()
         return keyword(validator, wanted, instance, schema) or iter(())
 
     return check
@@ -163,6 +159,7 @@ def _is_unique(validator: Any, wanted: Any, instance: Any) -> bool:
         return True
     seen = set()
     for item in instance:
+        _in_time()
         if (key := _hashable(item)) in seen:
             return False
         seen.add(key)
@@ -194,35 +191,15 @@ def _sized(kind: type[list[Any] | str | dict[str, Any]], fits: Callable[[int, An
     return _leaf(lambda validator, wanted, instance: not isinstance(instance, kind) or fits(len(instance), wanted))
 
 
-@lru_cache(maxsize=256)
-def _regex(pattern: str) -> Any:
-    """A pattern for the linear-time engine; None, once logged, if it is more than that engine knows."""
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    try:
-        return re2.compile(pattern.encode("utf-8", "replace"), options)
-    except re2.error:
-        logger.warning(
-            "the pattern %r of a tool's schema is not checked: look-around or back-references", pattern[:200]
-        )
-        return None
-
-
-def _matches(pattern: str, text: str) -> bool | None:
-    regex = _regex(pattern)
-    return None if regex is None else regex.search(text.encode("utf-8", "replace")) is not None
-
-
 def _fits_pattern(validator: Any, wanted: Any, instance: Any) -> bool:
-    return not isinstance(instance, str) or _matches(wanted, instance) is not False
+    return not isinstance(instance, str) or matches(wanted, instance) is not False
 
 
 def _pattern_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         for pattern, inner in wanted.items():
             for key, member in instance.items():
-                if _matches(pattern, key):
+                if matches(pattern, key):
                     yield from validator.descend(member, inner, path=key, schema_path=pattern)
 
 
@@ -231,7 +208,7 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
         return
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", ())
     extra = (
-        key for key in instance if key not in known and all(_matches(pattern, key) is False for pattern in patterns)
+        key for key in instance if key not in known and all(matches(pattern, key) is False for pattern in patterns)
     )
     if isinstance(wanted, dict):
         for key in extra:

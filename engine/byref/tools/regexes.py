@@ -1,0 +1,29 @@
+"""Patterns of a tool's schema, matched in linear time: the text they meet may be hostile."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+logger = logging.getLogger("byref")
+
+
+def matches(pattern: str, text: str) -> bool | None:
+    """Tell whether a pattern is found in a text; None, and logged once, if it cannot be matched in linear time."""
+    regex = _compiled(pattern)
+    return None if regex is None else regex.search(text.encode("utf-8", "replace")) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(pattern.encode("utf-8", "replace"), options)
+    except re2.error:
+        logger.warning("the pattern %r of a tool's schema is not checked: it is no linear-time pattern", pattern[:200])
+        return None
