@@ -168,8 +168,8 @@ def test_each_block_goes_its_own_way(session: Session) -> None:
         == result.envelope["variables"]
     )
     assert image["text"].startswith("[image: png, 2000000 bytes]\n[Kept as artifact art_")
-    assert result.route in ("variables", "placeholder")
-    assert [artifact.kind for artifact in result.artifacts] == ["image", "json"]
+    assert result.route == "variables"
+    assert [artifact.kind for artifact in result.artifacts] == ["json", "image"]
     picture = next(artifact for artifact in result.artifacts if artifact.kind == "image")
     assert (picture.content_type, picture.value, picture.size_bytes) == ("image/png", png(2_000_000), 2_000_000)
     assert session.variable("query").value() == records(3_000)
@@ -177,7 +177,7 @@ def test_each_block_goes_its_own_way(session: Session) -> None:
     original = session.history()[0].original
     assert isinstance(original, list)
     assert original[0] == output[0]
-    assert [each.id for each in original[1:]] == [result.artifacts[1].id, result.artifacts[0].id]
+    assert [each.id for each in original[1:]] == [artifact.id for artifact in result.artifacts]
     again = session.process(output, tool="query", call_id="c")
     assert (again.content, again.envelope) == (result.content, result.envelope)
     assert [a.id for a in again.artifacts] == [a.id for a in result.artifacts]
@@ -192,7 +192,7 @@ def test_one_block_that_goes_is_text(session: Session) -> None:
 
 
 def test_medium_blocks_go_largest_first_until_the_rest_fits(counted: Opener) -> None:
-    session = counted(max_result_tokens=3_000)
+    session = counted(max_result_tokens=3_000, plaintext="artifact")
     blocks = [{"type": "text", "text": prose(size)} for size in (5_000, 7_000, 6_000)]
     result = session.process(blocks, tool="t")
     assert isinstance(result.content, list)
@@ -366,11 +366,16 @@ class Hostile:
         raise RuntimeError(name)
 
 
-@pytest.mark.parametrize(
-    "output", [Hostile(), [Hostile()], {"content": [Hostile()], "isError": False}, [{"type": Hostile()}]]
-)
-def test_nothing_in_a_block_raises(session: Session, output: Any) -> None:
-    assert session.process(output, tool="t").content
+@pytest.mark.parametrize("wrap", ["{}", "[{}]", "content", "type"])
+def test_nothing_in_a_block_raises(session: Session, wrap: str) -> None:
+    hostile = Hostile()
+    outputs = {
+        "{}": hostile,
+        "[{}]": [hostile],
+        "content": {"content": [hostile], "isError": False},
+        "type": [{"type": hostile}],
+    }
+    assert session.process(outputs[wrap], tool="t").content
 
 
 def test_repeated_content_says_that_it_was_run_again(session: Session) -> None:

@@ -393,9 +393,9 @@ def test_what_is_no_json_is_text_and_why_is_said(session: Session, name: str) ->
     assert artifact.id in result.content
 
 
-def test_the_three_forms_of_one_payload_are_described_alike(chat: Session) -> None:
+def test_the_three_forms_of_one_payload_are_described_alike(counted: Opener) -> None:
     text = json.dumps(page(), separators=(",", ":"))
-    forms = [chat.process(form, tool="t").envelope for form in (text, text.encode(), page())]
+    forms = [counted().process(form, tool="t").envelope for form in (text, text.encode(), page())]
     for form in forms[1:]:
         assert form is not None
         assert forms[0] is not None

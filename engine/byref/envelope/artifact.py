@@ -41,6 +41,9 @@ class ArtifactDraft:
         if bare.tokens > self.budget and isinstance(self.shape, dict):
             self.shape = "object"  # its keys alone are more than the budget holds
             bare = self._rendered(artifact_id, step, None)
+        if bare.tokens > self.budget and self.repeats is not None:
+            self.repeats = None
+            bare = self._rendered(artifact_id, step, None)
         if self.make_preview is None:
             return bare
         if self._shown is not None:
@@ -98,8 +101,8 @@ class PointerDraft:
         artifact_id = ids[0] if ids else ""
         kept = self.preview_chars
         rendered = self._rendered(artifact_id, step, kept)
-        while rendered.tokens > self.budget and kept:
-            kept //= 2
+        while rendered.tokens > self.budget and (kept or self.repeats is not None):
+            kept, self.repeats = (kept // 2, self.repeats) if kept else (0, None)
             rendered = self._rendered(artifact_id, step, kept)
         return rendered
 

@@ -54,6 +54,9 @@ class PreviewDraft:
             return self._rendered(references, step, preview)
 
         bare = wrap("")
+        if bare.tokens > self.budget and self.repeats is not None:
+            self.repeats = None
+            bare = wrap("")
         grown = grow(bare, self.budget, most=self.preview_tokens, least=8, make=self._preview, wrap=wrap)
         if grown is None:
             return bare

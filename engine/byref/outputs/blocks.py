@@ -8,13 +8,15 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from byref import slices
 from byref.outputs import values
 from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
+MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Text of UTF-32 or UTF-16 begins with one, the longer ones first: the shorter begin them."""
 
 
 @dataclass(eq=False)
@@ -121,15 +123,10 @@ def _bytes_block(data: bytes) -> Block:
         return Block(slices.decode(data), data)
     except UnicodeDecodeError:
         pass
-    for mark, codec in (
-        (codecs.BOM_UTF32_LE, "utf-32"),
-        (codecs.BOM_UTF32_BE, "utf-32"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
+    for mark in MARKS:
         if data.startswith(mark):
             try:
-                return _text_block(data.decode(codec))
+                return _text_block(data.decode("utf-32" if len(mark) == 4 else "utf-16"))
             except UnicodeDecodeError:
                 break
     return Block(data.decode(errors="replace"), data, lossy=True)

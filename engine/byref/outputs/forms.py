@@ -24,6 +24,8 @@ MAX_BLOCKS: Final = 1_000
 MAX_UNTYPED: Final = 256
 """A longer list of `{"text": …}` alone is data: records of one column look like that, too."""
 
+_LOOKED_AT: Final = 8
+
 _TEXTS: Final = ("text", "input_text", "output_text")
 _BESIDE_TEXT: Final = {"type", "text", "annotations", "cache_control", "citations", "_meta", "meta", "logprobs", "id"}
 _TYPES: Final = {
@@ -125,8 +127,8 @@ def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
 
 
 def _of_list(items: Sequence[Any]) -> list[Piece] | None:
-    """Blocks, if all are; the first one tells data apart at no cost."""
-    if not 0 < len(items) <= MAX_BLOCKS or not _may_be_block(items[0]):
+    """Blocks, if all are; the first ones tell most data apart at no cost."""
+    if not 0 < len(items) <= MAX_BLOCKS or not any(map(_may_be_block, items[:_LOOKED_AT])):
         return None
     pieces: list[Piece] = []
     for item in items:
@@ -135,7 +137,7 @@ def _of_list(items: Sequence[Any]) -> list[Piece] | None:
             return None
         piece = _read(mapping)
         if piece is None:
-            if not isinstance(mapping.get("type"), str) and len(mapping) != 1:
+            if not _may_be_unknown(mapping):
                 return None
             piece = Piece(None, mapping)
         pieces.append(piece)
@@ -150,6 +152,12 @@ def _may_be_block(item: object) -> bool:
             return isinstance(item["type"], str) and item["type"] in _TYPES
         return len(item) == 1 and next(iter(item)) in _UNTYPED
     return getattr(item, "type", None) in _TYPES and callable(getattr(item, "model_dump", None))
+
+
+def _may_be_unknown(item: Mapping[Any, Any]) -> bool:
+    """Whether it may be a block of a type that is new: one that looks like a known type and is not is data."""
+    kind = item.get("type")
+    return isinstance(kind, str) and kind not in _TYPES if "type" in item else len(item) == 1
 
 
 def _dumped(item: Any) -> Mapping[Any, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from byref.errors import ConfigurationError
 from byref.outputs import forms, media, values
-from byref.outputs.blocks import to_block
+from byref.outputs.blocks import MARKS, to_block
 from byref.outputs.forms import Piece
 
 
@@ -39,11 +39,9 @@ def to_pieces(output: object) -> tuple[list[Piece], bool]:
     try:
         if type(output) is ToolOutput:
             return _stated(output), output.is_error
-        if (found := forms.read(output)) is not None:
-            return found
-    except values.RAISED:
-        pass  # an object of a tool's own whose attributes raise: its value is read with more care
-    return [_alone(output)], False
+        return forms.read(output) or ([_alone(output)], False)
+    except values.RAISED:  # an object of a tool's own whose attributes raise: its value is read with more care
+        return [Piece(to_block(output))], False
 
 
 def _alone(output: object) -> Piece:
@@ -67,9 +65,9 @@ def _stated(output: ToolOutput) -> list[Piece]:
 
 def _binary(data: bytes) -> media.Media | None:
     """Bytes that are an image or a document; text in UTF-8, -16 or -32 is none."""
-    content_type = media.sniffed(data)
+    content_type = None if data.startswith(MARKS) else media.sniffed(data)
     if content_type is None:
         return None
-    if content_type == "application/octet-stream" and (to_block(data).lossy is False):
+    if content_type == "application/octet-stream" and not to_block(data).lossy:
         return None
     return media.of(content_type, data)
