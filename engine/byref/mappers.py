@@ -80,7 +80,7 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
     text = jsontext.decode(reply.outputs[0])
     outputs = jsontext.decode(str(text).encode("utf-8", "surrogatepass"))
     assert isinstance(outputs, list)
-    if (made := _big_integers(outputs)) and made - _big_integers(value):
+    if (made := _big_numbers(outputs, int)) and made - _big_numbers(value, int, float):
         raise MapperFailed(
             "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
         )
@@ -119,17 +119,17 @@ def _copied(value: Any) -> object:
             return copy.deepcopy(value)
 
 
-def _big_integers(value: object) -> set[int]:
-    """The integers that not every 64-bit float can be."""
-    found: set[int] = set()
-    left = [value]
+def _big_numbers(value: object, *kinds: type) -> set[int | float]:
+    """The numbers of these types that are so large that not every integer there is a 64-bit float."""
+    found: set[int | float] = set()
+    left: list[Any] = [value]
     while left:
         item = left.pop()
         if isinstance(item, dict):
             left.extend(item.values())
         elif isinstance(item, list | tuple):
             left.extend(item)
-        elif isinstance(item, int) and not -plainjq.EXACT < item < plainjq.EXACT:
+        elif isinstance(item, int | float) and isinstance(item, kinds) and not -plainjq.EXACT < item < plainjq.EXACT:
             found.add(item)
     return found
 
