@@ -226,8 +226,11 @@ class Session:
         return self._scope.standing().context
 
     def usage(self) -> Totals:
-        """Return the sums over the session."""
-        return self._scope.read(lambda connection: ledger.totals(connection, self._scope.row))
+        """Return the sums over the session, and what reading all that was saved would have cost once."""
+        scope = self._scope
+        totals = scope.read(lambda connection: ledger.totals(connection, scope.row))
+        saved = None if scope.model is None else scope.models.input_cost(scope.model, totals.tokens_saved)
+        return replace(totals, cost_saved=saved)
 
     def ledger(self) -> list[Entry]:
         """Return every step in order."""

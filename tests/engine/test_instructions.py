@@ -123,7 +123,7 @@ def test_a_failing_mapper_leaves_the_output_and_says_so(
         raise KeyError("amount")
 
     session = opened(
-        per_tool={"jq": {"mapper": ".rows | map(.a.b.c.d)"}, "code": {"mapper": broken}, "text": {"mapper": ".a"}}
+        per_tool={"jq": {"mapper": ".rows | map(.id.b)"}, "code": {"mapper": broken}, "text": {"mapper": ".a"}}
     )
     for tool, output in (("jq", BIG), ("code", BIG), ("text", "no JSON")):
         result = session.process(output, tool=tool, call_id=tool)
