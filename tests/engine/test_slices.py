@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from material import records
 
 from byref import Engine, Policy, slices
+from byref.outputs import values as written
+from byref.slices import parsing, sizes
 from byref_sandbox import jsontext
 
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice of tens of characters is as good as one of hundreds of thousands."""
-    for name, size in {"BIG": 0, "SLICE": 40, "CHUNK": 7, "ITEMS": 3, "_SHORT": 10, "_ENTERED": 3}.items():
-        monkeypatch.setattr(slices, name, size)
+    for name, size in {"BIG": 0, "SLICE": 40, "CHUNK": 7, "ITEMS": 3, "WINDOWS": (10, 20)}.items():
+        monkeypatch.setattr(sizes, name, size)
 
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text('{}[]",: \\n\n\ud800é', max_size=8)
@@ -61,11 +64,101 @@ def test_what_is_no_json_is_refused_with_the_same_words(value: Any, data: st.Dat
 
 def test_arrays_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = []
-    monkeypatch.setattr(slices, "_decode", lambda text: cut.append(len(text)) or json.loads(text))
+    monkeypatch.setattr(parsing, "_decode", lambda text: cut.append(len(text)) or json.loads(text))
     text = json.dumps({"total": 5, "users": records(1_000), "next": None})
     assert slices.parse(text, text.encode()) == json.loads(text)
     assert sum(cut) > 0.4 * len(text)
     assert max(cut) < 200
+
+
+def nested(depth: int) -> Any:
+    inner: Any = records(3_000)
+    for _ in range(depth):
+        inner = [inner] if depth % 2 else {"inner": inner, "n": 1}
+    return inner
+
+
+FORMS = {
+    "arrays": [records(1_000), records(1_000)],
+    "groups": {"groups": [{"rows": records(500)}, {"rows": records(500)}]},
+    "deep arrays": nested(5),
+    "deep objects": nested(6),
+    "map": {str(i): record for i, record in enumerate(records(2_000))},
+    "numbers": [[i * 0.5 for i in range(5_000)] for _ in range(4)],
+    "one string": {"text": 'a "quoted" line, é🙂\n' * 3_000},
+    "strings": [{"id": 1, "text": "x" * 5_000}] * 20,
+}
+
+
+@pytest.mark.parametrize("value", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("escaped", [True, False])
+def test_no_slice_is_long_whatever_the_form(monkeypatch: pytest.MonkeyPatch, value: Any, escaped: bool) -> None:
+    """The longest text that one call of a parser reads is a slice, and little is read twice."""
+    for name, size in {"SLICE": 4_000, "WINDOWS": (100, 1_000)}.items():
+        monkeypatch.setattr(sizes, name, size)
+    lengths: list[int] = []
+
+    class Reader(parsing._Reader):
+        def __init__(self, text: str) -> None:
+            super().__init__(text)
+            scan = self._scan
+
+            def measured(text: str, at: int) -> tuple[Any, int]:
+                try:
+                    found, end = scan(text, at)
+                except (ValueError, StopIteration):
+                    lengths.append(len(text) - at)
+                    raise
+                lengths.append(end - at)
+                return found, end
+
+            self._scan = measured
+
+    decode, scanstring = parsing._decode, parsing._scanstring
+    monkeypatch.setattr(parsing, "_decode", lambda text: lengths.append(len(text)) or decode(text))
+    monkeypatch.setattr(
+        parsing, "_scanstring", lambda text, at, strict: lengths.append(len(text)) or scanstring(text, at, strict)
+    )
+    text = json.dumps(value, ensure_ascii=escaped)
+    assert same(Reader(text).read(), json.loads(text))
+    assert max(lengths) < 4 * 4_000 + 100
+    assert sum(lengths) < 2.5 * len(text)
+
+
+@given(documents | st.text(max_size=30) | st.lists(tables, min_size=20, max_size=40))
+def test_objects_are_written_the_same(value: Any) -> None:
+    try:
+        expected = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return
+    _, data = written.written(value)
+    assert b"".join(written._compact(value)) == data.replace(b"\n", b"") == expected
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in {"CHUNK": 1 << 19, "ITEMS": 1 << 13}.items():
+            patch.setattr(sizes, name, size)
+        assert written.written(value)[1] == data
+
+
+@pytest.mark.parametrize("value", FORMS.values(), ids=FORMS)
+def test_no_more_is_encoded_at_once(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """Within a factor of what samples tell."""
+    monkeypatch.setattr(sizes, "CHUNK", 8_000)
+    monkeypatch.setattr(sizes, "ITEMS", 1_000)
+    lengths: list[int] = []
+    checked = written._checked
+    monkeypatch.setattr(written, "_checked", lambda data: lengths.append(len(data)) or checked(data))
+    _, data = written.written(value)
+    assert json.loads(data) == value
+    assert max(lengths) < 3 * 8_000
+
+
+def test_one_heavy_member_among_few_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "CHUNK", 8_000)
+    heavy = {"id": 1, "meta": {"a": [1, 2]}, "rows": records(1_000)}
+    for at in range(10):
+        members: list[Any] = [{"id": i} for i in range(10)]
+        members[at] = heavy
+        assert [heavy] in list(slices.runs(members))
 
 
 @given(st.text("aé\n\ud800🙂"))
@@ -98,7 +191,8 @@ def test_a_word_is_found_across_slices(data: bytes, word: bytes) -> None:
     assert slices.holds(b"123456" + word + data, word)
 
 
-def test_what_is_freed_is_empty_or_small() -> None:
+def test_what_is_freed_is_empty_or_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "BIG", 60)
     inner, few, big = list(range(10)), [1, 2], {str(i): i for i in range(10)}
     value = {"inner": inner, "few": few, "map": {"big": big}}
     slices.free(value)
@@ -106,6 +200,12 @@ def test_what_is_freed_is_empty_or_small() -> None:
     assert few == [1, 2]
     assert len(big) <= 3
     slices.free("text")
+    deep: list[Any] = list(range(10_000))
+    bottom = deep
+    for _ in range(20):
+        deep = [deep]
+    slices.free(deep)
+    assert len(bottom) <= 3
 
 
 def test_freeing_leaves_the_envelope_whole(local: Engine, tenant: str) -> None:

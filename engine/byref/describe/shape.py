@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from byref.describe.jsontext import encodable
 
+T = TypeVar("T")
+
+_TURN: Final = 1 << 16
+"""Values looked at in one go, in a millisecond or two."""
 _SCALARS: Final[dict[type, str]] = {
     str: "string",
     int: "integer",
@@ -65,7 +70,7 @@ def _object(count: int) -> str:
 
 
 def _element_kind(values: list[Any]) -> str:
-    types = set(map(type, values))
+    types = set(_each(type, values))
     if types == {int, float}:
         return "number"
     if len(types) > 1:
@@ -73,11 +78,16 @@ def _element_kind(values: list[Any]) -> str:
     (type_,) = types
     if type_ not in (dict, list):
         return kind_of(values[0])
-    sizes = set(map(len, values))
+    sizes = set(_each(len, values))
     if len(sizes) > 1:
         return "object" if type_ is dict else "array"
     (size,) = sizes
     return _object(size) if type_ is dict else f"array({size})"
+
+
+def _each(of: Callable[[Any], T], values: list[Any]) -> Iterator[T]:
+    """`map`, which lets other threads have their turn in between."""
+    return (result for at in range(0, len(values), _TURN) for result in set(map(of, values[at : at + _TURN])))
 
 
 def _cut_key(key: str) -> tuple[str, float]:

@@ -11,6 +11,8 @@ from byref.describe.gaps import attribute, shown
 from byref.describe.jsontext import compact
 from byref.describe.search import most_within
 
+_PIECE: Final = 1 << 19
+"""Characters encoded at once."""
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
 
 
@@ -116,4 +118,7 @@ def _from_line_start(tail: str) -> str:
 
 
 def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    # In pieces, so that other threads get their turn in between.
+    return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, len(text), _PIECE))

@@ -39,9 +39,6 @@ def written(value: object) -> tuple[object, bytes]:
     try:
         value = _top(value)
         data = _lines(value)
-        if slices.holds(data, b"NaN") or slices.holds(data, b"Infinity"):
-            # A Decimal can be what JSON has no number for, a string may name it.
-            msgspec.json.decode(data)
     except RAISED:
         value = _plain(value, 0, set())
         data = _escaped(value)
@@ -89,7 +86,8 @@ def _top(value: object) -> object:
     """Lists, dicts and scalars as they are; every other type as the JSON it encodes to."""
     if value is None or type(value) in (dict, list, str, int, float, bool):
         return value
-    return jsontext.decode(_encoder.encode(value))
+    data = _encoded(value)
+    return slices.parse(slices.decode(data), data)
 
 
 def _lines(value: object) -> bytes:
@@ -98,15 +96,26 @@ def _lines(value: object) -> bytes:
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
     objects deep. A raw newline occurs nowhere else in JSON text, so taking them out gives the compact form.
     """
-    return b"".join(_broken(value, 3))
+    chunks, chunk, size = [], list[bytes](), 0
+    for piece in _broken(value, 3):
+        chunk.append(piece)
+        size += len(piece)
+        if size > slices.sizes.CHUNK:
+            chunks.append(b"".join(chunk))
+            chunk, size = [], 0
+    return b"".join([*chunks, *chunk])
 
 
 def _broken(value: object, depth: int) -> Iterable[bytes]:
     if type(value) is list and value:
-        yield b"[\n"
-        for at in range(0, len(value), slices.ITEMS):
-            yield b",\n" if at else b""
-            yield _encoder.encode_lines(value[at : at + slices.ITEMS])[:-1].replace(b"\n", b",\n")
+        before = b"[\n"
+        for run in slices.runs(value):
+            yield before
+            if len(run) == 1:
+                yield from _compact(run[0])
+            else:
+                yield _checked(_encoder.encode_lines(run))[:-1].replace(b"\n", b",\n")
+            before = b",\n"
         yield b"\n]"
     elif type(value) is dict and value and depth:
         before = b"{\n"
@@ -117,7 +126,53 @@ def _broken(value: object, depth: int) -> Iterable[bytes]:
             before = b",\n"
         yield b"\n}"
     else:
-        yield _encoder.encode(value)
+        yield from _compact(value)
+
+
+def _compact(value: Any) -> Iterable[bytes]:
+    """Encode on one line."""
+    if not slices.is_heavy(value):
+        yield _encoded(value)
+    elif type(value) is str:
+        yield b'"'
+        for piece in slices.pieces(value):
+            yield _encoded(piece)[1:-1]
+        yield b'"'
+    elif type(value) is dict:
+        before, members = b"{", iter(value.items())
+        while some := list(islice(members, slices.sizes.ITEMS)):
+            for run in slices.runs(some):
+                yield before
+                if len(run) == 1:
+                    yield _encoder.encode({run[0][0]: None})[1:-5]
+                    yield from _compact(run[0][1])
+                else:
+                    yield _encoded(dict(run))[1:-1]
+                before = b","
+        yield b"}"
+    elif type(value) is list or type(value) is tuple:
+        before = b"["
+        for run in slices.runs(value):
+            yield before
+            if len(run) == 1:
+                yield from _compact(run[0])
+            else:
+                yield _encoded(run)[1:-1]
+            before = b","
+        yield b"]"
+    else:
+        yield _encoded(value)
+
+
+def _encoded(value: object) -> bytes:
+    return _checked(_encoder.encode(value))
+
+
+def _checked(data: bytes) -> bytes:
+    """Raise where there is no JSON after all: a Decimal can be what JSON has no number for, a string may name it."""
+    if b"NaN" in data or b"Infinity" in data:
+        _validator.decode_lines(data)
+    return data
 
 
 def _hook(value: Any) -> object:
@@ -262,4 +317,5 @@ def _short_repr(value: object) -> str:
 _taken: ContextVar[dict[int, tuple[object, list[object]]]] = ContextVar("taken")
 """What iterators gave, while one value is written: they give it once, and a second way of writing may be needed."""
 
+_validator = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")
