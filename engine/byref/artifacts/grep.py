@@ -12,7 +12,7 @@ from byref.errors import ToolError
 
 __all__ = ["MIN_CHARS", "Found", "GrepResult", "grep", "search"]
 
-MIN_CHARS = 100
+MIN_CHARS = 40
 """The least room of an answer; the header may take more, and then stands alone."""
 _LINE_CHARS = 500
 _WINDOW_CHARS = 240
@@ -350,8 +350,9 @@ def _render(
             # A first hit of many windows: as many as fit, or as much of one.
             while cost > room and len(marked) > 1:
                 cost -= len(marked.pop()) + 1
-            marked[0] = marked[0][: room - 1]
-            cost = _cost(marked)
+            if cost > room:
+                marked[0] = marked[0][: max(0, room - 2)] + "…"
+                cost = _cost(marked)
         if not rows:
             while _cost(before) > room - cost:
                 before.pop(0)
