@@ -158,11 +158,6 @@ def standing(connection: Connection, session_row: int) -> Standing:
     return Standing(base=base, base_output=output, pending=pending, reported=reported, estimated=estimated)
 
 
-def context(connection: Connection, session_row: int) -> int:
-    """Return the tokens that the session's next request carries, without locking it."""
-    return standing(connection, session_row).context
-
-
 def append(connection: Connection, *, tenant: str, session_row: int, step: int, kind: str, **columns: Any) -> None:
     """Insert one step."""
     if "detail" in columns:
@@ -285,7 +280,7 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
     )
     if learned is None:
         return {}
-    return {"calibration": {"counted": settled, "grown": sent - turn.base, "factor": round(reported / estimated, 4)}}
+    return {"learned": {"counted": settled, "grown": sent - turn.base, "calibration": round(reported / estimated, 4)}}
 
 
 def entries(connection: Connection, session_row: int) -> list[Entry]:

@@ -140,7 +140,7 @@ def test_growth_against_what_was_pending_is_the_factor(counted: Opener) -> None:
     say(session, 1_050 + 4_000, 100)
     assert factor(session) == (2_000 + 4_000) / (2_000 + 2_000) == 1.5
     assert session.context_tokens() == 5_150
-    assert session.ledger()[-1].detail["calibration"] == {"counted": 2_000, "grown": 4_000, "factor": 1.5}
+    assert session.ledger()[-1].detail["learned"] == {"counted": 2_000, "grown": 4_000, "calibration": 1.5}
     assert session.process(prose(8_000), tool="t").tokens == 2_000
     assert session.context_tokens() == 5_150 + 3_000
     session.call("artifact_read", {"artifact_id": "nothing"})

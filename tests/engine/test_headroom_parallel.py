@@ -62,9 +62,9 @@ def check(session: Session, *, refusals: bool = True) -> list[Entry]:
                 kept = min(estimated, 8_000)
                 reported, estimated = reported * kept // estimated + believed, kept + settled
                 reported = max(ceil(estimated / 2), min(reported, 3 * estimated))
-                assert entry.detail["calibration"]["factor"] == round(reported / estimated, 4)
+                assert entry.detail["learned"]["calibration"] == round(reported / estimated, 4)
             else:
-                assert "calibration" not in entry.detail
+                assert "learned" not in entry.detail
             base, wrote, last = entry.tokens, entry.output_tokens, through
         else:
             if entry.kind == "output":
