@@ -75,6 +75,8 @@ class Plan:
     """Whether what passes as it is has to fit on top of the context."""
     stands: Sequence[Stand] = ()
     """The largest first."""
+    reconsidered: bool = False
+    """It was refused once for headroom that there was at the commit."""
 
     def rest(self, prepared: Prepared) -> list[Measured]:
         """The blocks that pass as they are."""
@@ -166,8 +168,10 @@ def _chosen(prepared: Prepared, *, everything: bool) -> list[Measured]:
 def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measured]]:
     """The blocks that go, those together that one envelope stands for."""
     policy = prepared.scope.policy
+    if not chosen:
+        return []
     if policy.envelope_form == "previews" and not prepared.is_error and _route(prepared, chosen) == "artifact":
-        return [list(chosen)] if chosen else []
+        return [list(chosen)]
     each = max(1, policy.envelope_budget // LEAST_ENVELOPE)
     if len(chosen) <= each:
         return [[block] for block in chosen]
