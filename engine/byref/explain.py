@@ -60,6 +60,8 @@ class Explanation:
         text += f" {self.original_tokens:,} tokens came, {self.tokens:,} went to the model{saved}."
         if "context" in self.numbers:
             text += f" The context held {self.numbers['context']:,} of {self.numbers['window']:,} tokens."
+        if (factor := self.numbers.get("calibration", 1)) != 1:
+            text += f" The provider counts {factor:.2f} tokens to one of ours."
         return text
 
 

@@ -38,7 +38,9 @@ ATTEMPTS = 8
 class _Replan(Exception):
     """The plan does not hold; `reason` says why."""
 
-    def __init__(self, reason: Literal["headroom", "not_smaller", "blob_gone"], stand: Stand | None = None) -> None:
+    def __init__(
+        self, reason: Literal["headroom", "room", "not_smaller", "blob_gone"], stand: Stand | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.stand = stand
@@ -106,7 +108,8 @@ def _commit(prepared: Prepared) -> Result:
         try:
             committed = prepared.scope.write(lambda c: _write(c, prepared, plan))  # noqa: B023  run at once
         except _Replan as changed:
-            plan = _next_plan(prepared, plan, changed)
+            reconsidered = plan.reconsidered or changed.reason == "room"
+            plan = replace(_next_plan(prepared, plan, changed), reconsidered=reconsidered)
         else:
             return _result(prepared, plan, committed)
     raise StorageFailure(f"the output of {prepared.tool!r} could not be committed in {ATTEMPTS} attempts")
@@ -116,6 +119,8 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
     match changed.reason:
         case "headroom":
             return offload(prepared, "headroom", everything=True)
+        case "room":
+            return first_plan(prepared, roomy=True)
         case "not_smaller":
             left = [stand for stand in plan.stands if stand is not changed.stand]
             return replace(plan, route=left[0].draft.route, stands=left) if left else Plan("inline", "not_smaller")
@@ -139,6 +144,8 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
             raise _Replay(before)
     if plan.needs_headroom and not has_headroom(prepared, rest, turn):
         raise _Replan("headroom")
+    if plan.reason == "headroom" and not plan.reconsidered and has_headroom(prepared, prepared.tokens, turn):
+        raise _Replan("room")  # it was refused without the lock, and a usage or a compaction came in between
     if whole:
         committed = _Committed(turn.step, prepared.content, rest)
     else:

@@ -84,12 +84,15 @@ class Plan:
         return [block for block in prepared.blocks if id(block) not in gone]
 
 
-def first_plan(prepared: Prepared) -> Plan:
-    """Return what the gates and the policy ask for, as far as can be told before the commit."""
+def first_plan(prepared: Prepared, *, roomy: bool = False) -> Plan:
+    """Return what the gates and the policy ask for, as far as can be told before the commit.
+
+    `roomy`: leave it to the commit whether there is headroom.
+    """
     policy, verdict = prepared.scope.policy, prepared.verdict
     if verdict.fits:
         needs = verdict.reason == "fits"
-        if needs and not has_headroom(prepared, prepared.tokens, prepared.scope.standing()):
+        if needs and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
             return offload(prepared, "headroom")
         return Plan("inline", verdict.reason, needs_headroom=needs)
     if prepared.is_error or policy.mode == "truncate" or not all(map(is_plaintext, prepared.blocks)):
@@ -99,7 +102,7 @@ def first_plan(prepared: Prepared) -> Plan:
         return offload(prepared, verdict.reason)
     if policy.plaintext == "wholesale":
         return Plan("wholesale", verdict.reason)
-    if has_headroom(prepared, prepared.tokens, prepared.scope.standing()):
+    if roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing()):
         return Plan("wholesale", verdict.reason, needs_headroom=True)
     return offload(prepared, "headroom")
 

@@ -148,15 +148,14 @@ def as_came(measured: Measured) -> Any:
     return forms.write(piece.block) if piece.original is None and piece.block is not None else piece.original
 
 
-def _lift(pieces: Sequence[Piece]) -> str | None:
+def _lift(pieces: list[Piece]) -> str | None:
     """Take the instructions out of every block and return the first."""
     told = None
-    for piece in pieces:
+    for at, piece in enumerate(pieces):
         if isinstance(piece.block, Block):
             rest, said = instructions.lift(piece.block)
             if said is not None:
-                piece.block, told = rest, told or said
-                piece.original = piece.original and forms.write_text(rest.text, like=piece)
+                pieces[at], told = forms.replaced(piece, rest), told or said
     return told
 
 
@@ -198,8 +197,8 @@ def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
     if block is not None:
         return Measured(piece, block.size, _media_tokens(policy, block), _digest(block.data))
     written = forms.to_json([piece.original])
-    seen_by_url = any("image" in str(word) for word in (piece.original.get("type", ""), *piece.original))
-    tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen_by_url else scope.count(written, "json")
+    seen = forms.is_image(piece.original)
+    tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen else scope.count(written, "json")
     return Measured(piece, len(written), tokens, _digest(written.encode()))
 
 

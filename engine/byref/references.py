@@ -19,7 +19,6 @@ from byref.db.tables import LedgerRow
 from byref.errors import StorageFailure, ToolError
 from byref.scope import Scope
 from byref.tools.arguments import as_object
-from byref.tools.fitting import fitted
 from byref.tools.substitution import Place, Substituter, Substitution
 from byref_sandbox.jsontext import collector_paused
 
@@ -55,6 +54,8 @@ def resolve(
         if not isinstance(resolved, dict):
             raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
         if schema is not None:
+            from byref.tools.fitting import fitted  # jsonschema is long to import
+
             resolved = fitted(resolved, schema, references)
     if references.done:
         _note(scope, arguments, references.done.values(), tool, call_id)

@@ -401,3 +401,17 @@ def test_repeats_are_told_in_every_envelope(local: Engine, tenant: str, preset: 
     assert f"Re-executed at step {second.step}: identical to the output of step {first.step}." in str(second.content)
     if second.envelope is not None:
         assert json.loads(str(second.content)) == second.envelope
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"$bytes": "aGk="}, {"$$bytes": {"$bytes": "x"}}, {"a": 10**40}, {"a": "\ud800\0"}, {"$bytes": [b"hi"]}, {1: 2.5}],
+    ids=repr,
+)
+def test_a_replay_is_the_same_whatever_is_inside(session: Session, data: Any) -> None:
+    blocks = [{"json": data}, {"image": {"format": "png", "source": {"bytes": PNG}}}]
+    first = session.process(blocks, tool="t", call_id="c")
+    again = session.process(blocks, tool="t", call_id="c")
+    assert first.step == again.step
+    assert first.content == blocks
+    assert again.message("anthropic", "c") == first.message("anthropic", "c")

@@ -8,16 +8,14 @@ type that nobody knows) stays as it is.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from byref.outputs import media
 from byref.outputs.blocks import Block, to_block
 from byref.outputs.media import Media
-from byref_sandbox import jsontext
 
 MAX_BLOCKS: Final = 1_000
 """A longer list is data, whatever its elements look like."""
@@ -25,6 +23,7 @@ MAX_UNTYPED: Final = 256
 """A longer list of `{"text": …}` alone is data: records of one column look like that, too."""
 
 _LOOKED_AT: Final = 8
+_MARK: Final = "$bytes"
 
 _TEXTS: Final = ("text", "input_text", "output_text")
 _BESIDE_TEXT: Final = {"type", "text", "annotations", "cache_control", "citations", "_meta", "meta", "logprobs", "id"}
@@ -64,6 +63,20 @@ def read(output: object) -> tuple[list[Piece], bool] | None:
 def write_text(text: str, *, like: Piece) -> dict[str, Any]:
     """Return text as a block in the form of another."""
     return {"text": text} if like.is_untyped else {"type": "text", "text": text}
+
+
+def replaced(piece: Piece, block: Block) -> Piece:
+    """Return a piece with another block, in the same form."""
+    if piece.original is None:
+        return Piece(block)
+    if "json" in piece.original and block.parsed[0] == "json":
+        return Piece(block, {**piece.original, "json": block.parsed[1]})
+    return Piece(block, write_text(block.text, like=piece))
+
+
+def is_image(item: Mapping[Any, Any]) -> bool:
+    """Tell whether a block that could not be read is an image all the same."""
+    return "image" in str(item.get("type", "")) or "image" in item
 
 
 def write(block: Block | Media) -> dict[str, Any]:
@@ -279,7 +292,7 @@ def _untyped(item: Mapping[Any, Any]) -> Piece | None:
 
 def to_json(content: Sequence[Any]) -> str:
     """Return content as JSON text; bytes, which Strands' blocks hold, are marked."""
-    return msgspec.json.encode(_marked(content)).decode()
+    return to_block(_marked(content)).text
 
 
 def from_json(text: str) -> list[Any]:
@@ -289,19 +302,16 @@ def from_json(text: str) -> list[Any]:
 
 def _marked(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
-        return {"$bytes": media.Media("document", "", bytes(value)).base64}
+        return {_MARK: b64encode(value).decode()}
     if isinstance(value, Mapping):
-        return {str(key): _marked(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_marked(item) for item in value]
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    return jsontext.decode(to_block(value).data)
+        # An object that looks like a mark has another dollar.
+        return {f"${key}" if str(key).endswith(_MARK) else key: _marked(member) for key, member in value.items()}
+    return [_marked(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):
-        if value.keys() == {"$bytes"} and (data := media.decoded(value["$bytes"])) is not None:
-            return data
-        return {key: _unmarked(member) for key, member in value.items()}
+        if _MARK in value:
+            return b64decode(value[_MARK])
+        return {key[1:] if key.endswith(_MARK) else key: _unmarked(member) for key, member in value.items()}
     return [_unmarked(item) for item in value] if isinstance(value, list) else value
