@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SessionGone,
         StorageFailure,
         ToolError,
+        TransactionConflict,
     )
     from byref.explain import Explanation
     from byref.ledger import Entry, Totals
@@ -66,6 +67,7 @@ __all__ = [
     "ToolPolicy",
     "ToolReply",
     "Totals",
+    "TransactionConflict",
     "Usage",
     "Variable",
     "approx_byte_size",
@@ -87,6 +89,7 @@ _HOMES = {
         "SessionGone",
         "StorageFailure",
         "ToolError",
+        "TransactionConflict",
     ),
     "explain": ("Explanation",),
     "ledger": ("Entry", "Totals"),

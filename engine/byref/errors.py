@@ -33,6 +33,10 @@ class StorageFailure(ByrefError):
     """The database could not be reached or did not take the write."""
 
 
+class TransactionConflict(ByrefError):
+    """The host's transaction lost to a concurrent one: roll it back and run it again from the start."""
+
+
 class ArtifactMissing(ByrefError):
     """An artifact has a record but its bytes are not there, or are not the ones that were stored."""
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session as HostSession
 
 from byref import ledger
 from byref.calibration import Standing
-from byref.db.database import Database, retried
+from byref.db.database import Database, keeps_snapshot, retried
 from byref.models import Models
 from byref.policy import Policy
 from byref.tokens import Kind, TokenCounter
@@ -80,8 +80,10 @@ class Scope:
         return retried(lambda unit: join(self.database, host, unit), work)
 
     def stage(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction of its own; on SQLite, which has one writer, in the host's."""
-        if self.host is not None and self.database.dialect == "sqlite":
+        """Run `work` in a transaction of its own; in the host's on SQLite, with its one writer, and where it sees no other."""
+        if self.host is not None and (
+            self.database.dialect == "sqlite" or join(self.database, self.host, keeps_snapshot)
+        ):
             return self.write(work)
         return retried(self.database.write, work, races=1)
 

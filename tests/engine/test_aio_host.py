@@ -92,7 +92,7 @@ async def converse(session: AsyncSession) -> None:
     assert await session.value(await session.variable("kept")) == page()["users"][:3]
 
 
-STEPS = ["usage", "list_users", "code_interpreter", "artifact_grep"]
+STEPS = ["usage", "list_users", "code_interpreter", "artifact_grep", "resolution"]
 
 
 class TestTransactions:

@@ -84,6 +84,7 @@ def test_errors_are_one_tree_for_the_host_and_one_for_the_model() -> None:
         "SchemaMismatch",
         "SessionGone",
         "StorageFailure",
+        "TransactionConflict",
     ):
         error = getattr(byref, name)
         assert issubclass(error, ByrefError)

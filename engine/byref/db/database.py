@@ -21,9 +21,9 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
 from byref.db.connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
-from byref.db.failures import driver_error, is_transient, safe, storage_failure
+from byref.db.failures import driver_error, is_conflict, is_transient, safe, storage_failure
 from byref.db.revisions import HEAD, checked_schema, current, require
-from byref.errors import ConfigurationError, StorageFailure
+from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
 
 T = TypeVar("T")
 
@@ -127,13 +127,14 @@ class Database:
         `run_sync`. Until the block ends, nothing else may be done through this Database in the same task.
 
         Raises:
+            TransactionConflict: the host's transaction lost to a concurrent one.
             StorageFailure: the database failed; the host's transaction goes on unless the connection is lost.
+            ConfigurationError: there is no transaction, for the connection commits every statement by itself.
         """
         connection = _connection_of(host)
         before = connection.get_execution_options().get("schema_translate_map")
-        with self._alone(), self._failures():
-            if self.dialect == "sqlite":
-                _see_that_a_transaction_is_open(connection)
+        with self._alone(), self._failures(), _conflicts(connection):
+            _see_that_a_transaction_is_open(connection)
             if before or self.schema:
                 connection.execution_options(schema_translate_map={None: self.schema})
             try:
@@ -297,7 +298,41 @@ def _connection_of(host: object) -> Connection:
     )
 
 
+def keeps_snapshot(connection: Connection) -> bool:
+    """Tell whether a transaction never sees what others commit after its first statement."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() in ("repeatable read", "serializable")
+
+
+@contextmanager
+def _conflicts(connection: Connection) -> Iterator[None]:
+    """Tell what the host's whole transaction has to be begun anew for."""
+    try:
+        yield
+    except DBAPIError as error:
+        snapshot = isinstance(error, IntegrityError) and keeps_snapshot(connection)
+        if is_conflict(error, keeps_snapshot=snapshot):
+            cause = driver_error(error)
+            raise TransactionConflict(
+                f"a concurrent transaction came first: roll the host's back and run it again ({cause})"
+            ) from cause
+        raise
+
+
 def _see_that_a_transaction_is_open(connection: Connection) -> None:
-    """Python's driver begins at the first INSERT only: our SAVEPOINT would be the transaction, and releasing it COMMIT."""
-    if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name != "sqlite":
+        commits_by_itself = getattr(connection.connection.dbapi_connection, "autocommit", None) is True
+    elif driver.in_transaction:
+        return
+    else:
+        commits_by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
+    if commits_by_itself:
+        raise ConfigurationError(
+            "db: this connection commits every statement by itself (AUTOCOMMIT), so it has no transaction to join: "
+            "give one with another isolation level, or none"
+        )
+    if connection.dialect.name == "sqlite":
+        # Python's driver begins at the first INSERT only: our SAVEPOINT would be the transaction, and releasing it COMMIT.
         connection.exec_driver_sql("BEGIN IMMEDIATE")

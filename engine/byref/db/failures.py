@@ -12,6 +12,11 @@ from byref.errors import StorageFailure
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
 """Serialization failure, deadlock, lock not available, and a server that is stopping or starting."""
 
+_CONFLICTS = frozenset({"40001", "40P01"})
+"""Serialization failure and deadlock: only the whole transaction can be tried again."""
+
+_UNIQUE = "23505"
+
 _SQLITE_CURES = {
     sqlite3.SQLITE_BUSY: "another process held the write lock too long; try again",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable",
@@ -30,6 +35,17 @@ def is_transient(error: DBAPIError) -> bool:
     if code is not None:
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
     return _sqlstate(error.orig) in _TRANSIENT_SQLSTATES
+
+
+def is_conflict(error: DBAPIError, *, keeps_snapshot: bool) -> bool:
+    """True where the same work may well succeed once the transaction that it is part of is begun anew.
+
+    `keeps_snapshot`: the transaction does not see what others commit meanwhile, but its constraints do.
+    """
+    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        return True
+    state = _sqlstate(error.orig)
+    return state in _CONFLICTS or (keeps_snapshot and state == _UNIQUE)
 
 
 def storage_failure(error: SQLAlchemyError, url: URL, note: str | None = None) -> StorageFailure:
