@@ -315,9 +315,10 @@ def _shortened(
 def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:
     block = measured.piece.block
     if isinstance(block, Media):
-        return Offloaded(block.format, block.size, False, lambda _: block.placeholder)
-    kind = "json" if measured.is_structured else "text"
-    return Offloaded(kind, measured.size, measured.is_structured, partial(_preview_text, prepared, measured))
+        tokens = prepared.scope.count(block.placeholder)
+        return Offloaded(block.format, block.size, tokens, False, False, lambda _: block.placeholder)
+    structured, make = measured.is_structured, partial(_preview_text, prepared, measured)
+    return Offloaded("json" if structured else "text", measured.size, measured.tokens, structured, True, make)
 
 
 def _placeholder(measured: Measured) -> str:

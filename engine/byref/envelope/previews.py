@@ -10,8 +10,15 @@ from typing import Final
 from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated
 from byref.variables import Part
 
+RETRIEVE: Final = "retrieve_offloaded_content"
+_SEARCH: Final = (
+    f"Otherwise call {RETRIEVE} with a reference and pattern (a regular expression or keyword) or line_range {{start, end}}; "
+    "everything at once only as a last resort."
+)
 _REFERENCES_SHARE: Final = 0.5
 """Of the budget, for the references of many blocks; further ones are counted."""
+_LEAST_PREVIEW: Final = 20
+"""Tokens that a block's preview has at least: of so many blocks that they do not suffice the first ones have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,11 @@ class Offloaded:
     kind: str
     """json, text, or a format: png, pdf."""
     size: int
+    tokens: int
+    """Of the whole block, or of what stands for an image or a document: no preview needs more."""
     structured: bool
+    searchable: bool
+    """It is text or JSON."""
     make_preview: Callable[[int], str]
     """From a budget in tokens to the preview's text."""
 
@@ -64,19 +75,14 @@ class PreviewDraft:
         return grown[1]
 
     def _preview(self, room: int) -> str:
-        """The previews of the blocks in their order; what one does not need the next ones have."""
-        pieces: list[str] = []
-        for i, block in enumerate(self.blocks):
-            share = room // (len(self.blocks) - i)
-            if share < 8:
-                break
-            piece = ""
+        """The previews of the blocks in their order; what the smaller ones do not need the larger ones have."""
+        blocks = self.blocks[: max(1, room // _LEAST_PREVIEW)]
+        pieces: dict[int, str] = {}
+        for done, i in enumerate(sorted(range(len(blocks)), key=lambda i: blocks[i].tokens)):
             with suppress(ValueError):
-                piece = block.make_preview(share)
-            if piece:
-                room -= self.count(piece) + 1
-                pieces.append(piece)
-        return "\n\n".join(pieces)
+                pieces[i] = blocks[i].make_preview(room // (len(blocks) - done))
+                room -= self.count(pieces[i]) + 1
+        return "\n\n".join(pieces[i] for i in sorted(pieces) if pieces[i])
 
     def _references(self, ids: Sequence[str]) -> str:
         lines: list[str] = []
@@ -99,15 +105,14 @@ class PreviewDraft:
         return Rendered(text, self.count(text))
 
     def _guidance(self, step: int) -> str:
-        lines = ["Stored outside the conversation because of its size. INCOMPLETE: the preview below is its beginning."]
+        readable = [block for block in self.blocks if block.searchable]
+        shown = "the preview below is its beginning" if readable else "only a placeholder is below"
+        lines = [f"Stored outside the conversation because of its size. INCOMPLETE: {shown}."]
         if self.repeats is not None:
             lines.insert(0, repeated(step, self.repeats))
-        lines.append("Answer from the preview if it is enough.")
-        if "retrieve_offloaded_content" in self.tools:
-            lines[-1] += (
-                " Otherwise call retrieve_offloaded_content with a reference and pattern (a regular expression or "
-                "keyword) or line_range {start, end}; everything at once only as a last resort."
-            )
-        elif hints := access_hints(self.tools, structured=all(block.structured for block in self.blocks)):
-            lines[-1] += f" Otherwise: {'; '.join(f'{name}: {hint}' for name, hint in hints.items())}."
-        return "\n".join(lines)
+        ways = ["Answer from the preview if it is enough."] if readable else []
+        if RETRIEVE in self.tools:
+            ways.append(_SEARCH if readable else f"Call {RETRIEVE} with a reference to see it.")
+        elif readable and (hints := access_hints(self.tools, structured=all(block.structured for block in readable))):
+            ways.append(f"Otherwise: {'; '.join(f'{name}: {hint}' for name, hint in hints.items())}.")
+        return "\n".join([*lines, " ".join(ways)] if ways else lines)
