@@ -33,6 +33,26 @@ def json_of(characters: int) -> str:
     return text[:-2] + "x" * (characters - len(text)) + text[-2:]
 
 
+def image(size: int) -> bytes:
+    """Bytes that begin as a PNG does, exactly so many."""
+    return b"\x89PNG\r\n\x1a\n".ljust(size, b"\x07")
+
+
+def document(size: int) -> bytes:
+    """Bytes that begin as a PDF does, exactly so many."""
+    return b"%PDF-1.7\n".ljust(size, b"\x00")
+
+
+def image_block(size: int) -> dict[str, Any]:
+    """An image as Strands writes it."""
+    return {"image": {"format": "png", "source": {"bytes": image(size)}}}
+
+
+def document_block(size: int, name: str = "report") -> dict[str, Any]:
+    """A document as Strands writes it."""
+    return {"document": {"format": "pdf", "name": name, "source": {"bytes": document(size)}}}
+
+
 def fill(session: Session, tokens: int) -> None:
     """Make the context that large, as a provider would report it."""
     session.record_usage({"input_tokens": tokens, "output_tokens": 0})
