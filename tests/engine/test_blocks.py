@@ -210,7 +210,7 @@ def test_a_bare_image_is_an_image(session: Session) -> None:
     assert result.route == "placeholder"
     assert (
         result.content
-        == f'[image: png, 1500000 bytes]\n[Kept as artifact {result.artifacts[0].id}: give "{result.artifacts[0].id}" as an argument to hand it to another tool.]'
+        == f'[image: png, 1500000 bytes]\n[Kept as artifact {result.artifacts[0].id}. To hand it to another tool, give "{result.artifacts[0].id}" as its argument.]'
     )
 
 

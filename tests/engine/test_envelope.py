@@ -32,7 +32,7 @@ def test_what_the_model_reads_of_a_page(chat: Session) -> None:
     assert (envelope["variables"], envelope["instruction"]) == snapshot(
         (
             {"list_users": "object(4 keys)", "users": "array(5000) of object(3 keys)", "pagination": "object(2 keys)"},
-            'INCOMPLETE: preview leaves out what omitted counts. Do not answer from it alone: the variables hold all of the data, in code_interpreter as Python objects, e.g. len(users); the whole is also var_step_1. artifact_read, artifact_grep, artifact_jq take a variable\'s name as artifact_id. To hand data to another tool, give "$users" as its argument.',
+            'INCOMPLETE: preview leaves out what omitted counts; do not infer it. The variables hold all of the data, as Python objects in code_interpreter, e.g. len(users); the whole is also var_step_1. artifact_read, artifact_grep, artifact_jq take a variable\'s name. To hand data to another tool, give "$users" as its argument.',
         )
     )
     assert envelope["schema"]["properties"]["users"]["items"]["required"] == ["field_0", "field_1", "id"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from byref.describe.jsontext import compact, encodable
 from byref.describe.truncate import head_of
-from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated
+from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated, told
 from byref.policy import FOLLOWERS
 from byref.variables import Part
 
@@ -74,7 +74,7 @@ class ArtifactDraft:
         notes = [repeated(step, self.repeats)]
         if shown is not None:
             envelope |= {"preview": shown[0], "omitted": shown[1]}
-            notes.append("INCOMPLETE: preview is a part of the data.")
+            notes.append(told(complete=shown[1] is None))
         if note := " ".join(filter(None, notes)):
             envelope["note"] = note
         text = compact(envelope)
@@ -112,7 +112,8 @@ class PointerDraft:
             "pointer": "art:" + artifact_id.removeprefix("art_"),
             "preview": encodable(head_of(self.text, kept)),
             "sizeBytes": self.size,
-            "note": f"{again}INCOMPLETE: the output is too large to show; all of it is stored.{self._how()}",
+            "note": f"{again}INCOMPLETE: the output is too large to show; all of it is stored."
+            f"{self._how()} To hand it to another tool, give the pointer as its argument.",
         }
         text = compact(envelope)
         return Rendered(text, self.count(text), envelope)

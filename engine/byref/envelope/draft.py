@@ -20,8 +20,11 @@ HINTS: Final = {
     "artifact_read": "Read lines: start_line to end_line",
     "artifact_grep": "Find the lines that match a regular expression: pattern",
     "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
+    "retrieve_offloaded_content": "Search by pattern, or read a line_range {start, end}",
+    "get_artifact": "Get its text from a character on: offset",
 }
-"""How each reader gets at an artifact; jq only at JSON."""
+"""How each tool gets at an artifact; jq only at JSON."""
+_WITHOUT_READERS: Final = ("retrieve_offloaded_content", "get_artifact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,17 @@ def repeated(step: int, first: int | None) -> str:
     return "" if first is None else f"Re-executed at step {step}: identical to the output of step {first}."
 
 
+def told(*, complete: bool, short: bool = False) -> str:
+    """Return the sentence that keeps a model from taking a preview for the whole."""
+    if complete:
+        return "preview shows all of the data."
+    return f"INCOMPLETE: preview leaves out what omitted counts{'' if short else '; do not infer it'}."
+
+
 def access_hints(tools: Sequence[str], *, structured: bool) -> dict[str, str]:
-    """Return a hint for each reader that the session has and that can read such data."""
-    return {name: HINTS[name] for name in READERS if name in tools and (structured or name != "artifact_jq")}
+    """Return a hint for each reader that the session has and that can read such data; without one, for what else can."""
+    able = [name for name in READERS if name in tools and (structured or name != "artifact_jq")]
+    return {name: HINTS[name] for name in able or [name for name in _WITHOUT_READERS if name in tools]}
 
 
 def grow(

@@ -65,8 +65,10 @@ class PlaceholderDraft:
         content = self.placeholder
         if len(ids) == 1:
             viewer = next((name for name in _VIEWERS if name in self.tools), None)
-            see = f"see it with {viewer}, or " if viewer else ""
-            content += f'\n[Kept as artifact {ids[0]}: {see}give "{ids[0]}" as an argument to hand it to another tool.]'
+            see = f" See it with {viewer}." if viewer else ""
+            content += (
+                f'\n[Kept as artifact {ids[0]}.{see} To hand it to another tool, give "{ids[0]}" as its argument.]'
+            )
         if self.repeats is not None:
             content += f"\n[{repeated(step, self.repeats)}]"
         return Rendered(content, self.count(content))

@@ -10,8 +10,8 @@ from typing import Any
 from byref.describe.jsontext import compact
 from byref.describe.preview import Preview, preview
 from byref.describe.schema import Schema
-from byref.envelope.draft import ROUNDS, Count, Rendered, repeated
-from byref.policy import INTERPRETER, READERS
+from byref.envelope.draft import ROUNDS, Count, Rendered, access_hints, repeated, told
+from byref.policy import INTERPRETER
 from byref.variables import Part
 
 _SCHEMA_SHARE = 0.4
@@ -85,6 +85,7 @@ class VariablesDraft:
     def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
         shown = self._preview
         short = self.budget < _SHORT_BELOW
+        state = "INCOMPLETE: no preview fits." if shown is None else told(complete=shown.omitted is None, short=short)
         alias = f"var_step_{step}"
         listing = self._listing(names, alias)
         sizes = dict(zip(names, self._sizes, strict=True))
@@ -99,9 +100,7 @@ class VariablesDraft:
                     None,
                     [
                         repeated(step, self.repeats),
-                        _instruction(
-                            example, step, self.tools, complete=shown is not None and shown.omitted is None, short=short
-                        ),
+                        _instruction(example, step, self.tools, state, short=short),
                     ],
                 )
             ),
@@ -121,16 +120,17 @@ class VariablesDraft:
         return listing
 
 
-def _instruction(example: str, step: int, tools: Sequence[str], *, complete: bool, short: bool) -> str:
-    state = "preview shows all of it." if complete else "INCOMPLETE: preview leaves out what omitted counts."
+def _instruction(example: str, step: int, tools: Sequence[str], state: str, *, short: bool) -> str:
+    text = f"{state} The variables hold all of the data"
     if short:
-        return f"{state} Call {INTERPRETER}; the variables hold all of the data."
-    text = (
-        f"{state} Do not answer from it alone: the variables hold all of the data, in {INTERPRETER} as Python "
-        f"objects, e.g. len({example}); the whole is also var_step_{step}."
-    )
-    if readers := [name for name in READERS if name in tools]:
-        text += f" {', '.join(readers)} take{'s' if len(readers) == 1 else ''} a variable's name as artifact_id."
+        return (
+            f"{state} Call {INTERPRETER}; the variables hold all of the data." if INTERPRETER in tools else f"{text}."
+        )
+    if INTERPRETER in tools:
+        text += f", as Python objects in {INTERPRETER}, e.g. len({example})"
+    text += f"; the whole is also var_step_{step}."
+    if names := list(access_hints(tools, structured=True)):
+        text += f" {', '.join(names)} take{'s' if len(names) == 1 else ''} a variable's name."
     return text + f' To hand data to another tool, give "${example}" as its argument.'
 
 
