@@ -37,9 +37,11 @@ def usual(sandbox: Sandbox) -> Iterator[Engine]:
 def opener(engine: Engine, preset: str) -> Opener:
     """Open new conversations under a preset."""
 
-    def open_session(window: int | None = 200_000, tools: list[str] | None = None, **knobs: Any) -> Session:
+    def open_session(
+        window: int | None = 200_000, tools: list[str] | None = None, model: str | None = None, **knobs: Any
+    ) -> Session:
         policy = getattr(Policy, preset)(**knobs)
-        return engine.session(secrets.token_hex(8), context_window=window, policy=policy, tools=tools)
+        return engine.session(secrets.token_hex(8), model=model, context_window=window, policy=policy, tools=tools)
 
     return open_session
 

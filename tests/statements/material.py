@@ -9,7 +9,7 @@ from typing import Any
 from byref import Session
 
 Opener = Callable[..., Session]
-"""Opens a conversation under one preset: `window` and `tools` are the session's, other keywords are knobs."""
+"""Opens a conversation under one preset: `window`, `tools` and `model` are the session's, other keywords are knobs."""
 
 
 def records(count: int) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from byref import CharCounter, Engine, Models, Policy, Session, is_pointer
+from byref import CharCounter, ConfigurationError, Engine, Models, Policy, Session, approx_byte_size, is_pointer
 from statements.material import Opener, answer, complaint, fill, json_of, lines, parameters, records
 
 FOUR = ["pointer", "preview", "sizeBytes", "note"]
@@ -32,11 +32,17 @@ def envelope_of(session: Session, output: object) -> dict[str, Any]:
 @pytest.mark.statement("MP-1")
 def test_what_carrying_it_along_costs(ptrs: Opener) -> None:
     assert CharCounter().count(lines(200_000)) == 50_000
-    assert Models().cost("gpt-4o", input_tokens=50_000) == Decimal("0.125")
-    session = ptrs()
+    assert Models().cost("gpt-4o", input_tokens=50_000) == Models().input_cost("gpt-4o", 50_000) == Decimal("0.125")
+    session = ptrs(model="gpt-4o")
     result = session.process(lines(200_000), tool="t")
     assert result.original_tokens == 50_000
-    assert session.usage().tokens_saved == result.tokens_saved == 50_000 - result.tokens > 49_000
+    usage = session.usage()
+    assert usage.tokens_saved == result.tokens_saved == 50_000 - result.tokens > 49_000
+    assert usage.cost_saved == usage.tokens_saved * Decimal("2.50") / 1_000_000
+    assert sum(entry.tokens_saved for entry in session.ledger()) == usage.tokens_saved
+    unpriced = ptrs()
+    unpriced.process(lines(200_000), tool="t")
+    assert (unpriced.usage().tokens_saved, unpriced.usage().cost_saved) == (usage.tokens_saved, None)
 
 
 @pytest.mark.statement("MP-2")
@@ -51,7 +57,8 @@ def test_twenty_million_tokens_in_at_most_1234(variables: Opener) -> None:
     assert (result.original_tokens, result.route) == (20_000_000, "variables")
     exact = answer(session, "code_interpreter", code='sum(r["value"] for r in $readings if r["id"] % 7 == 0)')
     assert exact == str(sum(i % 1_009 for i in range(count) if (100_000 + i) % 7 == 0))
-    assert len(session.resolve({"rows": "$readings"})["rows"]) == count
+    handed = session.resolve({"rows": "$readings"}, tool="save")["rows"]
+    assert len(handed) == count and handed[-1]["id"] == 100_000 + count - 1
     assert session.context_tokens() <= 1_234
 
 
@@ -88,6 +95,7 @@ def test_the_only_gate(ptrs: Opener, exact: Engine) -> None:
     assert ptrs(max_output_bytes=1_000).process(lines(3_000), tool="t").route == "artifact"
     session = ptrs()
     fill(session, 198_000)
+    assert session.process(lines(40_000), tool="t").original_tokens == 10_000
     assert session.process(lines(40_000), tool="t").route == "inline"
     policy = Policy.pointers()
     assert (policy.max_result_tokens, policy.context_percentage, policy.max_threshold_bytes) == (None, None, None)
@@ -127,7 +135,10 @@ def test_pointer_and_id_are_spellings_of_one_name(ptrs: Opener) -> None:
     pointer = envelope_of(session, lines(60_000))["pointer"]
     assert pointer[:4] == "art:" and str(uuid.UUID(pointer[4:])) == pointer[4:]
     by_pointer, by_id = session.get_artifact(pointer), session.get_artifact("art_" + pointer[4:])
-    assert by_pointer is not None and by_pointer == by_id
+    assert by_pointer is not None and by_pointer == by_id and by_pointer.pointer == pointer
+    replies = [answer(session, "get_artifact", pointer_or_name=key) for key in (pointer, by_pointer.id)]
+    assert replies[0] == replies[1] and replies[0].startswith("0000000 the quick")
+    assert session.resolve({"a": pointer, "b": by_pointer.id}) == {"a": lines(60_000), "b": lines(60_000)}
 
 
 @pytest.mark.statement("MP-11")
@@ -150,11 +161,14 @@ def test_three_tools_come_with_it(ptrs: Opener) -> None:
     session = ptrs()
     assert [tool["name"] for tool in session.tools("anthropic")] == ["store_artifact", "get_artifact", "list_artifacts"]
     assert list(parameters(session, "store_artifact")) == ["name", "value", "content_type"]
-    assert list(parameters(session, "get_artifact")) == ["pointer_or_name"]
+    assert list(parameters(session, "get_artifact")) == ["pointer_or_name", "offset"]
+    assert list(parameters(session, "list_artifacts")) == ["prefix", "limit", "after"]
     answer(session, "store_artifact", name="r", value="v", contentType="text/csv")
     [artifact] = session.artifacts()
     assert artifact.content_type == "text/csv"
     assert answer(session, "get_artifact", pointerOrName=artifact.pointer) == "v"
+    assert answer(session, "get_artifact", pointerOrName="r") == "v"
+    assert [entry["name"] for entry in json.loads(answer(session, "list_artifacts"))] == ["r"]
 
 
 @pytest.mark.statement("MP-14")
@@ -162,8 +176,13 @@ def test_the_host_stores_by_hand(ptrs: Opener) -> None:
     session = ptrs()
     named = session.store_artifact(lines(900), name="report", content_type="text/markdown")
     assert (named.name, named.content_type, named.size_bytes) == ("report", "text/markdown", 900)
-    assert named.pointer.startswith("art:") and named.preview.startswith(lines(900)[:200])
-    assert session.store_artifact("x").name is None
+    assert named.pointer.startswith("art:") and named.preview == lines(900)[:200] + "\n...(truncated, 700 more chars)"
+    longer = session.store_artifact(lines(900), preview_chars=500)
+    assert longer.preview == lines(900)[:500] + "\n...(truncated, 400 more chars)"
+    assert (longer.name, session.store_artifact(records(90), preview_chars=0).preview) == (None, "")
+    for wrong in (-1, 1.5, "500", True):
+        with pytest.raises(ConfigurationError, match=f"preview_chars={wrong!r}"):
+            session.store_artifact("x", preview_chars=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.statement("MP-15")
@@ -178,8 +197,29 @@ def test_a_tool_may_return_a_pointer_of_its_own(ptrs: Opener) -> None:
 
 @pytest.mark.statement("MP-16")
 def test_values_come_back_as_they_were(ptrs: Opener) -> None:
-    kept = ptrs().store_artifact({"a": [1, 2]})
+    session = ptrs()
+    kept = session.store_artifact({"a": [1, 2]})
     assert (kept.size_bytes, kept.value, kept.preview) == (11, {"a": [1, 2]}, '{"a":[1,2]}')
+    assert isinstance(kept.value, dict) and kept.content_type == "application/json"
+    assert session.store_artifact("é" * 300).preview == "é" * 200 + "\n...(truncated, 100 more chars)"
+
+
+@pytest.mark.statement("MP-16")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (object(), "value: object is not JSON"),
+        ({"a": [1, object()]}, r"value\['a'\]\[1\]: object is not JSON"),
+        (print, "value: builtin_function_or_method is not JSON"),
+        (Engine, "value: type is not JSON"),
+    ],
+    ids=["object", "inside", "function", "class"],
+)
+def test_what_is_no_json_is_refused_by_its_type(ptrs: Opener, value: object, said: str) -> None:
+    session = ptrs()
+    with pytest.raises(ConfigurationError, match=said):
+        session.store_artifact(value, name="n")
+    assert session.artifacts() == []
 
 
 @pytest.mark.statement("MP-17")
@@ -228,9 +268,14 @@ def test_what_is_a_pointer(value: object, is_one: bool) -> None:
 @pytest.mark.statement("MP-22")
 def test_sizes_and_circular_objects(ptrs: Opener) -> None:
     session = ptrs()
-    assert [session.store_artifact(value).size_bytes for value in ("é", {"a": 1})] == [2, 7]
     circular: list[Any] = ["x" * 60_000]
     circular.append(circular)
+    for value, size in (("é", 2), ({"a": 1}, 7), ([1, {"b": "字"}], 15), (circular, 0)):
+        assert approx_byte_size(value) == size
+        if size:
+            assert session.store_artifact(value).size_bytes == size
+    with pytest.raises(ConfigurationError, match="circular reference"):
+        session.store_artifact(circular)
     envelope = envelope_of(session, circular)
     assert envelope["sizeBytes"] < 61_000
     kept = session.get_artifact(envelope["pointer"])
@@ -252,6 +297,8 @@ def test_what_the_get_tool_replies(ptrs: Opener) -> None:
     session.store_artifact({"a": [1, 2]}, name="j")
     assert answer(session, "get_artifact", pointer_or_name="j") == '{"a":[1,2]}'
     assert answer(session, "get_artifact", pointer_or_name="zz") == "[no artifact found for 'zz']"
+    session.store_artifact("  odd \n spacing", name="t")
+    assert answer(session, "get_artifact", pointer_or_name="t") == "  odd \n spacing"
 
 
 @pytest.mark.statement("MP-25")
@@ -287,13 +334,22 @@ def test_these_tools_pass_the_threshold_by(ptrs: Opener) -> None:
 
 @pytest.mark.statement("MP-27")
 def test_the_get_tool_is_bounded_and_the_host_is_not(ptrs: Opener) -> None:
-    session = ptrs(tools=["get_artifact", "artifact_read"])
-    kept = session.store_artifact(lines(10_000_000))
+    session, text = ptrs(), lines(10_000_000)
+    kept = session.store_artifact(text)
     reply = session.call("get_artifact", {"pointer_or_name": kept.pointer})
-    assert 3_000 <= reply.tokens <= 4_000
-    assert "INCOMPLETE" in reply.content and "artifact_read" in reply.content
+    assert 3_000 <= reply.tokens <= 4_000 and "INCOMPLETE" in reply.content and "10,000,000 bytes" in reply.content
+    read = ""
+    for _ in range(3):
+        page = answer(session, "get_artifact", pointer_or_name=kept.pointer, offset=len(read))
+        shown, _, note = page.rpartition("\n")
+        read += shown
+        match = re.search(r"Go on with offset=(\d+)\.", note)
+        assert match is not None and int(match[1]) == len(read)
+    assert len(read) > 30_000 and text.startswith(read)
+    last = answer(session, "get_artifact", pointer_or_name=kept.pointer, offset=9_999_990)
+    assert last == text[-10:]
     found = session.get_artifact(kept.pointer)
-    assert found is not None and found.value == lines(10_000_000)
+    assert found is not None and found.value == text
 
 
 STORE_AND_DIE = """
