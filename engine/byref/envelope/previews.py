@@ -12,7 +12,7 @@ from byref.variables import Part
 
 RETRIEVE: Final = "retrieve_offloaded_content"
 _SEARCH: Final = (
-    f"Otherwise call {RETRIEVE} with a reference and pattern (a regular expression or keyword) or line_range {{start, end}}; "
+    f"{RETRIEVE} with a reference and pattern (a regular expression or keyword) or line_range {{start, end}}; "
     "everything at once only as a last resort."
 )
 _REFERENCES_SHARE: Final = 0.5
@@ -99,20 +99,24 @@ class PreviewDraft:
 
     def _rendered(self, references: str, step: int, shown: str) -> Rendered:
         text = (
-            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{self._guidance(step)}\n\n{shown}\n\n"
+            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{self._guidance(step, is_shown=bool(shown))}\n\n{shown}\n\n"
             f"[Stored references:]\n{references}"
         )
         return Rendered(text, self.count(text))
 
-    def _guidance(self, step: int) -> str:
+    def _guidance(self, step: int, *, is_shown: bool) -> str:
         readable = [block for block in self.blocks if block.searchable]
-        shown = "the preview below is its beginning" if readable else "only a placeholder is below"
-        lines = [f"Stored outside the conversation because of its size. INCOMPLETE: {shown}."]
-        if self.repeats is not None:
-            lines.insert(0, repeated(step, self.repeats))
-        ways = ["Answer from the preview if it is enough."] if readable else []
-        if RETRIEVE in self.tools:
-            ways.append(_SEARCH if readable else f"Call {RETRIEVE} with a reference to see it.")
+        below = "the preview below is a part of it" if is_shown else "nothing of it is shown here"
+        state = below if readable else "only a placeholder is below"
+        lines = [] if self.repeats is None else [repeated(step, self.repeats)]
+        lines.append(f"Stored outside the conversation because of its size. INCOMPLETE: {state}.")
+        previewed = is_shown and bool(readable)
+        ways = ["Answer from the preview if it is enough; do not infer the rest."] if previewed else []
+        if RETRIEVE in self.tools and readable:
+            ways.append(f"{'Otherwise call' if previewed else 'Call'} {_SEARCH}")
+        elif RETRIEVE in self.tools:
+            ways.append(f"Call {RETRIEVE} with a reference to see it.")
         elif readable and (hints := access_hints(self.tools, structured=all(block.structured for block in readable))):
-            ways.append(f"Otherwise: {'; '.join(f'{name}: {hint}' for name, hint in hints.items())}.")
+            told = "; ".join(f"{name}: {hint}" for name, hint in hints.items())
+            ways.append(f"Otherwise: {told}." if previewed else f"{told}.")
         return "\n".join([*lines, " ".join(ways)] if ways else lines)
