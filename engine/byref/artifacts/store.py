@@ -38,7 +38,7 @@ class Artifact:
     """`art_…`, minted by byref."""
     name: str | None
     kind: str
-    """json or text"""
+    """json, text, image or document"""
     content_type: str
     size_bytes: int
     """UTF-8 bytes of its text; of JSON made from Python values, in compact form."""
@@ -62,9 +62,16 @@ class Artifact:
 
     @property
     def value(self) -> object:
-        """The whole payload: parsed JSON, or text."""
+        """The whole payload: parsed JSON, text, or the bytes of an image or a document."""
         data = self.payload.read()
+        if self.is_binary:
+            return data
         return jsontext.decode(data) if self.kind == "json" else decode_text(data)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is an image or a document, whose bytes are no text to be searched."""
+        return self.kind in ("image", "document") and not self.content_type.startswith("text/")
 
     @property
     def schema(self) -> dict[str, Any] | None:
@@ -86,6 +93,7 @@ class Description:
     tokens: int
     shape: object
     packed_schema: bytes | None = None
+    name: str | None = None
 
 
 def is_pointer(value: object) -> bool:
