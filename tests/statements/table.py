@@ -28,10 +28,8 @@ SYSTEMS = {
 COUNTS = {"OO": 38, "MP": 30, "CO": 36, "VP": 31}
 """Statements of each system, numbered from 1."""
 
-BLOCKS = "an output is one text or JSON so far: lists of content blocks, images and documents are missing"
+NATIVE = "readers do not tell images and documents from text yet, and do not give them back as such"
 FILES = "bytes are kept in SQL only: stores of files, objects or the host's own are missing"
-MAPPERS = "per-tool mappers and templates are missing"
-INSTRUCTIONS = "`display_instructions_for_model` is not lifted out yet"
 
 _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "OO-1": "Without any set-up no big output floods the context: neither rows, nor an API response, nor a long text.",
@@ -80,11 +78,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
         "not yet",
         "`keep` and `export` are missing; what is to outlive the session is read with `get_artifact` and stored elsewhere",
     ),
-    "MP-1": (
-        "What carrying a big output along costs is known, in tokens and in dollars.",
-        "not yet",
-        "the ledger counts tokens saved, not what they would have cost",
-    ),
+    "MP-1": "What carrying a big output along costs is known, in tokens and in dollars.",
     "MP-2": "Twenty million tokens become an exact answer with at most 1,234 tokens of context.",
     "MP-3": (
         "The preset is enabled; `enabled=False` passes everything.",
@@ -101,27 +95,15 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "MP-11": "The note says that the output is stored and which of the session's tools reads it.",
     "MP-12": "A log of 100 KB takes at most 250 tokens.",
     "MP-13": "Tools to store, get and list come with it; the documented spelling of arguments works too.",
-    "MP-14": (
-        "A host stores by hand, under a name and a content type, and gets pointer, preview and size.",
-        "not yet",
-        "`store_artifact` takes no `preview_chars`: the preview has 200",
-    ),
+    "MP-14": "A host stores by hand, under a name and a content type, with a preview as long as it says.",
     "MP-15": "A tool may return a pointer of its own; it passes inline and resolves.",
-    "MP-16": (
-        "Values come back as they were stored; their size is that of compact JSON.",
-        "not yet",
-        "a value that is no JSON is stored with a note in its place, where an error should name its type",
-    ),
+    "MP-16": "Values come back as they were, their size is that of compact JSON; what is no JSON is refused by its type.",
     "MP-17": "An artifact is found by pointer or name; what is not there is None.",
     "MP-18": "Id, pointer, name, value, preview, size, lines, content type and time of storing are known.",
     "MP-19": "A list holds each artifact once, named or not.",
     "MP-20": "The newest answers to a name that is used again; the older stays under its pointer.",
     "MP-21": "A pointer is any string that starts with `art:`, and nothing else.",
-    "MP-22": (
-        "Sizes are UTF-8; a circular object is taken in, bounded, and says where it is circular.",
-        "not yet",
-        "`approx_byte_size` has no public name",
-    ),
+    "MP-22": "Sizes are UTF-8, a circular object's is 0; as an output it is bounded, and says where it is circular.",
     "MP-23": "The store tool replies pointer, preview, size and name; without a name it says so.",
     "MP-24": "The get tool replies the stored value, or that there is none of that name, which is no error.",
     "MP-25": "The list tool replies a JSON array with six facts on each.",
@@ -134,10 +116,10 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "MP-28": "A session's id is its state: there after kill -9, invisible to other sessions and tenants.",
     "MP-29": "One step's output becomes another's argument without passing through the model.",
     "MP-30": ("A stream is judged once, at its end.", "not yet", "streams are missing"),
-    "CO-1": ("Above 2,500 tokens an output is offloaded, else it is unchanged.", "not yet", BLOCKS),
-    "CO-2": ("An output is measured as a whole and its blocks are stored one by one.", "not yet", BLOCKS),
+    "CO-1": "Above 2,500 tokens an output is offloaded, else it is unchanged, blocks too.",
+    "CO-2": "An output is measured as a whole and its blocks are stored one by one.",
     "CO-3": "That limit is the only gate.",
-    "CO-4": ("Content types and bytes are kept.", "not yet", BLOCKS),
+    "CO-4": "Content types and bytes are kept.",
     "CO-5": "The preview is the first 1,000 tokens of a text.",
     "CO-6": (
         "The preview of JSON shows its beginning and its scalars.",
@@ -154,13 +136,13 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "CO-10": "The guidance says why, what to try first, and how to search or read, naming tools that are there.",
     "CO-11": "Header, guidance, preview and references stand in this order.",
     "CO-12": (
-        "A reference has the block's kind and size and works in every reader.",
-        "not yet",
-        f"{BLOCKS}, so that there is one reference; it is an id of ours, where the document builds it from the call id",
+        "Each block has a reference with its kind and size that works in every reader; of very many none is lost.",
+        "exception",
+        "the document builds references from call ids; ours are ids of our own, and what no envelope holds is counted",
     ),
-    "CO-13": ("An image becomes a placeholder with its format and size, and a reference.", "not yet", BLOCKS),
-    "CO-14": ("A document becomes a placeholder with its format, name and size.", "not yet", BLOCKS),
-    "CO-15": ("A block that cannot be stored stays as it was.", "not yet", BLOCKS),
+    "CO-13": "An image becomes a placeholder with its format and size, and a reference.",
+    "CO-14": "A document becomes a placeholder with its format, name and size, and a reference.",
+    "CO-15": "A block that cannot be stored stays as it was.",
     "CO-16": ("Both limits take effect, the envelope's follows the preview's.", "not yet", FILES),
     "CO-17": "Without the retrieval tool nothing names it, and the session's own readers are named.",
     "CO-18": (
@@ -174,7 +156,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "CO-22": ("Objects have a prefix and their content type.", "not yet", FILES),
     "CO-23": ("The body of an object is the payload.", "not yet", FILES),
     "CO-24": ("All stores keep one protocol, a host's own included.", "not yet", FILES),
-    "CO-25": ("The retrieval tool is there by default and gives content back as it came.", "not yet", BLOCKS),
+    "CO-25": ("The retrieval tool is there by default and gives content back as it came.", "not yet", NATIVE),
     "CO-26": "It takes a reference, a pattern, a range of lines and context lines, five if not said.",
     "CO-27": "A pattern is a regular expression in linear time; what does not compile is searched as it is written.",
     "CO-28": "Ranges begin at 1 and include both ends; a bad one is explained.",
@@ -187,7 +169,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     ),
     "CO-32": "Matches are counted, numbered, marked and grouped; the numbers serve for the next call.",
     "CO-33": "Many matches are cut, with their exact number; of a long line the match's surroundings are shown.",
-    "CO-34": ("Binary content cannot be searched, and says so.", "not yet", BLOCKS),
+    "CO-34": ("Binary content cannot be searched, and says so.", "not yet", NATIVE),
     "CO-35": "A preview says that it is incomplete, however long it is.",
     "CO-36": "History and old envelopes stay as they are, to the byte.",
     "VP-1": "Every output has its row in the ledger, with route and reason.",
@@ -201,7 +183,11 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "VP-5": "The data is stored whole under a name; schema, preview and instruction enter, its middle does not.",
     "VP-6": "The model reads variables, schema, preview, omissions and an instruction.",
     "VP-7": "The whole and each top-level array or object is a variable.",
-    "VP-8": ("Parts are named after their keys.", "not yet", "a per-tool map of names is missing"),
+    "VP-8": (
+        "Parts are named after their keys, or as a per-tool map says.",
+        "exception",
+        "the document's figure renames `users` to `$user_list` by a rule that it does not tell; here the map does",
+    ),
     "VP-9": "The whole is named after its tool and also by its step; a name is never bound anew.",
     "VP-10": "The schema is genson's.",
     "VP-11": "The preview has whole records from both ends.",
@@ -221,14 +207,14 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     ),
     "VP-18": "JSON that arrives as text, bytes or objects is described alike.",
     "VP-19": "JSON inside a string stays a string, of which the head is shown.",
-    "VP-20": ("A tool's mapper shapes its output first.", "not yet", MAPPERS),
-    "VP-21": ("A mapper selects and renames fields.", "not yet", MAPPERS),
-    "VP-22": ("A mapper counts.", "not yet", MAPPERS),
-    "VP-23": ("A template turns records into plaintext.", "not yet", MAPPERS),
+    "VP-20": "A tool's mapper comes first and decides the path; one that fails leaves the output and says so.",
+    "VP-21": "A mapper selects and renames fields.",
+    "VP-22": "A mapper counts.",
+    "VP-23": "A template turns records into plaintext.",
     "VP-24": "Structured data costs less than a fifth of the same data as text.",
-    "VP-25": ("Instructions of a mapper go to the system message.", "not yet", INSTRUCTIONS),
-    "VP-26": ("They are taken out before anything reads the data.", "not yet", INSTRUCTIONS),
-    "VP-27": ("Only a mapper's are passed on, bounded.", "not yet", INSTRUCTIONS),
+    "VP-25": "Instructions of a mapper go to the system message.",
+    "VP-26": "They are taken out before anything reads the data.",
+    "VP-27": "Only a mapper's are passed on, bounded; deeper ones and other types are data.",
     "VP-28": "Records and keys keep their order in preview and schema.",
     "VP-29": (
         "Every decision can be read back with its numbers.",

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from itertools import combinations
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ from sqlalchemy import insert, inspect, select
 
 from byref import ConfigurationError, Engine, Policy, SessionGone
 from byref.db.tables import ArtifactRow
-from byref.gates import byte_threshold, per_output
+from byref.gates import Reason, byte_threshold, per_output
 from statements.material import Opener, answer, complaint, fill, json_of, lines, parameters, records
 
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
@@ -62,15 +62,21 @@ def test_tools_that_follow_no_reference_do_not(refs: Opener, variables: Opener) 
 
 @pytest.mark.statement("OO-4")
 @pytest.mark.parametrize(
-    ("characters", "context", "reason"),
-    [(8_000, 0, "fits"), (8_000, 199_000, "headroom"), (250_000, 0, "context_percentage"),
-     (250_000, 199_000, "context_percentage")],
+    ("characters", "context", "reason", "compared"),
+    [(8_000, 0, "fits", (8_000, 200_000, "bytes")), (8_000, 199_000, "headroom", (201_000, 140_000, "tokens")),
+     (250_000, 0, "context_percentage", (250_000, 200_000, "bytes")),
+     (250_000, 199_000, "context_percentage", (250_000, 200_000, "bytes"))],
 )  # fmt: skip
-def test_either_gate_is_enough(refs: Opener, characters: int, context: int, reason: str) -> None:
+def test_either_gate_is_enough(
+    refs: Opener, characters: int, context: int, reason: str, compared: tuple[int, int, str]
+) -> None:
     session = refs()
     fill(session, context)
     result = session.process(lines(characters), tool="t")
     assert (result.route == "inline", result.reason) == (reason == "fits", reason)
+    assert reason in get_args(Reason)
+    numbers = session.explain(result.step).numbers
+    assert (numbers["value"], numbers["limit"], numbers["unit"]) == compared
 
 
 @pytest.mark.statement("OO-5")
@@ -115,6 +121,18 @@ def test_the_floor_beats_headroom(refs: Opener) -> None:
     assert (result.route, result.reason) == ("artifact", "headroom")
 
 
+@pytest.mark.statement("OO-8")
+def test_the_floor_beats_all_but_an_absolute_limit(refs: Opener) -> None:
+    tiny = refs(window=1_000, context_percentage=0.01)
+    assert tiny.process(lines(4_095), tool="t").reason == "below_floor"
+    level = refs(max_threshold_bytes=4_096)
+    assert level.process(lines(4_095), tool="t").reason == "below_floor"
+    assert level.process(lines(4_097), tool="t").route == "artifact"
+    for limit in ({"max_result_tokens": 500}, {"max_output_bytes": 3_000}):
+        result = refs(**limit).process(lines(3_000), tool="t")
+        assert (result.route, result.reason) == ("artifact", next(iter(limit)))
+
+
 @pytest.mark.statement("OO-9")
 def test_the_ceiling_beats_any_window(refs: Opener) -> None:
     assert refs(window=10_000_000).process(lines(1_048_576), tool="t").route == "inline"
@@ -145,11 +163,26 @@ def test_many_medium_outputs_fill_the_headroom(refs: Opener) -> None:
 def test_the_context_is_what_the_next_request_carries(refs: Opener) -> None:
     session = refs()
     for tokens in (10_000, 20_000, 30_000):
-        session.record_usage({"input_tokens": tokens, "output_tokens": 0})
+        session.record_usage({"input_tokens": tokens, "output_tokens": 100})
     session.record_usage({"input_tokens": 500, "output_tokens": 9}, context=False)
-    assert session.context_tokens() == 30_000
+    assert session.context_tokens() == 30_100
     session.process(lines(8_000), tool="t")
-    assert session.context_tokens() == 32_000
+    assert session.context_tokens() == 32_100
+    assert (session.usage().input_tokens, session.usage().output_tokens) == (60_500, 309)
+
+
+@pytest.mark.statement("OO-12")
+def test_usage_of_a_stream_sets_the_context_once(refs: Opener) -> None:
+    session = refs()
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 60_000, "output_tokens": 1}}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}},
+        {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 200}},
+        {"type": "message_stop"},
+    ]
+    session.record_usage(iter(events))
+    assert session.context_tokens() == 60_200
+    assert [entry.kind for entry in session.ledger()] == ["usage"]
 
 
 @pytest.mark.statement("OO-13")
@@ -168,13 +201,18 @@ def test_headroom_and_compaction_are_independent(refs: Opener) -> None:
     second = session.process(lines(8_000) + " ", tool="t")
     assert (first.route, second.route) == ("artifact", "inline")
     assert [entry.content for entry in session.ledger() if entry.kind == "output"] == [first.content, second.content]
+    assert [entry.processed for entry in session.history()] == [first.content, second.content]
 
 
 @pytest.mark.statement("OO-15")
 def test_the_envelope_has_five_keys(refs: Opener) -> None:
-    result = refs().process(json_of(300_000), tool="t")
+    session = refs()
+    result = session.process(json_of(300_000), tool="t")
     assert list(json.loads(result.content)) == FIVE
     assert result.envelope == json.loads(result.content)
+    again = session.process(json_of(300_000), tool="t")
+    assert list(json.loads(again.content)) == [*FIVE, "note"]
+    assert again.envelope is not None and "identical to the output of step 1" in again.envelope["note"]
 
 
 @pytest.mark.statement("OO-16")
@@ -185,8 +223,9 @@ def test_ids_are_ours(refs: Opener) -> None:
         for output in (lines(300_000), lines(300_000), lines(300_001))
     )
     [one], [same], [new] = first.artifacts, again.artifacts, other.artifacts
-    assert re.fullmatch(r"art_[\w-]+", one.id) and "call" not in one.id
-    assert one.id == same.id != new.id
+    assert re.fullmatch(r"art_[\w-]+", one.id) and len(one.id) < 50
+    assert all("call-" not in str(result.content) for result in (first, again, other))
+    assert one.id == same.id != new.id and first.content == again.content
 
 
 @pytest.mark.statement("OO-17")
@@ -351,7 +390,8 @@ def test_how_much_survives(refs: Opener) -> None:
     session = refs(tools=[])
     fill(session, 139_999)
     small = session.process(lines(5_000), tool="t")
-    assert small.original_tokens == 1_250 and small.tokens <= 1_250
+    assert (small.route, small.original_tokens) == ("truncate", 1_250)
+    assert small.tokens <= 1_250 and len(small.content) < 5_000
     assert session.explain(small.step).numbers["context"] == 139_999
 
 
@@ -376,6 +416,7 @@ def test_every_reading_tool_can_be_narrowed(refs: Opener) -> None:
         "artifact_jq": {"expression"},
         "list_artifacts": {"prefix", "limit", "after"},
         "retrieve_offloaded_content": {"pattern", "line_range"},
+        "get_artifact": {"offset"},
     }
     session = refs(tools=list(narrowing))
     for tool, names in narrowing.items():
@@ -450,7 +491,8 @@ def test_an_explicit_mode_is_honoured(refs: Opener, caplog: pytest.LogCaptureFix
 @pytest.mark.statement("OO-36")
 def test_one_tools_outputs_stay_inline(refs: Opener) -> None:
     session = refs(per_tool={"get_cart": {"enabled": False}})
-    assert session.process(lines(210_000), tool="get_cart").route == "inline"
+    result = session.process(lines(210_000), tool="get_cart")
+    assert (result.route, result.reason, result.content) == ("inline", "disabled", lines(210_000))
     assert session.process(lines(210_000), tool="other").route == "artifact"
 
 
@@ -463,8 +505,9 @@ def test_uploads_and_outputs_share_one_store(exact: Engine) -> None:
         before = [artifact.id for artifact in session.artifacts()]
     session = exact.session("shared store")
     assert [artifact.id for artifact in session.artifacts()] == before and len(before) == 2
+    keys = [artifact.pointer for artifact in session.artifacts()]
     session.end()
-    assert session.artifacts() == []
+    assert session.artifacts() == [] and [session.get_artifact(key) for key in keys] == [None, None]
     assert [entry.route for entry in session.ledger()] == ["artifact"]
     with pytest.raises(SessionGone):
         session.process("x", tool="t")

@@ -316,6 +316,7 @@ def test_both_limits_take_effect(prev: Opener) -> None:
     assert 1_800 <= CharCounter().count(parts_of(result.content)[2]) <= 2_000 and result.tokens <= 2_200
     policy = Policy.previews()
     assert (policy.max_result_tokens, policy.preview_tokens, policy.tools) == (2_500, 1_000, (TOOL,))
+    assert (policy.envelope_budget, Policy.previews(preview_tokens=2_000).envelope_budget) == (1_200, 2_200)
 
 
 @pytest.mark.statement("CO-17")
@@ -395,7 +396,10 @@ def test_a_search_inside_a_range(prev: Opener) -> None:
     session = prev()
     reference = reference_of(session, searched())
     found = answer(session, TOOL, reference=reference, pattern="admin", line_range={"start": 1, "end": 10})
-    assert found.startswith("[1 match for /admin/")
+    assert found.startswith("[1 match for /admin/") and "line 3: admin" in found and "line 49" not in found
+    assert answer(session, TOOL, reference=reference, pattern="admin", line_range={"start": 4, "end": 48}).startswith(
+        "[0 "
+    )
 
 
 @pytest.mark.statement("CO-30")

@@ -38,6 +38,7 @@ def test_every_output_is_accounted_for(variables: Opener) -> None:
         ("variables", "max_result_tokens"),
         ("truncate", "max_result_tokens"),
     ]
+    assert all(entry.kind == "output" and entry.tool == "t" and entry.tokens for entry in entries)
 
 
 @pytest.mark.statement("VP-2")
