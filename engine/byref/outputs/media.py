@@ -14,6 +14,8 @@ from byref import slices
 
 NAME_CHARS: Final = 80
 """Of a document's name in a placeholder."""
+MAX_NAME_CHARS: Final = 256
+"""Of a document's name: it is what an artifact is found by, and a database's index holds no more than so much."""
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -75,6 +77,11 @@ class Media:
         return slices.line_feeds(self.data) + (not self.data.endswith(b"\n") if self.data else 0)
 
     @property
+    def words(self) -> str:
+        """Its shape in words: `image(png)`."""
+        return f"{self.kind}({self.format})"
+
+    @property
     def placeholder(self) -> str:
         """What the model reads in its place: `[image: png, 48213 bytes]`, `[document: pdf, report, 120000 bytes]`."""
         major = self.content_type.partition("/")[0]
@@ -98,7 +105,7 @@ def of(content_type: object, data: bytes, name: object = None) -> Media:
         guessed = _TYPES.get(said) or mimetypes.types_map.get(f".{said[:20]}")
         said = guessed or sniffed(data) or "application/octet-stream"
     kind: Literal["image", "document"] = "image" if said.startswith("image/") else "document"
-    return Media(kind, said, data, name if isinstance(name, str) and name else None)
+    return Media(kind, said, data, name[:MAX_NAME_CHARS] if isinstance(name, str) and name else None)
 
 
 def sniffed(data: bytes) -> str | None:
