@@ -50,6 +50,14 @@ class Verdict:
     unit: Unit = "bytes"
 
 
+def media_tokens(policy: Policy, *, is_image: bool, size: int) -> int:
+    """Return what an image or document of so many bytes counts where the model sees it.
+
+    An image costs what providers scale it down to; a document costs about as its bytes do.
+    """
+    return policy.image_tokens if is_image and policy.image_tokens is not None else -(-size // BYTES_PER_TOKEN)
+
+
 def byte_threshold(policy: Policy, window: int) -> int | None:
     """Return the largest number of bytes that passes the per-output gate, None where it looks at no bytes."""
     ceiling = policy.max_threshold_bytes

@@ -227,7 +227,7 @@ def _words(block: Measured) -> Shape:
     """The shape of a block, in words."""
     stored = block.piece.block
     if isinstance(stored, Media):
-        return f"{stored.kind}({stored.format})"
+        return stored.words
     return shape(stored.parsed[1]) if stored is not None and block.is_structured else "text"
 
 

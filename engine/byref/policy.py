@@ -22,6 +22,8 @@ TrustedInstructions = Literal["mappers", "all", "none"]
 INTERPRETER = "code_interpreter"
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
 """Tools that follow a reference to stored data."""
+VIEWERS = ("retrieve_offloaded_content", "get_artifact")
+"""Tools that give an image or a document back as it is."""
 TOOL_NAMES = (
     INTERPRETER,
     "artifact_jq",

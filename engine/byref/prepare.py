@@ -12,8 +12,8 @@ from blake3 import blake3
 from byref import gates, ledger, mappers
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.gates import Verdict
-from byref.outputs import Block, Media, Piece, forms, instructions, to_pieces
-from byref.policy import Policy, ToolPolicy
+from byref.outputs import Block, Piece, forms, instructions, to_pieces
+from byref.policy import ToolPolicy
 from byref.scope import Scope
 
 UNSEEN_TOKENS = 1_600
@@ -195,17 +195,12 @@ def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
             kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
         return Measured(piece, block.size, scope.count(block.text, kind), _digest(block.data))
     if block is not None:
-        return Measured(piece, block.size, _media_tokens(policy, block), _digest(block.data))
+        tokens = gates.media_tokens(policy, is_image=block.kind == "image", size=block.size)
+        return Measured(piece, block.size, tokens, _digest(block.data))
     written = forms.to_json([piece.original])
     seen = forms.is_image(piece.original)
     tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen else scope.count(written, "json")
     return Measured(piece, len(written), tokens, _digest(written.encode()))
-
-
-def _media_tokens(policy: Policy, media: Media) -> int:
-    """An image costs what providers scale it down to; a document costs about as its bytes do."""
-    by_bytes = -(-media.size // gates.BYTES_PER_TOKEN)
-    return policy.image_tokens if media.kind == "image" and policy.image_tokens is not None else by_bytes
 
 
 def _digest(data: bytes) -> bytes:

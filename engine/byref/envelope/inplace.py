@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from byref.describe.truncate import readable
 from byref.envelope.draft import Count, Rendered, repeated
+from byref.policy import VIEWERS
 from byref.variables import Part
 
 _TEXT_WAYS = {
     "artifact_read": "read on with artifact_read (start_line, end_line)",
     "artifact_grep": "search with artifact_grep (pattern)",
 }
-_VIEWERS = ("retrieve_offloaded_content", "get_artifact")
-"""Tools that give an image or a document back as it is."""
 
 
 @dataclass
@@ -64,7 +63,7 @@ class PlaceholderDraft:
         """Fill in the artifact's id, if there is one."""
         content = self.placeholder
         if len(ids) == 1:
-            viewer = next((name for name in _VIEWERS if name in self.tools), None)
+            viewer = next((name for name in VIEWERS if name in self.tools), None)
             see = f" See it with {viewer}." if viewer else ""
             content += (
                 f'\n[Kept as artifact {ids[0]}.{see} To hand it to another tool, give "{ids[0]}" as its argument.]'

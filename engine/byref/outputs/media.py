@@ -83,11 +83,8 @@ class Media:
 
     @property
     def placeholder(self) -> str:
-        """What the model reads in its place: `[image: png, 48213 bytes]`, `[document: pdf, report, 120000 bytes]`."""
-        major = self.content_type.partition("/")[0]
-        label = major if major in ("audio", "video") else self.kind
-        words = [self.format, _label(self.name) if self.name else "", f"{self.size} bytes"]
-        return f"[{label}: {', '.join(word for word in words if word)}]"
+        """What the model reads in its place."""
+        return placeholder_of(self.content_type, self.size, self.name)
 
     @property
     def base64(self) -> str:
@@ -106,6 +103,15 @@ def of(content_type: object, data: bytes, name: object = None) -> Media:
         said = guessed or sniffed(data) or "application/octet-stream"
     kind: Literal["image", "document"] = "image" if said.startswith("image/") else "document"
     return Media(kind, said, data, name[:MAX_NAME_CHARS] if isinstance(name, str) and name else None)
+
+
+def placeholder_of(content_type: str, size: int, name: str | None) -> str:
+    """Return what stands for so many bytes: `[image: png, 48213 bytes]`, `[document: pdf, report, 120000 bytes]`."""
+    major = content_type.partition("/")[0]
+    kind = major if major in ("image", "audio", "video") else "document"
+    label = _label(name) if name and kind != "image" else ""
+    words = [format_of(content_type), label, f"{size} bytes"]
+    return f"[{kind}: {', '.join(word for word in words if word)}]"
 
 
 def sniffed(data: bytes) -> str | None:

@@ -10,6 +10,9 @@ from byref.errors import ConfigurationError
 from byref.outputs import forms, media, values
 from byref.outputs.blocks import MARKS, to_block
 from byref.outputs.forms import Piece
+from byref.outputs.media import Media
+
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,21 @@ def to_pieces(output: object) -> tuple[list[Piece], bool]:
         return [Piece(to_block(output))], False
 
 
+def binary(output: object, content_type: str | None = None) -> Media | None:
+    """Return bytes as the image or the document that they are, told by their type or their beginning; None if text."""
+    if not issubclass(type(output), bytes | bytearray | memoryview):
+        return None
+    data = bytes(memoryview(output))  # type: ignore[arg-type]
+    if content_type is not None and not content_type.startswith(_TEXTUAL):
+        return media.of(content_type, data)
+    sniffed = None if data.startswith(MARKS) else media.sniffed(data)
+    if sniffed is None or (sniffed == "application/octet-stream" and not to_block(data).lossy):
+        return None
+    return media.of(sniffed, data)
+
+
 def _alone(output: object) -> Piece:
-    if issubclass(type(output), bytes | bytearray | memoryview):
-        data = bytes(memoryview(output))  # type: ignore[arg-type]
-        if (binary := _binary(data)) is not None:
-            return Piece(binary)
-    return Piece(to_block(output))
+    return Piece(binary(output) or to_block(output))
 
 
 def _stated(output: ToolOutput) -> list[Piece]:
@@ -61,13 +73,3 @@ def _stated(output: ToolOutput) -> list[Piece]:
             piece.original = forms.write(piece.block)
         pieces.append(piece)
     return pieces
-
-
-def _binary(data: bytes) -> media.Media | None:
-    """Bytes that are an image or a document; text in UTF-8, -16 or -32 is none."""
-    content_type = None if data.startswith(MARKS) else media.sniffed(data)
-    if content_type is None:
-        return None
-    if content_type == "application/octet-stream" and not to_block(data).lossy:
-        return None
-    return media.of(content_type, data)

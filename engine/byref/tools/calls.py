@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from blake3 import blake3
 from sqlalchemy import Connection
 
 from byref import ledger
+from byref.artifacts import store
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, StorageFailure, ToolError
 from byref.outputs import to_block
 from byref.result import ToolReply
 from byref.scope import Scope
-from byref.tools import TOOLS
+from byref.tools import TOOLS, native
 from byref.tools.arguments import parse
 from byref.tools.record import Answer
 
@@ -50,10 +52,10 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             key = ledger.digest(made.call_id)
             before = scope.read(lambda c: ledger.given_before(c, scope.row, "reply", key, made.digest))
             if before is not None:
-                return _replayed(before)
+                return _replayed(scope, before)
         return _commit(scope, made, _answer(scope, made))
     except _Replay as replay:
-        return _replayed(replay.entry)
+        return _replayed(scope, replay.entry)
     except StorageFailure:
         if scope.policy.on_storage_failure == "raise":
             raise
@@ -84,7 +86,9 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
                 raise _Replay(before)
         content = answer.content if answer.commit is None else answer.commit(connection, turn.step)
         tokens, most = scope.count(content), scope.policy.reply_tokens
-        if tokens > most:  # an error's text, or notes around a value, under a small bound
+        if answer.shown is not None:
+            tokens = native.tokens_of(scope, answer.shown)
+        elif tokens > most:  # an error's text, or notes around a value, under a small bound
             content = truncate(content, budget=most, measure=scope.count).text
             tokens = scope.count(content)
         columns = {
@@ -96,13 +100,20 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             "content": content,
             "tokens": tokens,
             "is_error": answer.is_error,
+            "detail": {} if answer.shown is None else {"shown": answer.shown.id},
         }
         ledger.reserve(connection, scope.row, tokens)
         scope.append(connection, turn, "reply", columns)
-        return ToolReply(content, answer.is_error, turn.step, tokens, made.name)
+        return ToolReply(shown or content, answer.is_error, turn.step, tokens, made.name)
 
+    shown = None if answer.shown is None else native.blocks(answer.shown)
     return scope.write(work)
 
 
-def _replayed(entry: ledger.Entry) -> ToolReply:
-    return ToolReply(entry.content or "", entry.is_error, entry.step, entry.tokens, entry.tool or "")
+def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
+    """The same reply; an image or a document, which the ledger has no copy of, as long as it is there."""
+    content: str | list[Any] = entry.content or ""
+    if (shown := entry.detail.get("shown")) is not None:
+        found = scope.read(lambda connection: store.find(connection, scope.read, scope.row, shown))
+        content = content if found is None else native.blocks(found)
+    return ToolReply(content, entry.is_error, entry.step, entry.tokens, entry.tool or "")

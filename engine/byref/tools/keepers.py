@@ -10,15 +10,16 @@ from blake3 import blake3
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import variables
+from byref import gates, variables
 from byref.artifacts import listing, staging, store
 from byref.artifacts.notes import first_note
 from byref.artifacts.store import Description
 from byref.describe.shape import shape
 from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
-from byref.outputs import Block, to_block
+from byref.outputs import Block, Media, binary, to_block
 from byref.scope import Scope
+from byref.tools import native
 from byref.tools.mending import as_key
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import lookup
@@ -65,7 +66,7 @@ def store_value(
     name: str | None,
     content_type: str | None,
     preview_chars: int = store.PREVIEW_CHARS,
-) -> tuple[Block, bytes, int, Description]:
+) -> tuple[Block | Media, bytes, int, Description]:
     """Check and stage a value that is to be kept; return its block, digest, blob and description.
 
     Raises:
@@ -86,11 +87,19 @@ def store_value(
         raise ConfigurationError(
             f"value: {type(value).__name__} is an open file: store what it holds, e.g. file.read()"
         )
-    block = to_block(value)
+    block = binary(value, content_type) or to_block(value)
     if len(block.data) > scope.policy.max_artifact_bytes:
         raise QuotaExceeded(
             f"{len(block.data):,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
         )
+    digest = bytes(blake3(block.data).digest())
+    if isinstance(block, Media):
+        placeholder = block.placeholder if preview_chars else ""
+        tokens = gates.media_tokens(scope.policy, is_image=block.kind == "image", size=block.size)
+        about = Description(
+            block.kind, content_type or block.content_type, block.size, placeholder, tokens, block.words
+        )
+        return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
     kind, parsed = block.parsed
     if kind == "json" and block.from_value:
         block.reparse()
@@ -106,14 +115,13 @@ def store_value(
         scope.count(block.text, kind),
         shape(parsed) if kind == "json" else "text",
     )
-    digest = bytes(blake3(block.data).digest())
     return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
 
 
 def insert_value(
     connection: Connection,
     scope: Scope,
-    staged: tuple[Block, bytes, int, Description],
+    staged: tuple[Block | Media, bytes, int, Description],
     *,
     name: str | None,
     origin: str,
@@ -142,13 +150,13 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
         staged = store_value(scope, arguments.value, name=arguments.name, content_type=arguments.content_type)
     except (ConfigurationError, QuotaExceeded) as error:
         raise ToolError(f"store_artifact: {error}") from None
-    block = staged[0]
+    block, *_, about = staged
 
     def commit(connection: Connection, step: int) -> str:
         public_id = insert_value(connection, scope, staged, name=arguments.name, origin="model", step=step)
         kept = {
             "pointer": "art:" + public_id.removeprefix("art_"),
-            "preview": head_of(block.text, store.PREVIEW_CHARS),
+            "preview": about.preview,
             "sizeBytes": block.size,
             "name": arguments.name,
         }
@@ -167,6 +175,10 @@ def _get(scope: Scope, arguments: GetArguments) -> Answer:
     if target is None:
         return Answer(f"[no artifact found for '{key[:200]}']")
     begin = arguments.offset
+    if target.artifact.is_binary:
+        if begin:
+            native.refuse(scope, target.artifact, "offset does not apply, it has no characters")
+        return native.show(scope, target.artifact)
     text = opening(target, key, begin, limit * _MOST_CHARS + 1)
     if begin and not text:
         raise ToolError(f"offset={begin}: the artifact has no more characters than that")

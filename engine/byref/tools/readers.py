@@ -17,7 +17,7 @@ from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
 from byref.scope import Scope
-from byref.tools import plainjq
+from byref.tools import native, plainjq
 from byref.tools.mending import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import Target, find, jq_path
@@ -64,7 +64,9 @@ class JqArguments(Arguments, frozen=True):
 
 
 def _read(scope: Scope, arguments: ReadArguments) -> Answer:
-    payload = find(scope, arguments.artifact_id).payload
+    target = find(scope, arguments.artifact_id)
+    native.refuse(scope, target.artifact, "it has no lines to read")
+    payload = target.payload
 
     def page(characters: int) -> str:
         start, end = arguments.start_line, arguments.end_line
@@ -74,7 +76,9 @@ def _read(scope: Scope, arguments: ReadArguments) -> Answer:
 
 
 def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
-    payload = find(scope, arguments.artifact_id).payload
+    target = find(scope, arguments.artifact_id)
+    native.refuse(scope, target.artifact, "it has no lines to search")
+    payload = target.payload
     found = search(
         payload,
         arguments.pattern,
@@ -94,10 +98,13 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     except plainjq.NotPlain:
         pick = None
     target = find(scope, arguments.artifact_id, load_parts=pick is not None)
+    native.refuse(scope, target.artifact, "jq queries JSON")
     if target.artifact.kind != "json":
+        ways = {"artifact_grep": "search it with artifact_grep", "artifact_read": "read it with artifact_read"}
+        able = " or ".join(way for name, way in ways.items() if name in scope.tools)
         raise ToolError(
-            f"artifact {target.artifact.id} is {target.artifact.content_type}, not JSON: artifact_jq cannot query it; "
-            "search it with artifact_grep or read it with artifact_read"
+            f"artifact {target.artifact.id} is {target.artifact.content_type}, not JSON: artifact_jq cannot query it"
+            + (f"; {able}" if able else "")
         )
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise ToolError(

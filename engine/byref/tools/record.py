@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
+from byref.artifacts.store import Artifact
 from byref.scope import Scope
 
 KEYS = (
@@ -29,6 +30,8 @@ class Answer:
     content: str
     is_error: bool = False
     commit: Callable[[Connection, int], str] | None = None
+    shown: Artifact | None = None
+    """An image or a document that the model is to see; `content` is its placeholder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from byref.artifacts.store import decode_text
 from byref.describe.truncate import truncate
 from byref.outputs import to_block
 from byref.scope import Scope
+from byref.tools import native
 from byref.tools.mending import as_key
 from byref.tools.readers import CONTEXT, LINES, PATTERNS
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
@@ -45,6 +46,11 @@ class RetrieveArguments(Arguments, frozen=True):
 
 def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
     target = find(scope, arguments.reference)
+    if target.artifact.is_binary:
+        narrowed = [name for name in ("pattern", "line_range", "context_lines") if getattr(arguments, name) is not None]
+        if narrowed:
+            native.refuse(scope, target.artifact, f"{narrowed[0]} does not apply, it has no lines")
+        return native.show(scope, target.artifact)
     span = arguments.line_range
     start, end = (1, None) if span is None else (span.start, span.end)
     if arguments.pattern is not None:

@@ -1,0 +1,52 @@
+"""Images and documents: shown as they are, or handed to another tool; there is no text in them to be searched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from byref import gates
+from byref.artifacts.store import Artifact
+from byref.errors import ToolError
+from byref.outputs import forms, media
+from byref.policy import VIEWERS
+from byref.scope import Scope
+from byref.tools.record import Answer
+
+MAX_BYTES = 5_000_000
+"""Of what is shown: providers refuse larger images."""
+
+
+def show(scope: Scope, artifact: Artifact) -> Answer:
+    """Return an answer that shows an image or a document; ToolError where it is too large for that."""
+    placeholder = media.placeholder_of(artifact.content_type, artifact.size_bytes, artifact.name)
+    hand_on = f'give "{artifact.id}" as an argument to hand it to another tool'
+    if artifact.size_bytes > MAX_BYTES:
+        raise ToolError(f"{placeholder} is too large to be shown (at most {MAX_BYTES:,} bytes); {hand_on}")
+    tokens, standing = tokens_of(scope, artifact), scope.standing()
+    within = gates.headroom(
+        scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window
+    )
+    if tokens > scope.policy.reply_tokens and not within.fits:
+        raise ToolError(f"{placeholder} takes about {tokens:,} tokens, which do not fit now; {hand_on}")
+    return Answer(placeholder, shown=artifact)
+
+
+def refuse(scope: Scope, artifact: Artifact, why: str) -> None:
+    """Raise ToolError if the artifact is an image or a document: it cannot be read or searched as text."""
+    if artifact.is_binary:
+        viewer = next((name for name in VIEWERS if name in scope.tools), None)
+        see = f"See it whole with {viewer}, or g" if viewer else "G"
+        raise ToolError(
+            f"artifact {artifact.id} is {artifact.content_type}, binary: {why}. {see}ive "
+            f'"{artifact.id}" as an argument to hand it to another tool'
+        )
+
+
+def tokens_of(scope: Scope, artifact: Artifact) -> int:
+    """What an image or a document counts when it is shown."""
+    return gates.media_tokens(scope.policy, is_image=artifact.kind == "image", size=artifact.size_bytes)
+
+
+def blocks(artifact: Artifact) -> list[dict[str, Any]]:
+    """Return an image or a document as content."""
+    return [forms.write(media.of(artifact.content_type, artifact.payload.read(), artifact.name))]
