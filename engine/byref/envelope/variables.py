@@ -114,7 +114,8 @@ class VariablesDraft:
             about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {_at(part.path)}"
             room -= self.count(name + about) + 4
             if listing and room < 0:
-                listing["…"] = f"{len(names) - len(listing)} more variables"
+                more = len(names) - len(listing)
+                listing["…"] = f"{more:,} more {'variable' if more == 1 else 'variables'}"
                 break
             listing[name if room >= 0 else alias] = about
         return listing
