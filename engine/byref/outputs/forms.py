@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from byref.outputs import media
 from byref.outputs.blocks import Block, to_block
@@ -85,7 +86,7 @@ def write(block: Block | Media) -> dict[str, Any]:
         return {"type": "text", "text": block.text}
     if block.kind == "image":
         return {"type": "image", "data": block.base64, "mimeType": block.content_type}
-    uri = f"byref:{block.name or 'document'}"
+    uri = f"byref:/{quote(block.name or 'document', safe='')}"
     return {"type": "resource", "resource": {"uri": uri, "mimeType": block.content_type, "blob": block.base64}}
 
 
@@ -261,7 +262,9 @@ def _resource(item: Mapping[Any, Any], resource: object) -> Piece | None:
         return None
     if isinstance(resource.get("text"), str):
         return Piece(to_block(resource["text"]), item)
-    return _of_bytes(item, resource.get("blob"), resource.get("mimeType"), resource["uri"].rstrip("/").split("/")[-1])
+    return _of_bytes(
+        item, resource.get("blob"), resource.get("mimeType"), unquote(resource["uri"].rstrip("/").split("/")[-1])
+    )
 
 
 def _from_url(item: Mapping[Any, Any], url: object, name: object = None) -> Piece:
