@@ -95,7 +95,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "MP-11": "The note says that the output is stored and which of the session's tools reads it.",
     "MP-12": "A log of 100 KB takes at most 250 tokens.",
     "MP-13": "Tools to store, get and list come with it; the documented spelling of arguments works too.",
-    "MP-14": "A host stores by hand, under a name and a content type, with a preview as long as it says.",
+    "MP-14": "A host stores by hand, named or not, with a preview as long as it says, and gets pointer, preview and size.",
     "MP-15": "A tool may return a pointer of its own; it passes inline and resolves.",
     "MP-16": "Values come back as they were, their size is that of compact JSON; what is no JSON is refused by its type.",
     "MP-17": "An artifact is found by pointer or name; what is not there is None.",
