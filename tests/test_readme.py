@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,18 +28,38 @@ def test_the_policy_table_is_the_policy() -> None:
 
 def test_the_readme_states_defaults_as_they_are() -> None:
     policy, readme = Policy(), (ROOT / "README.md").read_text()
-    for names, stated in re.findall(r"^\| (`.*?`) \| ([\d.,\s]+?) \|", readme, re.MULTILINE):
-        for name, number in zip(re.findall(r"`(\w+)`", names), stated.split(", "), strict=True):
+    table = readme.split("| knob | default | meaning |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (`.*?`) \| (.*?) \|", table, re.MULTILINE)
+    assert len(rows) >= 10
+    for names, stated in rows:
+        knobs = re.findall(r"`(\w+)`", names)
+        defaults = stated.split(", ")
+        for name, default in zip(knobs, defaults * (len(knobs) // len(defaults)), strict=True):
             actual = policy.envelope_budget if name == "envelope_tokens" else getattr(policy, name)
-            assert float(number.replace(",", "")) == actual, name
+            shown = f"`{actual}`" if isinstance(actual, str | dict) else f"{actual:,}"
+            assert default == shown, name
 
 
 def test_the_first_screen_says_how_to_start() -> None:
     first = (ROOT / "README.md").read_text().split("## ")[0]
     for command in ("make demo", "make test", "pip install byref"):
         assert command in first
-    [loop] = re.findall(r"```python\nimport byref\n.*?```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(loop.strip("`").splitlines()) <= 31  # its first line is the fence's
+
+
+def test_the_chat_loops_are_short() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    loops = [block for block in blocks if "while True" in block]
+    assert ["await" in loop for loop in loops] == [False, True]
+    for loop in loops:
+        assert len(loop.splitlines()) <= 30
+        for name in (
+            "session.resolve",
+            "session.process",
+            "session.call",
+            "session.record_usage",
+            "reply.instructions",
+        ):
+            assert name in loop
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -69,3 +91,33 @@ def test_a_wrong_example_fails(lie: str, tmp_path: Path) -> None:
     )
     assert run.returncode == 1, run.stdout + run.stderr
     assert "1 failed" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("turn", "answers", "refused"),
+    [
+        (["a", "b"], [["toolu_1", "toolu_2"]], False),
+        (["a", "b"], [["toolu_1"], ["toolu_2"]], True),
+        (["a", "b"], [["toolu_1"]], True),
+        (["a"], [["toolu_2"]], True),
+    ],
+    ids=["one message", "two messages", "one is missing", "another's"],
+)
+def test_the_scripted_client_refuses_what_the_provider_does(
+    turn: list[str], answers: list[list[str]], refused: bool
+) -> None:
+    scripted = runpy.run_path(str(ROOT / "conftest.py"))["ScriptedClient"]
+    client = scripted([{"name": name, "input": {}} for name in turn], lambda _: "done")
+    messages: list[Any] = [{"role": "user", "content": "go"}]
+
+    def ask() -> Any:
+        return client.create(messages=messages, tools=[], model="m", max_tokens=1).content
+
+    messages.append({"role": "assistant", "content": ask()})
+    for ids in answers:
+        messages.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id} for id in ids]})
+    if refused:
+        with pytest.raises(AssertionError, match="answered by"):
+            ask()
+    else:
+        assert ask()[0].text == "done"
