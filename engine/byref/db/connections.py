@@ -233,8 +233,10 @@ def _prepare_sqlite(driver: sqlite3.Connection, _record: object) -> None:
 
 def _postgresql(url: URL) -> Engine:
     # No ping before use: the retry in `Database` notices a dropped connection at the cost of no round trip.
-    arguments = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
+    arguments: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
     options: dict[str, Any] = {"pool_use_lifo": True, "pool_recycle": 1800}
     if url.drivername == "postgresql+psycopg":
         options["use_native_hstore"] = False
+        # A pooler (PgBouncer) gives each transaction another backend, on which a name may be another's statement.
+        arguments["prepare_threshold"] = None
     return _create(url, connect_args=arguments, **options)
