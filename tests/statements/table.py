@@ -28,7 +28,6 @@ SYSTEMS = {
 COUNTS = {"OO": 38, "MP": 30, "CO": 36, "VP": 31}
 """Statements of each system, numbered from 1."""
 
-NATIVE = "readers do not tell images and documents from text yet, and do not give them back as such"
 FILES = "bytes are kept in SQL only: stores of files, objects or the host's own are missing"
 
 _ROWS: dict[str, tuple[str, Status, str] | str] = {
@@ -156,7 +155,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "CO-22": ("Objects have a prefix and their content type.", "not yet", FILES),
     "CO-23": ("The body of an object is the payload.", "not yet", FILES),
     "CO-24": ("All stores keep one protocol, a host's own included.", "not yet", FILES),
-    "CO-25": ("The retrieval tool is there by default and gives content back as it came.", "not yet", NATIVE),
+    "CO-25": "The retrieval tool is there by default and gives content back as it came, images and documents in native form.",
     "CO-26": "It takes a reference, a pattern, a range of lines and context lines, five if not said.",
     "CO-27": "A pattern is a regular expression in linear time; what does not compile is searched as it is written.",
     "CO-28": "Ranges begin at 1 and include both ends; a bad one is explained.",
@@ -169,7 +168,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     ),
     "CO-32": "Matches are counted, numbered, marked and grouped; the numbers serve for the next call.",
     "CO-33": "Many matches are cut, with their exact number; of a long line the match's surroundings are shown.",
-    "CO-34": ("Binary content cannot be searched, and says so.", "not yet", NATIVE),
+    "CO-34": "Binary content cannot be searched, and says so.",
     "CO-35": "A preview says that it is incomplete, however long it is.",
     "CO-36": "History and old envelopes stay as they are, to the byte.",
     "VP-1": "Every output has its row in the ledger, with route and reason.",

@@ -354,6 +354,59 @@ def test_text_and_json_come_back_as_they_were(prev: Opener, output: Any) -> None
     assert (whole if isinstance(output, str) else json.loads(whole)) == output
 
 
+@pytest.mark.statement("CO-25")
+@pytest.mark.parametrize(
+    ("block", "data", "native"),
+    [
+        (image_block(48_213), image(48_213), {"anthropic": "image", "openai-responses": "input_image", "mcp": "image"}),
+        (document_block(30_000), document(30_000), {"anthropic": "document", "openai-responses": "input_file", "mcp": "resource"}),
+    ],
+    ids=["image", "document"],
+)  # fmt: skip
+def test_images_and_documents_come_back_in_native_form(
+    prev: Opener, block: Any, data: bytes, native: dict[str, str]
+) -> None:
+    session = prev()
+    reply = session.call(TOOL, {"reference": reference_of(session, [block])})
+    encoded = b64encode(data).decode()
+    assert not reply.is_error
+    for format in FORMATS:
+        message = reply.message(format, "c")
+        inner = message.get("output", message.get("content"))
+        if format in native:
+            [shown] = inner[0]["content"] if format == "anthropic" else inner
+            assert shown["type"] == native[format] and encoded in json.dumps(shown)
+        elif format == "gemini":
+            [shown] = message["parts"][0]["function_response"]["parts"]
+            assert shown["inline_data"]["data"] == encoded
+        else:  # OpenAI's Chat API takes text alone from tools
+            assert f"{len(data)} bytes]" in json.dumps(message) and encoded not in json.dumps(message)
+
+
+@pytest.mark.statement("CO-34")
+@pytest.mark.parametrize(
+    ("block", "kind"),
+    [(image_block(48_213), "image/png"), (document_block(30_000), "application/pdf")],
+    ids=["png", "pdf"],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pattern": "x"},
+        {"line_range": {"start": 1, "end": 2}},
+        {"pattern": "x", "line_range": {"start": 1, "end": 2}},
+        {"context_lines": 3},
+    ],
+    ids=str,
+)
+def test_binary_content_cannot_be_searched(prev: Opener, block: Any, kind: str, arguments: Any) -> None:
+    session = prev()
+    reference = reference_of(session, [block])
+    said = complaint(session, TOOL, reference=reference, **arguments)
+    assert kind in said and "binary" in said and "whole" in said and reference in said
+    assert not session.call(TOOL, {"reference": reference}).is_error
+
+
 @pytest.mark.statement("CO-26")
 def test_four_parameters(prev: Opener) -> None:
     session = prev()
