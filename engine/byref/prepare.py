@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,9 @@ from byref.outputs import Block, Piece, forms, instructions, to_pieces
 from byref.policy import ToolPolicy
 from byref.scope import Scope
 
+logger = logging.getLogger("byref")
+
+APPLIED = "applied"
 UNSEEN_TOKENS = 1_600
 """Of an image whose bytes are elsewhere, where the policy counts images by their bytes."""
 
@@ -112,6 +116,8 @@ def prepare(
     told, mapped = told if scope.policy.trusted_instructions == "all" else None, None
     if not own_tool and not is_error and (shaping.mapper is not None or shaping.template is not None):
         said, mapped = _map(scope, shaping, pieces)
+        if mapped != APPLIED:
+            logger.warning("the mapper of %r %s", tool, mapped)
         told = said or told
     parses = scope.policy.enabled and not own_tool  # what passes whole whatever it is, is not worth parsing
     blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
@@ -183,7 +189,7 @@ def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[str | 
                 each.original = each.original or (each.block and forms.write(each.block))
         at = pieces.index(piece)
         pieces[at : at + 1] = shaped
-    return told, "applied"
+    return told, APPLIED
 
 
 def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
