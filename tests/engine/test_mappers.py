@@ -282,7 +282,8 @@ def test_the_mapper_is_before_the_template(scope: Scope) -> None:
         ("{% for x in items %}{{ x }}{% endfor %}", {"items": [1, 2]}, "12"),
         ("{{ data.keys }} {{ data['values'] }}", {"keys": "k", "values": "v"}, "k v"),
         ("{% for k, v in data.items() %}{{ k }}={{ v }};{% endfor %}", {"a": 1, "b": 2}, "a=1;b=2;"),
-        ("{{ data.data }}", {"data": 5}, "5"),
+        ("{{ data }} {{ output.data }}", {"data": 5}, "5 5"),
+        ("{{ data.a }}", {"data": {"a": 1}}, "1"),
         ("{% for i in range(3) %}{{ i }}{% endfor %}", {"range": "no"}, "012"),
         ("{% for x in data %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{% endfor %}", [1, 2], "1/2,2/2"),
         ("{% for x in data if x > 1 %}{{ x }}{% else %}none{% endfor %}", [1, 2], "2"),
@@ -357,13 +358,14 @@ def test_a_text_has_a_bound_in_bytes(scope: Scope) -> None:
 
 @given(
     st.dictionaries(
-        st.text(max_size=12) | st.sampled_from(["data", "_byref_deadline", "range", "self", "loop", "row", "caller"]),
+        st.text(max_size=12)
+        | st.sampled_from(["output", "data", "_byref_deadline", "range", "self", "loop", "row", "caller"]),
         JSON,
     )
 )
 @settings(max_examples=100, deadline=None)
 def test_no_key_of_the_data_changes_what_a_template_means(value: dict[str, Any]) -> None:
-    source = "{% for i in range(2) %}{% set row = i %}{{ loop.index }}{{ row }}{% endfor %}{{ data | length }}"
+    source = "{% for i in range(2) %}{% set row = i %}{{ loop.index }}{{ row }}{% endfor %}{{ output | length }}"
     assert templates.render(source, value, seconds=5, max_bytes=1_000) == f"1021{len(value)}"
 
 
