@@ -191,8 +191,9 @@ def _outputs(outputs: list[str], characters: int, *, truncated: bool) -> str:
         return "\n".join(outputs)
     if not shown:
         first = outputs[0][:characters]
+        which = "the output" if total == "1" else f"the first of {total} outputs"
         return (
-            f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of the first of {total} outputs. "
+            f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of {which}. "
             "Select less: keys, length, a slice, fewer fields.]"
         )
     kept = "\n".join(outputs[:shown])
@@ -250,8 +251,7 @@ ARTIFACT_GREP = Tool(
 )
 ARTIFACT_JQ = Tool(
     "artifact_jq",
-    "Query stored JSON with a jq filter over all of the data. Plain paths give integers exactly; what computes rounds them "
-    "beyond 2**53.",
+    "Query stored JSON with a jq filter over all of the data.",
     JqArguments,
     _jq,
     example={"artifact_id": "users", "expression": ".[0]"},
