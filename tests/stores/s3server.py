@@ -41,7 +41,7 @@ class S3:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         connection.request(method, path, body, {"Authorization": "AWS AKIATESTTESTTEST:x"})
         answer = connection.getresponse()
-        told = answer.status, dict(answer.headers), answer.read()
+        told = answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.read()
         connection.close()
         return told
 
@@ -94,7 +94,7 @@ def faulty(server: S3) -> Iterator[tuple[S3, Faults]]:
                 return self.cut()
             body = self.rfile.read(length)
             if fault == "stall":
-                time.sleep(4)
+                time.sleep(2)
                 return self.cut()
             if fault == "503":
                 return self.answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
@@ -111,7 +111,8 @@ def faulty(server: S3) -> Iterator[tuple[S3, Faults]]:
             behind.close()
             if fault == "lose answer":
                 return self.cut()
-            self.answer(answer.status, dict(answer.headers), data, cut=fault == "cut answer", short=fault == "short")
+            told = {name.lower(): value for name, value in answer.headers.items()}
+            self.answer(answer.status, told, data, cut=fault == "cut answer", short=fault == "short")
             return None
 
         def answer(
@@ -121,9 +122,9 @@ def faulty(server: S3) -> Iterator[tuple[S3, Faults]]:
                 data = data[: len(data) // 2]
             self.send_response_only(status)
             for name, value in headers.items():
-                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                if name not in ("content-length", "transfer-encoding", "connection"):
                     self.send_header(name, value)
-            length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+            length = headers.get("content-length", "0") if self.command == "HEAD" else str(len(data))
             self.send_header("Content-Length", length)
             self.end_headers()
             if self.command != "HEAD":
