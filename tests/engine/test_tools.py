@@ -97,7 +97,7 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
             },
             {
                 "name": "artifact_jq",
-                "description": 'Query stored JSON with a jq filter over all of the data.',
+                "description": "Query stored JSON with a jq filter over all of the data.",
                 "input_schema": {
                     "type": "object",
                     "properties": {
