@@ -268,10 +268,10 @@ def test_a_write_of_any_size_takes_little_memory(folder: Path) -> None:
 import re, sys
 from pathlib import Path
 from byref.stores import FileStore, object_key
-store, part = FileStore(sys.argv[1]), b"x" * (1 << 20)
+store = FileStore(sys.argv[1])
 peak = lambda: int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 before = peak()
-store.write(object_key("acme", "0" * 32), (part for _ in range(200)), content_type="text/plain")
+store.write(object_key("acme", "0" * 32), (bytes([number]) * (1 << 20) for number in range(200)), content_type="text/plain")
 print(peak() - before)
 """
     ran = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True)
