@@ -36,7 +36,7 @@ class Block:
         """UTF-8 bytes of `text`."""
         if self.from_value:
             return len(self.data) - self._line_feeds
-        return len(self.text.encode()) if self.lossy else len(self.data)
+        return slices.size(self.text) if self.lossy else len(self.data)
 
     @property
     def line_count(self) -> int:
@@ -79,7 +79,7 @@ class Block:
         """
         self.__dict__.pop("parsed", None)
         try:
-            self.value = jsontext.decode(self.data)
+            self.value = slices.parse(self.text, self.data)
         except jsontext.NotJSON as error:
             self.give_up(f"invalid JSON: {error}")
             return None
@@ -129,7 +129,7 @@ def _bytes_block(data: bytes) -> Block:
                 return _text_block(data.decode("utf-32" if len(mark) == 4 else "utf-16"))
             except UnicodeDecodeError:
                 break
-    return Block(data.decode(errors="replace"), data, lossy=True)
+    return Block(slices.decode(data, "replace"), data, lossy=True)
 
 
 def _value_block(value: object) -> Block:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from byref import slices
 from byref.outputs.blocks import Block, to_block
 from byref_sandbox import jsontext
 
@@ -28,12 +29,14 @@ def lift(block: Block) -> tuple[Block, str | None]:
     if block.from_value:
         rest, lifted = lift_value(block.value)
         return (block, None) if lifted is None else (to_block(rest), lifted)
-    text = block.text
+    data = block.data
     # An escape can spell the key, too.
-    if text.lstrip("\ufeff \t\r\n")[:1] != "{" or (KEY not in text and "\\u" not in text):
+    if block.text[:4096].lstrip("\ufeff \t\r\n")[:1] != "{" or not (
+        slices.holds(data, KEY.encode()) or slices.holds(data, b"\\u")
+    ):
         return block, None
     try:
-        members = _members(block.data)
+        members = _members(data)
         said: object = msgspec.json.decode(members[KEY]) if KEY in members else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lift_parsed(block)
