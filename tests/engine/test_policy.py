@@ -24,7 +24,7 @@ from byref.variables import identifier
 from byref_sandbox import Sandbox
 
 KNOBS = [field.name for field in dataclasses.fields(Policy)]
-OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool")]
+OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "default_context_window")]
 INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
     "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "default_context_window": 1, "reply_tokens": 100,
@@ -336,8 +336,9 @@ NAME = (
         *(({"names": {"a": name}}, f"names['a']={name!r}: {NAME}")
           for name in ("", "1a", "a b", "$a", "for", "match", "list", "_a", "a_", "a__b", "ﬁ", "var_step_3", "a" * 65, 5, None)),
         ({"references": 1}, "references=1: expected True or False"),
-        ({"tools": []}, "tools: tools and per_tool belong to the session's policy, not to a tool's"),
-        ({"per_tool": {}}, "per_tool: tools and per_tool belong to the session's policy, not to a tool's"),
+        ({"tools": []}, "tools belongs to the session's policy, not to a tool's"),
+        ({"per_tool": {}}, "per_tool belongs to the session's policy, not to a tool's"),
+        ({"default_context_window": 1_000}, "default_context_window belongs to the session's policy, not to a tool's"),
     ],
 )  # fmt: skip
 def test_what_a_tool_cannot_have(settings: dict[str, Any], text: str) -> None:
