@@ -27,7 +27,7 @@ class MapperFailed(Exception):
 
 
 def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
-    """Return a tool's output as its mapper, and then its template, make it.
+    """Return a tool's output as its mapper, and then its template, make it; of what they raise, only KeyboardInterrupt passes.
 
     `value` is the parsed JSON of a structured output, the text of any other, and is not changed. One output of a jq
     program is itself, none or several are a list; a template gives a str, a callable whatever it returns.
@@ -90,7 +90,9 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
 def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
     try:
         mapped = mapper(_copied(value))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a host's function ends no turn
         raise MapperFailed(f"mapper: {type(error).__name__}: {one_line(error)}") from error
     if inspect.iscoroutine(mapped):
         mapped.close()
@@ -106,7 +108,9 @@ def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -
         return templates.render(template, value, seconds=seconds, max_bytes=most)
     except templates.Unbounded as error:
         raise MapperFailed(f"template: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a value of the host's own does when it is written
         raise MapperFailed(f"template: {type(error).__name__}: {one_line(error)}") from error
 
 

@@ -390,3 +390,51 @@ def test_a_failing_mapper_leaves_the_output_and_says_so(local: Engine, tenant: s
         result = session.process({"a": 1}, tool=tool)
         assert json.loads(str(result.content)) == {"a": 1} and result.step is not None
         assert reason in str(session.explain(result.step))
+
+
+class Exits(Exception):
+    """An error that ends the process of whoever asks what it says."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class ExitsWhenWritten:
+    """A value of a host's own that does the same."""
+
+    __str__ = Exits.__str__
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        (ToolPolicy(mapper=raising(SystemExit(2))), "mapper: SystemExit: 2"),
+        (ToolPolicy(mapper=raising(GeneratorExit())), "mapper: GeneratorExit:"),
+        (ToolPolicy(mapper=raising(Exits())), "mapper: Exits:"),
+        (ToolPolicy(mapper=lambda _: ExitsWhenWritten(), template="{{ output }}"), "template: SystemExit: 3"),
+    ],
+)
+def test_nothing_that_a_mapper_raises_ends_the_turn(
+    local: Engine, tenant: str, scope: Scope, tool: ToolPolicy, reason: str
+) -> None:
+    assert failed(scope, tool, {"a": 1}).startswith(reason)
+    session = local.session("s", tenant=tenant, policy=Policy(per_tool={"t": tool}))
+    assert session.process({"a": 1}, tool="t", call_id="c").content == '{"a":1}'
+    assert reason in session.explain("c").numbers["mapper"]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ToolPolicy(mapper=raising(KeyboardInterrupt())),
+        ToolPolicy(mapper=lambda _: Interrupts(), template="{{ output }}"),
+    ],
+)
+def test_the_keyboard_interrupts_a_mapper(scope: Scope, tool: ToolPolicy) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        apply(scope, tool, {"a": 1})
+
+
+class Interrupts:
+    def __str__(self) -> str:
+        raise KeyboardInterrupt

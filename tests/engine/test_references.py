@@ -238,3 +238,30 @@ def test_a_reference_survives_the_round_trip_through_json(stocked: Session) -> N
     assert envelope
     assert '"$more"' in envelope["instruction"]
     assert stocked.resolve(json.dumps({"rows": "$more"}))["rows"] == records(2_000)
+
+
+def test_a_fault_of_jq_is_that_of_the_models_own_program(stocked: Session) -> None:
+    for program, fault in (
+        ("map(.id", "syntax error, unexpected end of file, expecting ';' or ')'"),
+        ("length +", "syntax error, unexpected end of file"),
+        ("{a:", "syntax error, unexpected end of file"),
+        ("nosuch", "nosuch/0 is not defined"),
+    ):
+        with pytest.raises(ToolError) as caught:
+            stocked.resolve({"x": {"$var": "users", "jq": program}})
+        assert str(caught.value) == f"jq {program!r}: {fault}"
+        reply = stocked.call("artifact_jq", {"artifact_id": "users", "expression": program})
+        assert reply.text.splitlines()[0] == f"JqError: {fault}"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["def f: length; f", "length as $n | $n", "length # all", "1, 2", "label $out | 1, break $out", "-1", "length\n",
+     "try error(1) catch .", "if length > 1 then 1 else 2 end", "reduce .[] as $r (0; . + $r.id)", ".[0].id = 5 | .[0].id"],
+)  # fmt: skip
+def test_a_program_means_the_same_on_a_part(chat: Session, program: str) -> None:
+    rows = page(50)["users"]
+    chat.store_artifact({"deep": {"rows": rows}}, name="held")
+    chat.store_artifact(rows, name="rows")
+    on_part = chat.resolve({"x": {"$var": "held", "path": "deep.rows", "jq": program}})
+    assert on_part == chat.resolve({"x": {"$var": "rows", "jq": program}})

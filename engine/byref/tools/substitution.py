@@ -14,7 +14,7 @@ from byref.artifacts.store import Artifact
 from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import plainjq
-from byref.tools.targets import NotThere, Target, jq_path, lookup, readings, unknown, walk
+from byref.tools.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 100
@@ -203,15 +203,13 @@ class Substituter:
         for name in path:
             steps.append(int(name) if isinstance(value, list) else name)
             value = value[steps[-1]]
-        # A line break ends a comment, so that one in the program cannot take the bracket away.
-        whole = f"{jq_path(steps)} | ({program}\n)"
         data = interpreter.data_of(target.artifact)
         limits = interpreter.limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
         with interpreter.readable_failures():
-            reply = scope.sandbox.jq(whole, data, limits=limits, max_bytes=JQ_BYTES)
+            reply = scope.sandbox.jq(jq_within(steps, program), data, limits=limits, max_bytes=JQ_BYTES)
         if reply.error is not None:
-            raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
+            raise ToolError(f"jq {program[:200]!r}: {jq_fault(reply.error.message)}")
         if reply.truncated:
             raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
         outputs = [jsontext.decode(output) for output in reply.outputs]

@@ -174,6 +174,12 @@ def listing(scope: Scope) -> str:
     return f"; there are: {', '.join(names[-_LISTED:])}{more}"
 
 
-def jq_path(path: Sequence[str | int]) -> str:
-    """Return a path as a jq filter: text is an object's key, a number a position."""
-    return "." + "".join(f"[{json.dumps(key)}]" for key in path)
+def jq_within(path: Sequence[str | int], program: str) -> str:
+    """Return a jq program that runs on what is at a path: text is an object's key, a number a position."""
+    steps = "".join(f"[{json.dumps(key)}]" for key in path)
+    return f".{steps} |\n{program}"  # nothing binds more loosely than the pipe, so that brackets are not needed
+
+
+def jq_fault(message: str) -> str:
+    """Return jq's message on a program of `jq_within` without the place, which counts what we put before it."""
+    return message.partition(" at <top-level>")[0]
