@@ -174,6 +174,7 @@ class Policy:
     max_output_bytes: int | None = None
     """Too big at or above it."""
     preview_tokens: int = 1_000
+    """Most of a preview. In the form `variables` an output below 200,000 tokens has its share of it, at least 100."""
     preview_chars: int = 200
     """Of the preview in a pointer's envelope."""
     envelope_tokens: int | None = None

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from byref import explain, interpreter, ledger, lifecycle, pipeline, references, variables
+from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, variables
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
 from byref.errors import ByrefError, ConfigurationError
@@ -255,7 +255,7 @@ class Session:
 
         def work(connection: Connection) -> list[HistoryEntry]:
             steps = [entry for entry in ledger.entries(connection, scope.row) if entry.kind == "output"]
-            rows = [row for entry in steps for row in pipeline.artifact_rows(entry)]
+            rows = [row for entry in steps for row in replay.artifact_rows(entry)]
             kept = store.by_row_ids(connection, scope.read, scope.row, rows)
             return [
                 HistoryEntry(
@@ -263,8 +263,8 @@ class Session:
                     tool=entry.tool or "",
                     call_id=entry.call_id,
                     arguments=entry.arguments,
-                    original=pipeline.original_of(entry, kept),
-                    processed=pipeline.content_of(entry),
+                    original=replay.original_of(entry, kept),
+                    processed=replay.content_of(entry),
                 )
                 for entry in steps
             ]
@@ -272,23 +272,12 @@ class Session:
         return scope.read(work)
 
     def reminder(self, *, max_tokens: int = 500) -> str:
-        """Return the names and shapes of the data still there, for after a compaction; newest first, bounded."""
-        bound = self.variables()
-        lines = [f"- {variable.name}: {variable.shape}" for variable in reversed(bound)]
-        named = {variable.artifact.id for variable in bound}
-        lines += [f"- {a.name or a.id}: {a.shape}" for a in reversed(self.artifacts()) if a.id not in named]
-        if not lines:
-            return "No data is stored in this conversation."
-        head = f"Data of this conversation, for {', '.join(self._scope.tools) or 'the host'}:"
-        shown: list[str] = []
-        room = max_tokens - self._scope.count(head) - 12
-        for line in lines:
-            room -= self._scope.count(line) + 1
-            if room < 0:
-                break
-            shown.append(line)
-        more = [f"- and {len(lines) - len(shown):,} more"] if len(shown) < len(lines) else []
-        return "\n".join([head, *shown, *more])
+        """Return the names and shapes of the data still there, for after a compaction; newest first, bounded.
+
+        Raises:
+            ConfigurationError: `max_tokens` is no whole number of at least 50.
+        """
+        return reminder.reminder(self._scope, max_tokens)
 
     # Data
 
