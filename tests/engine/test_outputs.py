@@ -386,7 +386,7 @@ def test_what_is_no_json_is_text_and_why_is_said(session: Session, name: str) ->
     result = session.process(output, tool="t", call_id="c")
     assert (result.route, result.variables) == ("truncate", [])
     assert result.tokens <= 2_500
-    assert why in str(session.explain("c"))
+    assert why in session.explain("c").numbers["plaintext"]
     [artifact] = result.artifacts
     assert artifact.payload.read() == (output if isinstance(output, bytes) else output.encode())
     assert artifact.kind == "text"

@@ -265,3 +265,33 @@ def test_a_program_means_the_same_on_a_part(chat: Session, program: str) -> None
     chat.store_artifact(rows, name="rows")
     on_part = chat.resolve({"x": {"$var": "held", "path": "deep.rows", "jq": program}})
     assert on_part == chat.resolve({"x": {"$var": "rows", "jq": program}})
+
+
+def refusal(session: Session, named: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        session.resolve({"x": {"$var": named}})
+    return str(caught.value)
+
+
+def test_what_there_is_are_variables_and_artifacts(stocked: Session, chat: Session) -> None:
+    assert refusal(chat, "nope").endswith("in this conversation; nothing is stored yet")
+    note = chat.store_artifact("some text")
+    chat.store_artifact("some text", name="report")
+    chat.store_artifact("some other text", name="report")
+    assert refusal(chat, "nope").endswith(f"; there are: {note.id}, report and 1 more")
+    stocked.store_artifact("some text", name="report")
+    known = "; there are: list_users, users, pagination, small; artifacts: report"
+    assert refusal(stocked, "nope").endswith(f"'nope' in this conversation{known}")
+    for named, near in (("usrs", "users"), ("$usrs.0.id", "users"), ("usrs[0]", "users"), ("reprot", "report")):
+        assert refusal(stocked, named).endswith(f"{known}. Did you mean {near!r}?")
+
+
+def test_what_there_is_is_bounded_and_read_lightly(local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = local.session("many", tenant=tenant)
+    for n in range(20):
+        session.run("\n".join(f"n_{n}_{i} = {i}" for i in range(60)))
+    for n in range(40):
+        session.store_artifact("x", name=f"{n} " + "long " * 40)
+    monkeypatch.setattr("byref.artifacts.store._artifact", lambda row, read: pytest.fail("an artifact was read whole"))
+    told = refusal(session, "x" * 5_000)
+    assert len(told) < 2_000 and " and 1,180 more; artifacts: " in told and told.endswith(" and 20 more")

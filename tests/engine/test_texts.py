@@ -208,7 +208,7 @@ def reminders(desk: Desk) -> Iterator[Told]:
     session.process(customers(), tool="list_customers")
     session.store_artifact(prose(20_000), name="log")
     yield Told("data is stored", session.reminder())
-    yield Told("more than `max_tokens`", session.reminder(max_tokens=45))
+    yield Told("more than `max_tokens`", session.reminder(max_tokens=50))
 
 
 def without_storage(desk: Desk) -> Iterator[Told]:

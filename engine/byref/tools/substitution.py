@@ -15,6 +15,7 @@ from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import plainjq
 from byref.tools.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
+from byref.variables import is_name
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 100
@@ -74,6 +75,17 @@ class Substituter:
     def brought(self, at: Place) -> Substitution | None:
         """Return the reference that what is at a place came with."""
         return next((self.done[at[:end]] for end in range(len(at) + 1) if at[:end] in self.done), None)
+
+    def why_text(self, text: str) -> str:
+        """Return why a text that looks like a reference stayed text; empty where it does not, or may not be one."""
+        name = _name_of(text)
+        if not self._enabled or name is None or not (is_name(_heads(name)[-1]) or name == text):
+            return ""
+        try:
+            self._reference({"$var": name}, ())
+        except ToolError as error:
+            return str(error)
+        return ""
 
     def _copied(self, value: Any, at: Place) -> Any:
         if isinstance(value, str):
