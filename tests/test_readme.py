@@ -10,11 +10,12 @@ import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from byref import Policy
+from byref.gates import Reason
 
 ROOT = Path(__file__).parents[1]
 NOT_YET = {"stores.md"}
@@ -26,6 +27,16 @@ def test_the_policy_table_is_the_policy() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", (ROOT / "docs/policy.md").read_text(), re.MULTILINE)
     stated = {name: ast.literal_eval(default) for name, default in rows if name not in ("variables", "artifact")}
     assert stated == {field.name: getattr(Policy(), field.name) for field in fields(Policy)}
+
+
+def test_every_reason_and_route_is_in_the_policys_page() -> None:
+    page = (ROOT / "docs/policy.md").read_text()
+    rules = page.split("## The rules, in their order")[1].split("\n## ")[0]
+    stated = re.findall(r"^(?:\d+\.|-) `(\w+)`:", rules, re.MULTILINE)
+    assert sorted(stated) == sorted(get_args(Reason)), "each reason once"
+    routes = page.split("## What happens to what is too big")[1].split("\n## ")[0]
+    stated = re.findall(r"^\| `(\w+)` \|", routes, re.MULTILINE)
+    assert sorted(stated) == sorted(["inline", "variables", "artifact", "truncate", "wholesale", "placeholder"])
 
 
 def test_the_readme_states_defaults_as_they_are() -> None:
