@@ -1,4 +1,4 @@
-"""What tools return, made ready to be measured: any Python object becomes one block of text or JSON.
+"""Text and JSON, made ready to be measured: what is no content block of a provider's becomes one block of these.
 
 Nothing here raises for what a tool returned.
 """
@@ -26,7 +26,7 @@ class Block:
     text: str
     data: bytes
     value: object = field(default=None, repr=False)
-    """The Python value it was made of; only with `from_value`."""
+    """The Python value it was made of, or what its JSON says where that was of no plain type; only with `from_value`."""
     from_value: bool = False
     lossy: bool = False
     """`data` is no text; undecodable bytes are shown as U+FFFD."""
@@ -98,7 +98,7 @@ class Block:
 
 
 def to_block(output: object) -> Block:
-    """Return any object that a tool returned as a block; never raises."""
+    """Return any Python object as one block: text, bytes as the text they hold, all else as JSON; never raises."""
     # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
     try:
         if issubclass(type(output), str):
