@@ -7,9 +7,9 @@ rendered in this process, within bounds. Whatever goes wrong is one exception, s
 from __future__ import annotations
 
 import copy
-import inspect
 import marshal
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from byref.knobs import MissingMapper, collected, one_line
@@ -94,7 +94,7 @@ def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
         raise
     except BaseException as error:  # SystemExit too: a host's function ends no turn
         raise MapperFailed(f"mapper: {type(error).__name__}: {one_line(error)}") from error
-    if inspect.iscoroutine(mapped):
+    if issubclass(type(mapped), CoroutineType):  # isinstance would ask the value, which may do anything
         mapped.close()
         raise MapperFailed("mapper: it returned a coroutine; give an ordinary function")
     return mapped

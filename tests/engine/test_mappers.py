@@ -423,6 +423,15 @@ def test_nothing_that_a_mapper_raises_ends_the_turn(
     assert reason in session.explain("c").numbers["mapper"]
 
 
+def test_what_a_mapper_returns_is_not_asked_what_it_is(scope: Scope) -> None:
+    class Denies:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise SystemExit(1)
+
+    assert type(apply(scope, ToolPolicy(mapper=lambda _: Denies()), {"a": 1})) is Denies
+
+
 @pytest.mark.parametrize(
     "tool",
     [
