@@ -9,12 +9,13 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, variables
+from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, streams, variables
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
 from byref.ledger import Entry, Recorded, Totals
+from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
 from byref.scope import Scope
 from byref.tools import TOOLS, calls, keepers
@@ -78,6 +79,11 @@ class Session:
         """Tokens of the model's window, as the gates see it."""
         return self._scope.window
 
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._scope.policy
+
     # What tools return
 
     def process(
@@ -92,13 +98,16 @@ class Session:
         """Take in what a tool returned and say what the model reads of it.
 
         `output` is any Python object; nothing in it makes this raise. The same content under the same `call_id` is the
-        same output: it is answered as the first time, byte for byte. `arguments` are kept as the model wrote them.
+        same output: it is answered as the first time, byte for byte. `arguments` are kept as the model wrote them. An open
+        file, or an iterator of text or bytes, is read to its end and judged then; what it raises passes on, and nothing
+        is stored.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
         tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
+        output = streams.whole(output, self._scope.policy.for_tool(tool).max_artifact_bytes)
         with collector_paused():
             return pipeline.process(
                 self._scope, output, tool=tool, call_id=call_id, arguments=arguments, is_error=bool(is_error)
@@ -315,13 +324,14 @@ class Session:
         content_type: str | None = None,
         preview_chars: int = store.PREVIEW_CHARS,
     ) -> Artifact:
-        """Keep a value of the host's own beside the outputs: any object that is text, bytes or JSON.
+        """Keep a value of the host's own beside the outputs: text, bytes, JSON, or a stream of text or bytes.
 
         Raises:
             QuotaExceeded: it is larger than the policy's `max_artifact_bytes`.
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
+        value = streams.whole(value, scope.policy.max_artifact_bytes)
         staged = keepers.store_value(scope, value, name=name, content_type=content_type, preview_chars=preview_chars)
 
         def work(connection: Connection) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Annotated, Any
 
 import msgspec
@@ -82,10 +81,6 @@ def store_value(
     if not (type(preview_chars) is int and 0 <= preview_chars <= MAX_PREVIEW_CHARS):
         raise ConfigurationError(
             f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
-        )
-    if isinstance(value, io.IOBase):
-        raise ConfigurationError(
-            f"value: {type(value).__name__} is an open file: store what it holds, e.g. file.read()"
         )
     block = binary(value, content_type) or to_block(value)
     if len(block.data) > scope.policy.max_artifact_bytes:
