@@ -89,7 +89,7 @@ def _said_before(block: Block) -> str | None:
         return dict(pairs)
 
     try:
-        json.loads(block.text.removeprefix("\ufeff"), object_pairs_hook=keep, parse_int=str)
+        json.loads(block.text.removeprefix("\ufeff"), object_pairs_hook=keep, parse_int=lambda _: 0)
     except (ValueError, RecursionError):
         return None
     return next((member for key, member in reversed(top) if key == KEY and type(member) is str), None)
