@@ -21,7 +21,7 @@ from byref.envelope import Rendered, TruncateDraft
 from byref.errors import StorageFailure
 from byref.outputs import forms
 from byref.plans import Plan, Stand, first_plan, has_headroom, headroom, is_no_smaller, offload, restage, settle
-from byref.prepare import Prepared, as_came, prepare
+from byref.prepare import Prepared, prepare
 from byref.replay import Stored, replayed, stored
 from byref.result import Result
 from byref.scope import Scope
@@ -176,7 +176,7 @@ def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: 
             places[id(block)] = len(content)
             content.append(forms.write_text(shown.content, like=block.piece))
         elif id(block) not in behind:
-            content.append(as_came(block))
+            content.append(block.piece.content)
     if len(content) == 1:
         committed.content = next(iter(rendered.values()))[0].content
     else:
