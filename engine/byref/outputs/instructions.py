@@ -28,10 +28,11 @@ def lift(block: Block) -> tuple[Block, str | None]:
     """Return a block without its instructions, and them; the rest of a JSON text stays as it was written."""
     if block.from_value:
         return _lift_from_value(block)
+    if block.text[:4096].lstrip("\ufeff \t\r\n")[:1] != "{":
+        return block, None
     data = block.data
-    # An escape can spell the key, too.
-    is_escaped = slices.holds(data, b"\\u")
-    if block.text[:4096].lstrip("\ufeff \t\r\n")[:1] != "{" or not (is_escaped or slices.holds(data, KEY.encode())):
+    is_escaped = slices.holds(data, b"\\u")  # an escape can spell the key, too
+    if not (is_escaped or slices.holds(data, KEY.encode())):
         return block, None
     try:
         members = _members(data)

@@ -51,7 +51,7 @@ def binary(output: object, content_type: str | None = None) -> Media | None:
     """Return bytes as the image or the document that they are, told by their type or their beginning; None if text."""
     if not issubclass(type(output), bytes | bytearray | memoryview):
         return None
-    data = bytes(memoryview(output))  # type: ignore[arg-type]
+    data: bytes = output if type(output) is bytes else bytes(memoryview(output))  # type: ignore[arg-type]
     if content_type is not None and not content_type.startswith(_TEXTUAL):
         return media.of(content_type, data)
     sniffed = None if data.startswith(MARKS) else media.sniffed(data)
