@@ -13,7 +13,7 @@ from material import Opener
 from byref import CharCounter, Engine, Policy, Session
 from byref_sandbox import Limits, Sandbox
 
-BACKENDS = ("sqlite", "memory", "postgresql")
+BACKENDS = ("sqlite", "postgresql")
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +24,6 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 def _url(request: pytest.FixtureRequest) -> str:
-    if request.param == "memory":
-        return "sqlite:///:memory:"
     if request.param == "sqlite":
         folder = request.getfixturevalue("tmp_path_factory").mktemp("engine")
         return f"sqlite:///{shutil.copy(request.getfixturevalue('migrated_sqlite'), folder / 'byref.db')}"
@@ -49,7 +47,7 @@ def exact(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def local(sandbox: Sandbox) -> Iterator[Engine]:
-    """An engine in memory, where the database makes no difference."""
+    """An engine in memory: what most tests have that do not look at the database."""
     with Engine("sqlite:///:memory:", interpreter=sandbox) as made:
         yield made
 
