@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from sqlalchemy import Connection
+
 from byref import gates, ledger, variables
-from byref.artifacts import staging, store
+from byref.artifacts import quotas, staging, store
+from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Description
 from byref.calibration import Standing
 from byref.describe.jsontext import encodable
@@ -37,6 +40,8 @@ Shape = dict[str, str] | str
 
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
+NOTE_TOKENS = 40
+"""Of the sentence that says why nothing was stored."""
 LEAST_ENVELOPE = 300
 """Tokens under which an envelope says too little: of many blocks the largest have one each, the others share one."""
 
@@ -77,6 +82,8 @@ class Plan:
     """The largest first."""
     reconsidered: bool = False
     """It was refused once for headroom that there was at the commit."""
+    excess: Excess | None = None
+    """The quota for which nothing is stored."""
 
     def rest(self, prepared: Prepared) -> list[Measured]:
         """The blocks that pass as they are."""
@@ -123,19 +130,19 @@ def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def offload(prepared: Prepared, reason: Reason, *, everything: bool = False) -> Plan:
+def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, excess: Excess | None = None) -> Plan:
     """Describe what is to go, choose its routes by kind and by the tools there are, and stage its bytes.
 
-    Of several blocks the largest go until the rest fits, or `everything` does.
+    Of several blocks the largest go until the rest fits, or `everything` does. With an `excess`, or where there is one,
+    all of it is shortened and nothing stored.
     """
     groups = _groups(prepared, _chosen(prepared, everything=everything))
-    share = max(1, len(groups))
-    repeats = _repeats(prepared)
-    stands = []
-    for group in groups:
-        stand = _stand(prepared, group, share, repeats)
-        if not is_no_smaller(stand, _rehearsed(stand)):
-            stands.append(stand)
+    stands = _stands(prepared, groups, excess)
+    if excess is None:
+        adding = adding_of(stands)
+        excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding)) if adding else None
+        if excess is not None:
+            stands = _stands(prepared, groups, excess)
     if not stands:
         storable = any(block.piece.block is not None for block in prepared.blocks)
         return Plan("inline", "not_smaller" if storable else "not_storable")
@@ -145,9 +152,35 @@ def offload(prepared: Prepared, reason: Reason, *, everything: bool = False) -> 
     stands.sort(key=lambda stand: -stand.tokens)
     too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
     plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
+    if excess is not None and not too_large:
+        plan.reason, plan.excess = excess.reason, excess
     rest = sum(block.size for block in plan.rest(prepared))
     plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
     return plan
+
+
+def adding_of(stands: Sequence[Stand]) -> dict[bytes, int]:
+    """Return what is to be stored, as sizes by digest."""
+    return {
+        kept.block.digest: len(kept.block.piece.block.data)
+        for stand in stands
+        for kept in stand.kept
+        if kept.block.piece.block is not None
+    }
+
+
+def over_quota(connection: Connection, prepared: Prepared, adding: Mapping[bytes, int]) -> Excess | None:
+    """Return the quota that storing so much would pass."""
+    scope = prepared.scope
+    return quotas.excess(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+
+
+def _stands(prepared: Prepared, groups: Sequence[Sequence[Measured]], excess: Excess | None) -> list[Stand]:
+    """A stand for each group that one makes smaller."""
+    share = max(1, len(groups))
+    repeats = _repeats(prepared)
+    stands = [_stand(prepared, group, share, repeats, excess) for group in groups]
+    return [stand for stand in stands if not is_no_smaller(stand, _rehearsed(stand))]
 
 
 def _chosen(prepared: Prepared, *, everything: bool) -> list[Measured]:
@@ -183,18 +216,28 @@ def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measure
     return [*alone, [block for block in chosen if id(block) not in largest]]
 
 
-def _stand(prepared: Prepared, blocks: Sequence[Measured], share: int, repeats: int | None) -> Stand:
+def _stand(
+    prepared: Prepared, blocks: Sequence[Measured], share: int, repeats: int | None, excess: Excess | None
+) -> Stand:
     """A draft for some blocks with its share of the budget, and what is to be kept of them."""
     route = _route(prepared, blocks)
     if route in ("variables", "artifact") and not prepared.scope.tools:
         logger.warning(
             "mode %r leaves the model of session %r a reference that no tool of it follows", route, prepared.scope.name
         )
-    keeps = not any(_is_too_large(prepared, block) for block in blocks)
+    unkept: str | None = None if excess is None else excess.reason
+    if any(_is_too_large(prepared, block) for block in blocks):
+        unkept = "max_artifact_bytes"
     words = [_words(block) for block in blocks]
-    draft = _draft(prepared, blocks, route if keeps else "truncate", words, share, repeats if keeps else None, keeps)
-    kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)] if keeps else []
+    if unkept is not None:
+        return Stand(_draft(prepared, blocks, "truncate", words, share, None, _unkept_note(unkept)), blocks)
+    draft = _draft(prepared, blocks, route, words, share, repeats)
+    kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)]
     return Stand(draft, blocks, kept)
+
+
+def _unkept_note(reason: str) -> str:
+    return f"INCOMPLETE: nothing of this was stored, for {reason} would be passed. Ask the tool for less if need be."
 
 
 def _is_too_large(prepared: Prepared, block: Measured) -> bool:
@@ -238,7 +281,7 @@ def _draft(
     words: Sequence[Shape],
     share: int,
     repeats: int | None,
-    keeps: bool,
+    unkept: str | None = None,
 ) -> Draft:
     scope, policy = prepared.scope, prepared.scope.policy
     tokens = sum(block.tokens for block in blocks)
@@ -257,7 +300,7 @@ def _draft(
             repeats=repeats,
         )
     if more or isinstance(block, Media) or block is None:
-        text = "\n".join(_placeholder(each) for each in blocks)
+        text = "\n".join(_placeholder(each) for each in blocks) + (f"\n[{unkept}]" if unkept else "")
         if route == "artifact" and isinstance(block, Media):
             return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
         return PlaceholderDraft(text, scope.tools, scope.count, repeats)
@@ -292,24 +335,26 @@ def _draft(
             repeats=repeats,
         )
     return _shortened(
-        prepared, measured, block, min(policy.truncate_tokens // share, max(tokens // 2, 100)), repeats, keeps
+        prepared, measured, block, min(policy.truncate_tokens // share, max(tokens // 2, 100)), repeats, unkept
     )
 
 
 def _shortened(
-    prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, keeps: bool
+    prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, unkept: str | None
 ) -> TruncateDraft:
     scope = prepared.scope
     count, lines = scope.count, block.line_count
+    if unkept:
+        budget = max(budget - NOTE_TOKENS, 30)
     if measured.is_structured:
         cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
-        return TruncateDraft(
-            cut_json.text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats
-        )
-    room = budget - 80 if keeps and any(tool in scope.tools for tool in READERS) else budget
+        text = f'{{"note":"{unkept}","output":{cut_json.text}}}' if unkept else cut_json.text
+        return TruncateDraft(text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats)
+    room = budget - 80 if not unkept and any(tool in scope.tools for tool in READERS) else budget
     cut_text = truncate(block.text, budget=max(room, 30), measure=count)
-    tools = scope.tools if keeps else ()
-    return TruncateDraft(cut_text.text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
+    text = f"{cut_text.text}\n[{unkept}]" if unkept else cut_text.text
+    tools = () if unkept else scope.tools
+    return TruncateDraft(text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
 
 
 def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:

@@ -129,7 +129,7 @@ def unique(wanted: Sequence[str], taken: Collection[str]) -> list[str]:
 
 
 def taken(connection: Connection, session_id: int) -> set[str]:
-    """Return every name bound in the session."""
+    """Return every name bound in the session, to what has expired and was not swept yet, too."""
     return set(connection.execute(select(VariableRow.name).where(VariableRow.session_id == session_id)).scalars())
 
 
@@ -194,7 +194,7 @@ def find(connection: Connection, read: Read, session_id: int, names: Collection[
         for row in connection.execute(_columns().where(VariableRow.session_id == session_id, column.in_(some)))
     ]
     artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
-    by_name = {row.name: _variable(row, artifacts) for row in rows}
+    by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
     wholes = {v.step: v for v in by_name.values() if not v.path and v.origin == "output"}
     found = {}
     for given, name in bare.items():
@@ -209,7 +209,7 @@ def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable
     """Return the session's variables in the order in which they were first bound."""
     rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
     artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
-    return [_variable(row, artifacts) for row in rows]
+    return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 
 def _columns() -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently

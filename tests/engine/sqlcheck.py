@@ -55,6 +55,6 @@ def check_invariants(url: str) -> None:
     )
     stored = """
         SELECT l.id FROM byref_ledger l JOIN byref_sessions s ON s.id = l.session_id
-        WHERE l.route IN ('variables', 'artifact') AND l.artifact_id IS NULL AND s.ended_at IS NULL
+        WHERE l.route IN ('variables', 'artifact') AND l.artifact_id IS NULL AND s.ended_at IS NULL AND l.call_digest IS NOT NULL
     """
     assert rows(url, stored) == []

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Text, func, literal, or_, select, type_coerce
 
+from byref.artifacts.store import is_live
 from byref.db.tables import ArtifactRow, EscapedText
 
 ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
@@ -31,7 +32,7 @@ def page_of(
 ) -> tuple[list[Listed], int]:
     """Return the oldest artifacts behind a row id whose name or id begins with `prefix`, and how many there are."""
     row = ArtifactRow
-    where = [row.session_id == session_id, row.id > after]
+    where = [row.session_id == session_id, row.id > after, is_live()]
     if prefix:
         # Compared as it is stored: LIKE takes no account of case on SQLite.
         stored = EscapedText().process_bind_param(prefix, connection.dialect) or ""
