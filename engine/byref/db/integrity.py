@@ -120,7 +120,7 @@ def _found(connection: Connection, grace: timedelta) -> Iterator[Problem]:
     """Every problem that one moment of the database shows, a bounded number of each kind."""
     for check, table, query, detail in (*_references(), *_bytes(grace), *_sessions(), *_states()):
         for row in connection.execute(query.limit(MOST)).mappings():
-            yield Problem(check, table.__tablename__, _named(row), detail.format_map(row))
+            yield Problem(check, table.__tablename__, _named(dict(row)), detail.format_map(row))
     yield from _json(connection)
 
 
@@ -135,17 +135,17 @@ def _references() -> Iterator[_Check]:
         yield "no such session", table, query, "session {session_id} of the same tenant is not there"
     blob = exists().where(BlobRow.id == ArtifactRow.blob_id, BlobRow.tenant == ArtifactRow.tenant)
     published = exists().where(BlobRow.id == ArtifactRow.blob_id, BlobRow.published_at.is_not(None))
-    query = select(ArtifactRow.id, ArtifactRow.public_id, ArtifactRow.blob_id)
+    stored = select(ArtifactRow.id, ArtifactRow.public_id, ArtifactRow.blob_id)
     yield (
         "artifact without bytes",
         ArtifactRow,
-        query.where(~blob),
+        stored.where(~blob),
         "{public_id}: blob {blob_id} of the same tenant is not there",
     )
     yield (
         "artifact of unpublished bytes",
         ArtifactRow,
-        query.where(blob, ~published),
+        stored.where(blob, ~published),
         "{public_id}: blob {blob_id} is only staged",
     )
     data = exists().where(ArtifactRow.id == VariableRow.artifact_id, ArtifactRow.session_id == VariableRow.session_id)
@@ -157,11 +157,13 @@ def _references() -> Iterator[_Check]:
         "{name}: artifact {artifact_id} of the same session is not there",
     )
     made = exists().where(ArtifactRow.id == LedgerRow.artifact_id, ArtifactRow.session_id == LedgerRow.session_id)
-    steps = select(LedgerRow.id, LedgerRow.step, LedgerRow.artifact_id).where(LedgerRow.artifact_id.is_not(None), ~made)
+    pointing = select(LedgerRow.id, LedgerRow.step, LedgerRow.artifact_id).where(
+        LedgerRow.artifact_id.is_not(None), ~made
+    )
     yield (
         "step without its artifact",
         LedgerRow,
-        steps,
+        pointing,
         "step {step}: artifact {artifact_id} of the same session is not there",
     )
     owner = exists().where(BlobRow.id == FrameRow.blob_id, BlobRow.tenant == FrameRow.tenant)
@@ -195,8 +197,8 @@ def _bytes(grace: timedelta) -> Iterator[_Check]:
     short = select(BlobRow.id, BlobRow.size_bytes, size.label("there")).outerjoin(
         totals, totals.c.blob_id == BlobRow.id
     )
-    query = short.where(BlobRow.published_at.is_not(None), BlobRow.size_bytes != size)
-    yield "bytes missing", BlobRow, query, "{there} of {size_bytes} bytes are there"
+    short = short.where(BlobRow.published_at.is_not(None), BlobRow.size_bytes != size)
+    yield "bytes missing", BlobRow, short, "{there} of {size_bytes} bytes are there"
     over: dict[str, Any] = {"partition_by": FrameRow.blob_id, "order_by": FrameRow.number}
     placed = select(
         FrameRow.blob_id,
