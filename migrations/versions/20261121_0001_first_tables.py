@@ -147,7 +147,7 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_byref_artifacts_session_name", "byref_artifacts", ["session_id", "name"])
-    op.create_index("ix_byref_artifacts_session_blob", "byref_artifacts", ["session_id", "blob_id"])
+    op.create_index("ix_byref_artifacts_session_blob", "byref_artifacts", ["session_id", "blob_id", "expires_at"])
     op.create_index("ix_byref_artifacts_blob_id", "byref_artifacts", ["blob_id"])
     op.create_index("ix_byref_artifacts_expires_at", "byref_artifacts", ["expires_at"])
 

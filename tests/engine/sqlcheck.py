@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
+from byref import db
+
 TABLES = ("sessions", "ledger", "artifacts", "blobs", "frames", "variables", "runs", "tombstones")
 
 
@@ -19,6 +21,7 @@ def rows(url: str, sql: str, **parameters: Any) -> list[Any]:
 
 def check_invariants(url: str) -> None:
     """No artifact without all of its bytes, contiguous steps, sums that are the ledger's, no name without data."""
+    assert db.verify(url, deep=True) == []
     assert (
         rows(
             url,

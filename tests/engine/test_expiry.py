@@ -277,6 +277,33 @@ def test_a_sweep_expires_any_number_of_any_sessions(own: Engine) -> None:
     assert own.sweep().artifacts == 0
 
 
+SWEEPS = """
+from byref import Engine
+from byref_sandbox import Sandbox
+with Engine(sys.argv[1], interpreter=Sandbox()) as engine:
+    go()
+    gone = engine.sweep()
+    print(gone.artifacts, gone.blobs)
+"""
+
+
+def test_processes_that_sweep_at_once_share_the_work(
+    shared_url: str, sandbox: Sandbox, race: Callable[..., list[str]]
+) -> None:
+    with Engine(shared_url, interpreter=sandbox) as engine:
+        for name in range(6):
+            session = engine.session(f"s{name}")
+            for number in range(50):
+                session.store_artifact(f"{name} {number}", name=f"n{number}")
+        later(engine, WEEK)
+        swept = [line.split() for line in race(4, SWEEPS, shared_url)]
+        left = engine.sweep()
+        assert sum(int(artifacts) for artifacts, _ in swept) + left.artifacts == 300
+        assert sum(int(blobs) for _, blobs in swept) + left.blobs == 300
+        assert count(engine, TombstoneRow) == 300
+    check_invariants(shared_url)
+
+
 def test_bytes_that_another_artifact_needs_survive(own: Engine) -> None:
     one, two = own.session("one"), own.session("two", policy=Policy(ttl=None))
     for session in (one, two):

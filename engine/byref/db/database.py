@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -155,8 +155,9 @@ class Database:
             free = _free_pages(connection)
             if free:
                 driver: Any = connection.connection.driver_connection
-                # Not `execute`, which takes one step of the statement, and each step frees one page.
-                driver.executescript(f"PRAGMA incremental_vacuum({pages})")
+                with suppress(self._engine.dialect.loaded_dbapi.OperationalError):  # another writer is at it: later
+                    # Not `execute`, which takes one step of the statement, and each step frees one page.
+                    driver.executescript(f"PRAGMA incremental_vacuum({pages})")
             left = _free_pages(connection)
             if free and not left:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")  # until then the file keeps its size

@@ -228,7 +228,7 @@ class ArtifactRow(Base):
         UniqueConstraint("public_id"),
         UniqueConstraint("session_id", "id"),
         Index("ix_byref_artifacts_session_name", "session_id", "name"),
-        Index("ix_byref_artifacts_session_blob", "session_id", "blob_id"),
+        Index("ix_byref_artifacts_session_blob", "session_id", "blob_id", "expires_at"),
         Index("ix_byref_artifacts_blob_id", "blob_id"),
         Index("ix_byref_artifacts_expires_at", "expires_at"),
         CheckConstraint("(ttl_seconds IS NULL) = (expires_at IS NULL) AND ttl_seconds > 0", name="ttl"),
