@@ -11,13 +11,16 @@ import tomllib
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from byref import Policy
+from byref.gates import Reason
 
 ROOT = Path(__file__).parents[1]
+NOT_YET = {"stores.md"}
+"""Pages on what an engine does not use yet."""
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -25,6 +28,16 @@ def test_the_policy_table_is_the_policy() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", (ROOT / "docs/policy.md").read_text(), re.MULTILINE)
     stated = {name: _value(default) for name, default in rows if name not in ("variables", "artifact")}
     assert stated == {field.name: getattr(Policy(), field.name) for field in fields(Policy)}
+
+
+def test_every_reason_and_route_is_in_the_policys_page() -> None:
+    page = (ROOT / "docs/policy.md").read_text()
+    rules = page.split("## The rules, in their order")[1].split("\n## ")[0]
+    stated = re.findall(r"^(?:\d+\.|-) `(\w+)`:", rules, re.MULTILINE)
+    assert sorted(stated) == sorted(get_args(Reason)), "each reason once"
+    routes = page.split("## What happens to what is too big")[1].split("\n## ")[0]
+    stated = re.findall(r"^\| `(\w+)` \|", routes, re.MULTILINE)
+    assert sorted(stated) == sorted(["inline", "variables", "artifact", "truncate", "wholesale", "placeholder"])
 
 
 def test_the_readme_states_defaults_as_they_are() -> None:
@@ -77,6 +90,13 @@ def test_links_lead_somewhere(document: Path) -> None:
     prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
         assert (document.parent / target).exists(), target
+
+
+def test_the_map_has_every_page() -> None:
+    mapped = re.findall(r"^\| \[(\S+?)\]\((\S+?)\) \|", (ROOT / "docs/README.md").read_text(), re.MULTILINE)
+    assert all(name == target for name, target in mapped)
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - NOT_YET - {"README.md"}
+    assert sorted(name for name, _ in mapped) == sorted(pages)
 
 
 def test_the_changelog_has_the_version() -> None:

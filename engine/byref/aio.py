@@ -21,6 +21,7 @@ from weakref import WeakSet
 
 import sqlalchemy
 
+from byref import streams
 from byref.artifacts import store
 from byref.artifacts.blobs import GRACE
 from byref.artifacts.store import Artifact
@@ -258,6 +259,11 @@ class AsyncSession:
         return self._session.tenant
 
     @property
+    def policy(self) -> Policy:
+        """As `Session.policy`."""
+        return self._session.policy
+
+    @property
     def context_window(self) -> int:
         """Tokens of the model's window, as the gates see it."""
         return self._session.context_window
@@ -273,7 +279,8 @@ class AsyncSession:
         arguments: object = None,
         is_error: bool = False,
     ) -> Result:
-        """As `Session.process`."""
+        """As `Session.process`; an asynchronous iterator of text or bytes is read here, on the event loop."""
+        output = await streams.awaited(output, self._session.policy.max_artifact_bytes)
         return await self._run(
             self._session.process, output, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error
         )
@@ -372,6 +379,7 @@ class AsyncSession:
         preview_chars: int = store.PREVIEW_CHARS,
     ) -> Artifact:
         """As `Session.store_artifact`."""
+        value = await streams.awaited(value, self._session.policy.max_artifact_bytes)
         return await self._run(
             self._session.store_artifact,
             value,

@@ -30,7 +30,7 @@ class SessionGone(ByrefError):
 
 
 class StorageFailure(ByrefError):
-    """The database could not be reached or did not take the write."""
+    """The database or the blob store could not be reached or did not take the write."""
 
 
 class TransactionConflict(ByrefError):

@@ -29,6 +29,14 @@ _BECAUSE = {
 }
 
 
+_PROSE = "not a JSON object or array"
+"""Why most text is text; to say it would only puzzle."""
+_NUMBERS = (
+    *("value", "limit", "unit", "context", "calibration", "headroom_limit", "byte_threshold", "window", "per_output"),
+    *("plaintext", "omitted_bytes", "blocks", "mapper"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One decision: what was compared, what held, what was saved. `str()` of it is a sentence."""
@@ -41,7 +49,7 @@ class Explanation:
     numbers: Mapping[str, Any]
     """value, limit and unit that the rule compared; context, headroom_limit, byte_threshold and window at that time;
     `plaintext`: why text was not structured; `per_output`: what the per-output gate said, where another rule decided;
-    `mapper`: what became of the tool's mapper; `blocks`: how many there were."""
+    `mapper`: what became of the tool's mapper; `blocks`: how many there were; `omitted_bytes`: what truncation left out."""
     original_tokens: int
     tokens: int
     tokens_saved: int
@@ -54,7 +62,8 @@ class Explanation:
         text = f"{self.tool} (step {self.step}): {self.route}, because {because}."
         if self.route == "wholesale":
             text = f"{self.tool} (step {self.step}): wholesale: {because}, but the policy lets plaintext through whole."
-        if plaintext := self.numbers.get("plaintext"):
+        plaintext = self.numbers.get("plaintext")
+        if plaintext and plaintext != _PROSE:
             text += f" It was taken as plaintext: {plaintext}."
         if mapper := self.numbers.get("mapper"):
             text += f" Mapper: {mapper}."
@@ -75,9 +84,7 @@ def explanation(entry: Entry) -> Explanation:
         call_id=entry.call_id,
         route=entry.route or "inline",
         reason=entry.reason or entry.kind,
-        numbers={
-            key: value for key, value in entry.detail.items() if key not in ("variables", "stands", "instructions")
-        },
+        numbers={key: entry.detail[key] for key in _NUMBERS if key in entry.detail},
         original_tokens=entry.original_tokens if entry.original_tokens is not None else entry.tokens,
         tokens=entry.tokens,
         tokens_saved=entry.tokens_saved,

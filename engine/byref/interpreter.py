@@ -216,9 +216,14 @@ def render(
     parts: list[str] = []
     if outcome.stdout:
         budget = limit // 2 if outcome.text else limit * 3 // 4
-        parts.append(truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count).text)
-    if outcome.stdout_dropped:
-        parts.append(f"[{outcome.stdout_dropped:,} more characters of output dropped]")
+        printed = truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count)
+        parts.append(printed.text)
+        cut = f"{printed.omitted_bytes:,} bytes" if printed.omitted_bytes else ""
+        lost = f"{outcome.stdout_dropped:,} characters at its end" if outcome.stdout_dropped else ""
+        if left := " and ".join(filter(None, (cut, lost))):
+            parts.append(
+                f"[INCOMPLETE: {left} of what was printed are left out. Print less: keys, length, a slice, fewer fields.]"
+            )
     if outcome.error is None:
         parts.extend(_value_parts(execution, names, scope))
     else:
@@ -230,9 +235,9 @@ def render(
         if bound.was and name in listed:
             listed[name] += f", no longer a {bound.was}"
     if listed:
-        parts.append(f"[kept for later calls: {_listing(listed)}]")
+        parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
     if execution.lost and outcome.error is None:
-        parts.append(f"[not kept: {_listing(execution.lost)}]")
+        parts.append(f"[not kept: {_listing(execution.lost, 'not kept: put what belongs together in one dict')}]")
     return "\n".join(parts) or "[no output: nothing was printed, and the last statement is no expression]"
 
 
@@ -241,7 +246,9 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     if outcome.kind == "none":
         return []
     if execution.result is None:
-        return [truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count).text]
+        whole = truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count)
+        cut = f"[INCOMPLETE: {whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields.]"
+        return [whole.text, cut] if whole.omitted_bytes else [whole.text]
     name = list(names)[-1]
     if outcome.kind == "json" and isinstance(outcome.value, dict | list):
         size = len(outcome.text.encode("utf-8", "surrogatepass"))
@@ -271,13 +278,15 @@ def _error_text(execution: Execution, known: list[Variable], gone: str | None) -
         text += f"\n{gone}"
     elif missing and (near := difflib.get_close_matches(missing, names, 1)):
         text += f"\nDid you mean {near[0]}?"
-    return text + (f"\nVariables with data: {_listing(names)}" if names else "\nNo variable with data is bound yet.")
+    if not names:
+        return text + "\nNo variable with data is bound yet."
+    return text + f"\nVariables with data: {_listing(names, 'bound: the results that made them name them')}"
 
 
-def _listing(names: Mapping[str, str]) -> str:
+def _listing(names: Mapping[str, str], further: str) -> str:
     shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
     more = len(names) - len(shown)
-    return ", ".join(shown) + (f", and {more} more" if more else "")
+    return ", ".join(shown) + (f". INCOMPLETE: {more:,} more are {further}" if more else "")
 
 
 def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:

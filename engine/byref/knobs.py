@@ -71,7 +71,9 @@ def one_line(message: object, most: int = 300) -> str:
     """Return a message, or an error's, on one line, cut where it is long."""
     try:
         text = str(message)[: 10 * most]
-    except Exception:  # noqa: BLE001  as above
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  as above; an error's own __str__ may even exit
         text = ""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}…"

@@ -7,9 +7,9 @@ rendered in this process, within bounds. Whatever goes wrong is one exception, s
 from __future__ import annotations
 
 import copy
-import inspect
 import marshal
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from byref.knobs import MissingMapper, collected, one_line
@@ -27,7 +27,7 @@ class MapperFailed(Exception):
 
 
 def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
-    """Return a tool's output as its mapper, and then its template, make it.
+    """Return a tool's output as its mapper, and then its template, make it; of what they raise, only KeyboardInterrupt passes.
 
     `value` is the parsed JSON of a structured output, the text of any other, and is not changed. One output of a jq
     program is itself, none or several are a list; a template gives a str, a callable whatever it returns.
@@ -90,9 +90,11 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
 def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
     try:
         mapped = mapper(_copied(value))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a host's function ends no turn
         raise MapperFailed(f"mapper: {type(error).__name__}: {one_line(error)}") from error
-    if inspect.iscoroutine(mapped):
+    if issubclass(type(mapped), CoroutineType):  # isinstance would ask the value, which may do anything
         mapped.close()
         raise MapperFailed("mapper: it returned a coroutine; give an ordinary function")
     return mapped
@@ -106,7 +108,9 @@ def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -
         return templates.render(template, value, seconds=seconds, max_bytes=most)
     except templates.Unbounded as error:
         raise MapperFailed(f"template: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a value of the host's own does when it is written
         raise MapperFailed(f"template: {type(error).__name__}: {one_line(error)}") from error
 
 

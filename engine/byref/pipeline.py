@@ -8,9 +8,7 @@ everything back and comes again with another plan.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,11 +17,10 @@ from sqlalchemy import Connection
 from byref import gates, ledger, lifecycle, variables
 from byref.artifacts import staging, store
 from byref.artifacts.quotas import Excess
-from byref.artifacts.store import Artifact
-from byref.describe.truncate import truncate, truncate_json
+from byref.degraded import unstored
 from byref.envelope import Rendered, TruncateDraft
 from byref.errors import StorageFailure
-from byref.outputs import Block, Media, forms
+from byref.outputs import forms
 from byref.plans import (
     Plan,
     Stand,
@@ -35,11 +32,12 @@ from byref.plans import (
     offload,
     over_quota,
     restage,
+    settle,
 )
-from byref.prepare import Measured, Prepared, as_came, prepare
+from byref.prepare import Prepared, as_came, prepare
+from byref.replay import Stored, has_expired, replayed, stored
 from byref.result import Result
 from byref.scope import Scope
-from byref.variables import Variable
 
 logger = logging.getLogger("byref")
 
@@ -70,9 +68,6 @@ class _Replay(Exception):
         self.entry = entry
 
 
-_Stored = tuple[Sequence[Artifact], Sequence[Variable]]
-
-
 @dataclass
 class _Committed:
     step: int
@@ -83,7 +78,7 @@ class _Committed:
     names: list[str] = field(default_factory=list)
     stands: list[list[int]] = field(default_factory=list)
     """Of content in blocks: the place of each stand, and the rows of its artifacts; the largest first."""
-    stored: _Stored = ((), ())
+    stored: Stored = ((), ())
     """Read before the commit: an output that is stored is answered, even if the database goes away right then."""
 
 
@@ -98,7 +93,7 @@ def process(
         if prepared.scope.policy.on_storage_failure == "raise":
             raise
         logger.exception("byref could not store the output of %r; the turn goes on without it", tool)
-        return _unstored(prepared)
+        return unstored(prepared)
     finally:
         prepared.discard()
 
@@ -109,14 +104,14 @@ def _take_in(prepared: Prepared) -> Result:
     if prepared.call_digest is not None and prepared.size >= scope.policy.min_threshold_bytes:
         call, content = prepared.call_digest, prepared.digest
         before = scope.read(lambda c: ledger.given_before(c, scope.row, "output", call, content))
-        if before is not None and _has_expired(scope, before):
+        if before is not None and has_expired(scope, before):
             scope.write(lambda c: lifecycle.expire(c, scope.row))
         elif before is not None:
-            return _replayed(prepared, before)
+            return replayed(scope, before, prepared.tool)
     try:
         return _commit(prepared)
     except _Replay as replay:
-        return _replayed(prepared, replay.entry)
+        return replayed(scope, replay.entry, prepared.tool)
 
 
 def _commit(prepared: Prepared) -> Result:
@@ -143,7 +138,11 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
             return offload(prepared, plan.reason, excess=changed.excess)
         case "not_smaller":
             left = [stand for stand in plan.stands if stand is not changed.stand]
-            return replace(plan, route=left[0].draft.route, stands=left) if left else Plan("inline", "not_smaller")
+            if not left:
+                return Plan("inline", "not_smaller")
+            smaller = replace(plan, route=left[0].draft.route, stands=left)
+            settle(prepared, smaller)
+            return smaller
         case "blob_gone":
             for stand in plan.stands:
                 for kept in stand.kept:
@@ -174,7 +173,7 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
         ledger.reserve(connection, scope.row, committed.tokens)
     scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn))
     if committed.artifact_rows:
-        committed.stored = _stored(connection, scope, committed.artifact_rows, committed.names)
+        committed.stored = stored(connection, scope, committed.artifact_rows, committed.names)
     return committed
 
 
@@ -192,19 +191,21 @@ def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: 
         committed.artifact_rows += rows
         committed.names += names
     committed.envelope = rendered[id(plan.stands[0].blocks[0])][0].envelope
+    places: dict[int, int] = {}
     behind = {id(block) for stand in plan.stands for block in stand.blocks[1:]}
     content: list[Any] = []
     for block in prepared.blocks:
         if id(block) in rendered:
-            shown, rows = rendered[id(block)]
-            committed.stands.append([len(content), *rows])
+            shown, _ = rendered[id(block)]
+            places[id(block)] = len(content)
             content.append(forms.write_text(shown.content, like=block.piece))
         elif id(block) not in behind:
             content.append(as_came(block))
     if len(content) == 1:
-        committed.content, committed.stands = next(iter(rendered.values()))[0].content, []
+        committed.content = next(iter(rendered.values()))[0].content
     else:
         committed.content = content
+        committed.stands = [[places[id(stand.blocks[0])], *rendered[id(stand.blocks[0])][1]] for stand in plan.stands]
     return committed
 
 
@@ -320,122 +321,3 @@ def _result(prepared: Prepared, plan: Plan, committed: _Committed) -> Result:
         instructions=prepared.instructions,
         tool=prepared.tool,
     )
-
-
-def _replayed(prepared: Prepared, entry: ledger.Entry) -> Result:
-    """The same result as the first time, byte for byte."""
-    scope, names = prepared.scope, entry.detail.get("variables", [])
-    rows, stands = artifact_rows(entry), entry.detail.get("stands", [])
-    artifacts, bound = scope.read(lambda connection: _stored(connection, scope, rows, names)) if rows else ((), ())
-    content = content_of(entry)
-    shown = content if isinstance(content, str) else _text_of(content[stands[0][0]]) if stands else ""
-    is_envelope = entry.route in ("variables", "artifact") and shown.startswith("{")
-    return Result(
-        content=content,
-        route=entry.route or "inline",
-        reason=entry.reason or "fits",
-        step=entry.step,
-        envelope=json.loads(shown) if is_envelope else None,
-        artifacts=list(artifacts),
-        variables=list(bound),
-        tokens=entry.tokens,
-        original_tokens=entry.original_tokens or 0,
-        is_error=entry.is_error,
-        instructions=entry.detail.get("instructions"),
-        tool=prepared.tool,
-    )
-
-
-def _has_expired(scope: Scope, entry: ledger.Entry) -> bool:
-    """Tell whether data that an output became is gone: the same again is stored again, not answered with a dead name."""
-    rows = artifact_rows(entry)
-    return bool(rows) and len(scope.read(lambda c: store.by_row_ids(c, scope.read, scope.row, rows))) < len(set(rows))
-
-
-def _stored(connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]) -> _Stored:
-    artifacts = store.by_row_ids(connection, scope.read, scope.row, rows)
-    found = variables.find(connection, scope.read, scope.row, names)
-    return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
-
-
-def content_of(entry: ledger.Entry) -> str | list[Any]:
-    """Return what the model read, in blocks where it came in blocks."""
-    content = entry.content or ""
-    return forms.from_json(content) if "blocks" in entry.detail else content
-
-
-def artifact_rows(entry: ledger.Entry) -> list[int]:
-    """Return the rows of the artifacts that an output became, the largest first."""
-    stands = [row for _, *rows in entry.detail.get("stands", []) for row in rows]
-    return stands or entry.detail.get("artifacts", [] if entry.artifact_row is None else [entry.artifact_row])
-
-
-def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artifact | str | list[Any] | None:
-    """Return an output as it came: by reference where it was offloaded; None where nothing of it is left."""
-    content = content_of(entry)
-    if entry.route in ("inline", "wholesale"):
-        return content
-    if isinstance(content, str):
-        kept = [artifacts[row] for row in artifact_rows(entry) if row in artifacts]
-        return kept if len(kept) > 1 else kept[0] if kept else None
-    stands = {at: rows for at, *rows in entry.detail.get("stands", [])}
-    return [
-        artifacts.get(row) if at in stands else block for at, block in enumerate(content) for row in stands.get(at, [0])
-    ]
-
-
-def _text_of(block: Any) -> str:
-    return str(block.get("text", "")) if isinstance(block, dict) else ""
-
-
-def _unstored(prepared: Prepared) -> Result:
-    """What the model reads while the database is away: the output whole where it fits by itself, else cut."""
-    content: str | list[Any] = prepared.content
-    tokens, route = prepared.tokens, "inline"
-    if not prepared.verdict.fits:
-        share = len(prepared.blocks)
-        cuts = [_cut(prepared, block, share) for block in prepared.blocks]
-        if any(cuts):
-            route = "truncate"
-            shown = [
-                as_came(block) if cut is None else forms.write_text(cut.content, like=block.piece)
-                for block, cut in zip(prepared.blocks, cuts, strict=True)
-            ]
-            content = cuts[0].content if len(cuts) == 1 and cuts[0] is not None else shown
-            tokens = sum(
-                block.tokens if cut is None else cut.tokens for block, cut in zip(prepared.blocks, cuts, strict=True)
-            )
-    return Result(
-        content=content,
-        route=route,
-        reason="storage_failure",
-        step=None,
-        envelope=None,
-        artifacts=[],
-        variables=[],
-        tokens=tokens,
-        original_tokens=prepared.tokens,
-        is_error=prepared.is_error,
-        instructions=prepared.instructions,
-        tool=prepared.tool,
-    )
-
-
-def _cut(prepared: Prepared, measured: Measured, share: int) -> Rendered | None:
-    """A block that could not be stored, cut to head and tail and saying so; JSON stays JSON. None: it is no smaller so."""
-    block, count = measured.piece.block, prepared.scope.count
-    budget = max(prepared.scope.policy.truncate_tokens // share - 40, 30)
-    note = "INCOMPLETE: the whole output could not be stored and cannot be read again without a new call."
-    if isinstance(block, Media):
-        content = f"{block.placeholder}\n[{note}]"
-    elif not isinstance(block, Block):
-        return None
-    elif measured.is_structured:
-        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
-        content = f'{{"note":"{note}","output":{cut_json.text}}}'
-    else:
-        content = f"{truncate(block.text, budget=budget, measure=count).text}\n[{note}]"
-    tokens = count(content)
-    if tokens >= measured.tokens or len(content.encode("utf-8", "surrogatepass")) >= measured.size:
-        return None
-    return Rendered(content, tokens)

@@ -5,43 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from sqlalchemy import Connection
 
-from byref import gates, ledger, variables
+from byref import gates, ledger
 from byref.artifacts import quotas, staging, store
 from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Description
 from byref.calibration import Standing
-from byref.describe.jsontext import encodable
-from byref.describe.preview import preview
-from byref.describe.shape import shape
-from byref.describe.truncate import head_of, head_within, truncate, truncate_json
-from byref.envelope import (
-    ArtifactDraft,
-    Draft,
-    Offloaded,
-    PlaceholderDraft,
-    PointerDraft,
-    PreviewDraft,
-    Rendered,
-    TruncateDraft,
-    VariablesDraft,
-)
+from byref.describe.truncate import head_of
+from byref.drafts import Shape, drafted, words_of
+from byref.envelope import Draft, Rendered
 from byref.gates import Reason, Verdict
 from byref.outputs import Block, Media
-from byref.policy import FOLLOWERS, INTERPRETER, READERS
+from byref.policy import FOLLOWERS, INTERPRETER
 from byref.prepare import Measured, Prepared
 
 logger = logging.getLogger("byref")
 
-Shape = dict[str, str] | str
-
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
-NOTE_TOKENS = 40
-"""Of the sentence that says why nothing was stored."""
 LEAST_ENVELOPE = 300
 """Tokens under which an envelope says too little: of many blocks the largest have one each, the others share one."""
 
@@ -138,9 +121,8 @@ def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, exc
     """
     groups = _groups(prepared, _chosen(prepared, everything=everything))
     stands = _stands(prepared, groups, excess)
-    if excess is None:
-        adding = adding_of(stands)
-        excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding)) if adding else None
+    if excess is None and (adding := adding_of(stands)):
+        excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
         if excess is not None:
             stands = _stands(prepared, groups, excess)
     if not stands:
@@ -154,8 +136,8 @@ def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, exc
     plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
     if excess is not None and not too_large:
         plan.reason, plan.excess = excess.reason, excess
-    rest = sum(block.size for block in plan.rest(prepared))
-    plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
+    if not everything:
+        settle(prepared, plan)
     return plan
 
 
@@ -180,35 +162,41 @@ def _stands(prepared: Prepared, groups: Sequence[Sequence[Measured]], excess: Ex
     share = max(1, len(groups))
     repeats = _repeats(prepared)
     stands = [_stand(prepared, group, share, repeats, excess) for group in groups]
-    return [stand for stand in stands if not is_no_smaller(stand, _rehearsed(stand))]
+    return [stand for stand in stands if not is_no_smaller(stand, _rehearsed(prepared, stand))]
+
+
+def settle(prepared: Prepared, plan: Plan) -> None:
+    """Say whether what a plan lets pass as it is has to fit; what is less than the floor always may."""
+    rest = sum(block.weight for block in plan.rest(prepared))
+    plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
 
 
 def _chosen(prepared: Prepared, *, everything: bool) -> list[Measured]:
     """The blocks that are to go, in their order."""
     scope, policy = prepared.scope, prepared.scope.policy
     storable = [block for block in prepared.blocks if block.piece.block is not None]
-    if everything or len(prepared.blocks) == 1 or (policy.envelope_form == "previews" and not prepared.is_error):
+    if everything or len(prepared.blocks) == 1 or prepared.is_error or policy.envelope_form == "previews":
         return storable
     standing = scope.standing()
     gone: set[int] = set()
+    size, tokens = prepared.weight, prepared.tokens
     for block in sorted(storable, key=lambda block: -max(block.tokens, block.size // gates.BYTES_PER_TOKEN)):
-        rest = [each for each in prepared.blocks if id(each) not in gone]
-        size, tokens = sum(each.size for each in rest), sum(each.tokens for each in rest)
         fits = gates.per_output(policy, size=size, tokens=tokens, window=scope.window, is_error=prepared.is_error).fits
         if gone and fits and (size < policy.min_threshold_bytes or has_headroom(prepared, tokens, standing)):
             break
         gone.add(id(block))
+        size, tokens = size - block.weight, tokens - block.tokens
     return [block for block in storable if id(block) in gone]
 
 
 def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measured]]:
-    """The blocks that go, those together that one envelope stands for."""
+    """The blocks that go, those together that one draft stands for."""
     policy = prepared.scope.policy
-    if not chosen:
-        return []
-    if policy.envelope_form == "previews" and not prepared.is_error and _route(prepared, chosen) == "artifact":
+    route = _route(prepared, chosen) if chosen else ""
+    if policy.envelope_form == "previews" and route == "artifact":
         return [list(chosen)]
-    each = max(1, policy.envelope_budget // LEAST_ENVELOPE)
+    budget = policy.truncate_tokens if route == "truncate" else policy.envelope_budget
+    each = max(1, budget // LEAST_ENVELOPE)
     if len(chosen) <= each:
         return [[block] for block in chosen]
     largest = {id(block) for block in sorted(chosen, key=lambda block: -block.tokens)[: each - 1]}
@@ -228,16 +216,12 @@ def _stand(
     unkept: str | None = None if excess is None else excess.reason
     if any(_is_too_large(prepared, block) for block in blocks):
         unkept = "max_artifact_bytes"
-    words = [_words(block) for block in blocks]
+    words = [words_of(block) for block in blocks]
     if unkept is not None:
-        return Stand(_draft(prepared, blocks, "truncate", words, share, None, _unkept_note(unkept)), blocks)
-    draft = _draft(prepared, blocks, route, words, share, repeats)
+        return Stand(drafted(prepared, blocks, "truncate", words, share, None, unkept), blocks)
+    draft = drafted(prepared, blocks, route, words, share, repeats)
     kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)]
     return Stand(draft, blocks, kept)
-
-
-def _unkept_note(reason: str) -> str:
-    return f"INCOMPLETE: nothing of this was stored, for {reason} would be passed. Ask the tool for less if need be."
 
 
 def _is_too_large(prepared: Prepared, block: Measured) -> bool:
@@ -266,131 +250,9 @@ def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
     return "artifact" if follows else "truncate"
 
 
-def _words(block: Measured) -> Shape:
-    """The shape of a block, in words."""
-    stored = block.piece.block
-    if isinstance(stored, Media):
-        return stored.words
-    return shape(stored.parsed[1]) if stored is not None and block.is_structured else "text"
-
-
-def _draft(
-    prepared: Prepared,
-    blocks: Sequence[Measured],
-    route: str,
-    words: Sequence[Shape],
-    share: int,
-    repeats: int | None,
-    unkept: str | None = None,
-) -> Draft:
-    scope, policy = prepared.scope, prepared.scope.policy
-    tokens = sum(block.tokens for block in blocks)
-    budget = policy.envelope_budget // share
-    half = min(budget, max(tokens // 2, 100))
-    [measured, *more] = blocks
-    block = measured.piece.block
-    if route == "artifact" and (policy.envelope_form == "previews" or more):
-        return PreviewDraft(
-            blocks=[_offloaded(prepared, each) for each in blocks],
-            total=tokens,
-            tools=scope.tools,
-            budget=budget,
-            preview_tokens=policy.preview_tokens if policy.envelope_form == "previews" else 0,
-            count=scope.count,
-            repeats=repeats,
-        )
-    if more or isinstance(block, Media) or block is None:
-        text = "\n".join(_placeholder(each) for each in blocks) + (f"\n[{unkept}]" if unkept else "")
-        if route == "artifact" and isinstance(block, Media):
-            return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
-        return PlaceholderDraft(text, scope.tools, scope.count, repeats)
-    if route == "variables" and measured.schema is not None:
-        _, value = block.parsed
-        return VariablesDraft(
-            value=value,
-            schema=measured.schema,
-            parts=variables.parts(prepared.tool, value, words[0], scope.policy.tool(prepared.tool).names),
-            total=tokens,
-            tools=scope.tools,
-            budget=half,
-            preview_tokens=policy.preview_tokens,
-            count=scope.count,
-            repeats=repeats,
-        )
-    if route == "artifact" and policy.envelope_form == "pointers":
-        return PointerDraft(block.text, measured.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
-    if route == "artifact":
-        return ArtifactDraft(
-            shape=words[0],
-            size=measured.size,
-            lines=block.line_count,
-            structured=measured.is_structured,
-            tools=scope.tools,
-            budget=half,
-            preview_tokens=policy.preview_tokens,
-            count=scope.count,
-            make_preview=None
-            if policy.envelope_form == "references"
-            else partial(_artifact_preview, prepared, measured, block),
-            repeats=repeats,
-        )
-    return _shortened(
-        prepared, measured, block, min(policy.truncate_tokens // share, max(tokens // 2, 100)), repeats, unkept
-    )
-
-
-def _shortened(
-    prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, unkept: str | None
-) -> TruncateDraft:
-    scope = prepared.scope
-    count, lines = scope.count, block.line_count
-    if unkept:
-        budget = max(budget - NOTE_TOKENS, 30)
-    if measured.is_structured:
-        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
-        text = f'{{"note":"{unkept}","output":{cut_json.text}}}' if unkept else cut_json.text
-        return TruncateDraft(text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats)
-    room = budget - 80 if not unkept and any(tool in scope.tools for tool in READERS) else budget
-    cut_text = truncate(block.text, budget=max(room, 30), measure=count)
-    text = f"{cut_text.text}\n[{unkept}]" if unkept else cut_text.text
-    tools = () if unkept else scope.tools
-    return TruncateDraft(text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
-
-
-def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:
-    block = measured.piece.block
-    if isinstance(block, Media):
-        tokens = prepared.scope.count(block.placeholder)
-        return Offloaded(block.format, block.size, tokens, False, False, lambda _: block.placeholder)
-    structured, make = measured.is_structured, partial(_preview_text, prepared, measured)
-    return Offloaded("json" if structured else "text", measured.size, measured.tokens, structured, True, make)
-
-
-def _placeholder(measured: Measured) -> str:
-    """What stands for a block of any kind in one line."""
-    block = measured.piece.block
-    return block.placeholder if isinstance(block, Media) else f"[text: {measured.size} bytes]"
-
-
-def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budget: int) -> tuple[object, object]:
-    count = prepared.scope.count
-    if measured.is_structured:
-        shown = preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens)
-        return shown.value, shown.omitted
-    cut_text = truncate(block.text, budget=budget, measure=count)
-    return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}
-
-
-def _preview_text(prepared: Prepared, measured: Measured, budget: int) -> str:
-    block, count = measured.piece.block, prepared.scope.count
-    assert isinstance(block, Block)
-    if measured.is_structured:
-        return preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens).text
-    return head_within(block.text, budget=budget, measure=count)
-
-
-def _rehearsed(stand: Stand) -> Rendered:
-    return stand.draft.render([part.wanted for part in stand.draft.parts], 1, ["art_" + "x" * 12] * len(stand.kept))
+def _rehearsed(prepared: Prepared, stand: Stand) -> Rendered:
+    ids = [store.new_id(as_uuid=prepared.scope.policy.envelope_form == "pointers")] * len(stand.kept)
+    return stand.draft.render([part.wanted for part in stand.draft.parts], 1, ids)
 
 
 def is_no_smaller(stand: Stand, rendered: Rendered) -> bool:

@@ -51,7 +51,8 @@ _ONE_GATE: Mapping[str, Any] = {
     "plaintext": "artifact",
 }
 """Of presets whose systems know one limit and nothing else."""
-_OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl")
+_OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl", "default_context_window")
+"""Knobs that no tool can have of its own."""
 _DURATIONS = ("ttl", "ledger_ttl")
 _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "enabled": kinds.flag,
@@ -88,12 +89,12 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
 
 @dataclass(frozen=True, init=False, repr=False)
 class ToolPolicy:
-    """What differs for the outputs of one tool.
+    """What differs for one tool: for its outputs, or, of the session's own tools, for its replies.
 
-    Any knob of `Policy` but `tools`, `per_tool` and `ledger_ttl`, and four settings that only a tool can have. `mapper`, a jq program
-    or a function of the parsed output, shapes an output before anything else looks at it; `template`, Jinja's, renders
-    it as text, after the mapper where there are both. `names` gives the variables of top-level keys other names.
-    `references=False` leaves the tool's arguments as the model wrote them.
+    Any knob of `Policy` but `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and four settings that only a
+    tool can have. `mapper`, a jq program or a function of the parsed output, shapes an output before anything else looks
+    at it; `template`, Jinja's, renders it as text, after the mapper where there are both. `names` gives the variables of
+    top-level keys other names. `references=False` leaves the tool's arguments as the model wrote them.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, a program or template has a fault.
@@ -118,7 +119,8 @@ class ToolPolicy:
             if name in _OF_THE_SESSION:
                 raise ConfigurationError(f"{name} belongs to the session's policy, not to a tool's")
             if name not in _CHECKS:
-                raise _unknown(name, "ToolPolicy", (*_CHECKS, "mapper", "template", "names", "references"))
+                own = [knob for knob in _CHECKS if knob not in _OF_THE_SESSION]
+                raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references"))
             _CHECKS[name](name, value)
             knobs[name] = kinds.as_timedelta(value) if name in _DURATIONS else value
         kinds.mapper("mapper", mapper)
@@ -179,6 +181,7 @@ class Policy:
     max_output_bytes: int | None = None
     """Too big at or above it."""
     preview_tokens: int = 1_000
+    """Most of a preview. In the form `variables` an output below 200,000 tokens has its share of it, at least 100."""
     preview_chars: int = 200
     """Of the preview in a pointer's envelope."""
     envelope_tokens: int | None = None
@@ -193,13 +196,13 @@ class Policy:
     reply_tokens: int = 4_000
     """Bound of every tool reply."""
     image_tokens: int | None = 1_600
-    """What an image, or a document's first page, counts where the model sees it natively; None: its bytes / 4."""
+    """What an image counts where the model sees it natively; None: its bytes / 4, which documents always count."""
     trusted_instructions: TrustedInstructions = "mappers"
     """Whose `display_instructions_for_model` reaches `result.instructions`; it is taken out of the data always."""
     tools: tuple[str, ...] = DEFAULT_TOOLS
     """What `session.tools()` offers."""
     per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)
-    """What differs for the outputs of one tool: `{"get_cart": {"enabled": False}}`; kept as `ToolPolicy`."""
+    """What differs for one tool: `{"get_cart": {"enabled": False}}`; kept as `ToolPolicy`."""
     ttl: timedelta | None = timedelta(days=7)
     """How long an artifact is kept after it was last used; None: as long as its session. Seconds are taken, too."""
     ledger_ttl: timedelta | None = None

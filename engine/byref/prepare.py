@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,9 @@ from byref.outputs import Block, Piece, forms, instructions, to_pieces
 from byref.policy import ToolPolicy
 from byref.scope import Scope
 
+logger = logging.getLogger("byref")
+
+APPLIED = "applied"
 UNSEEN_TOKENS = 1_600
 """Of an image whose bytes are elsewhere, where the policy counts images by their bytes."""
 
@@ -31,6 +35,12 @@ class Measured:
     digest: bytes
     note: str | None = None
     """Why text is not structured, where it might have been."""
+
+    @property
+    def weight(self) -> int:
+        """Its bytes as the gates count them: what is seen rather than read weighs what its tokens do, if that is more."""
+        is_text = isinstance(self.piece.block, Block)
+        return self.size if is_text else max(self.size, self.tokens * gates.BYTES_PER_TOKEN)
 
     @cached_property
     def schema(self) -> Schema | None:
@@ -85,6 +95,11 @@ class Prepared:
         return sum(block.size for block in self.blocks)
 
     @property
+    def weight(self) -> int:
+        """Of all blocks, in bytes as the gates count them."""
+        return sum(block.weight for block in self.blocks)
+
+    @property
     def content(self) -> str | list[Any]:
         """What the model reads where the output passes whole: text, or the blocks as they came."""
         [first, *more] = self.blocks
@@ -111,13 +126,15 @@ def prepare(
     told = _lift(pieces) if not own_tool else None
     told, mapped = told if scope.policy.trusted_instructions == "all" else None, None
     if not own_tool and not is_error and (shaping.mapper is not None or shaping.template is not None):
-        said, mapped = _map(scope, shaping, pieces)
+        pieces, said, mapped, is_error = _map(scope, shaping, pieces)
+        if mapped != APPLIED:
+            logger.warning("the mapper of %r %s", tool, mapped)
         told = said or told
     parses = scope.policy.enabled and not own_tool  # what passes whole whatever it is, is not worth parsing
     blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
     verdict = gates.per_output(
         scope.policy,
-        size=sum(block.size for block in blocks),
+        size=sum(block.weight for block in blocks),
         tokens=sum(block.tokens for block in blocks),
         window=scope.window,
         is_error=is_error,
@@ -159,31 +176,31 @@ def _lift(pieces: list[Piece]) -> str | None:
     return told
 
 
-def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[str | None, str]:
-    """Shape the blocks as the tool's policy says; return instructions and what became of it.
+def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[Piece], str | None, str, bool]:
+    """Shape the blocks as the tool's policy says.
 
-    Of several blocks the structured ones are mapped. What a mapper fails at stays as it is.
+    Returns the blocks, instructions, what became of the mapping, and whether the result says that it is an error. Of
+    several blocks the structured ones are mapped; all of them, or, where one fails, none.
     """
-    told = None
-    structured = [piece for piece in pieces if isinstance(piece.block, Block) and piece.block.parsed[0] == "json"]
-    chosen = pieces[:] if len(pieces) == 1 else structured or pieces[:]
-    for piece in chosen:
-        if not isinstance(piece.block, Block):
+    texts = [piece for piece in pieces if isinstance(piece.block, Block)]
+    structured = [piece for piece in texts if isinstance(piece.block, Block) and piece.block.parsed[0] == "json"]
+    chosen = {id(piece) for piece in (texts if len(pieces) == 1 else structured or texts)}
+    shaped: list[Piece] = []
+    told, is_error = None, False
+    for piece in pieces:
+        if id(piece) not in chosen or not isinstance(piece.block, Block):
+            shaped.append(piece)
             continue
         kind, value = piece.block.parsed
         try:
             result = mappers.apply(scope, shaping, value if kind == "json" else piece.block.text)
         except mappers.MapperFailed as failure:
-            return told, f"failed, the output is unmapped: {failure}"
+            return pieces, None, f"failed, the output is unmapped: {failure}", False
         result, said = instructions.lift_value(result)
-        shaped, _ = to_pieces(result)
-        told = told or said or _lift(shaped)
-        if len(pieces) > 1 or len(shaped) > 1:
-            for each in shaped:
-                each.original = each.original or (each.block and forms.write(each.block))
-        at = pieces.index(piece)
-        pieces[at : at + 1] = shaped
-    return told, "applied"
+        made, failed = to_pieces(result)
+        told, is_error = told or said or _lift(made), is_error or failed
+        shaped += made
+    return shaped, told, APPLIED, is_error
 
 
 def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -48,6 +49,8 @@ def resolve(
         StorageFailure: the ledger could not be written and the policy says `on_storage_failure="raise"`.
     """
     given = as_object(arguments)
+    if tool is not None:
+        scope = replace(scope, policy=scope.policy.for_tool(tool))
     references = Substituter(scope, enabled=tool is None or scope.policy.tool(tool).references)
     with collector_paused():
         resolved: object = references.substituted(given)

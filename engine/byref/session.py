@@ -10,12 +10,13 @@ from typing import IO, Any, Self
 
 from sqlalchemy import Connection
 
-from byref import explain, interpreter, ledger, lifecycle, pipeline, references, variables
+from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, streams, variables
 from byref.artifacts import export, store, tombstones
 from byref.artifacts.store import Artifact
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
 from byref.ledger import Entry, Recorded, Totals
+from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
 from byref.scope import Scope
 from byref.tools import TOOLS, calls, keepers
@@ -79,6 +80,11 @@ class Session:
         """Tokens of the model's window, as the gates see it."""
         return self._scope.window
 
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._scope.policy
+
     # What tools return
 
     def process(
@@ -93,13 +99,16 @@ class Session:
         """Take in what a tool returned and say what the model reads of it.
 
         `output` is any Python object; nothing in it makes this raise. The same content under the same `call_id` is the
-        same output: it is answered as the first time, byte for byte. `arguments` are kept as the model wrote them.
+        same output: it is answered as the first time, byte for byte. `arguments` are kept as the model wrote them. An open
+        file, or an iterator of text or bytes, is read to its end and judged then; what it raises passes on, and nothing
+        is stored.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
         tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
+        output = streams.whole(output, self._scope.policy.for_tool(tool).max_artifact_bytes)
         with collector_paused():
             return pipeline.process(
                 self._scope, output, tool=tool, call_id=call_id, arguments=arguments, is_error=bool(is_error)
@@ -257,7 +266,7 @@ class Session:
 
         def work(connection: Connection) -> list[HistoryEntry]:
             steps = [entry for entry in ledger.entries(connection, scope.row) if entry.kind == "output"]
-            rows = [row for entry in steps for row in pipeline.artifact_rows(entry)]
+            rows = [row for entry in steps for row in replay.artifact_rows(entry)]
             kept = store.by_row_ids(connection, scope.read, scope.row, rows)
             return [
                 HistoryEntry(
@@ -265,8 +274,8 @@ class Session:
                     tool=entry.tool or "",
                     call_id=entry.call_id,
                     arguments=entry.arguments,
-                    original=pipeline.original_of(entry, kept),
-                    processed=pipeline.content_of(entry),
+                    original=replay.original_of(entry, kept),
+                    processed=replay.content_of(entry),
                 )
                 for entry in steps
             ]
@@ -274,23 +283,12 @@ class Session:
         return scope.read(work)
 
     def reminder(self, *, max_tokens: int = 500) -> str:
-        """Return the names and shapes of the data still there, for after a compaction; newest first, bounded."""
-        bound = self.variables()
-        lines = [f"- {variable.name}: {variable.shape}" for variable in reversed(bound)]
-        named = {variable.artifact.id for variable in bound}
-        lines += [f"- {a.name or a.id}: {a.shape}" for a in reversed(self.artifacts()) if a.id not in named]
-        if not lines:
-            return "No data is stored in this conversation."
-        head = f"Data of this conversation, for {', '.join(self._scope.tools) or 'the host'}:"
-        shown: list[str] = []
-        room = max_tokens - self._scope.count(head) - 12
-        for line in lines:
-            room -= self._scope.count(line) + 1
-            if room < 0:
-                break
-            shown.append(line)
-        more = [f"- and {len(lines) - len(shown):,} more"] if len(shown) < len(lines) else []
-        return "\n".join([head, *shown, *more])
+        """Return the names and shapes of the data still there, for after a compaction; newest first, bounded.
+
+        Raises:
+            ConfigurationError: `max_tokens` is no whole number of at least 50.
+        """
+        return reminder.reminder(self._scope, max_tokens)
 
     # Data
 
@@ -335,7 +333,7 @@ class Session:
         content_type: str | None = None,
         preview_chars: int = store.PREVIEW_CHARS,
     ) -> Artifact:
-        """Keep a value of the host's own beside the outputs: any object that is text, bytes or JSON.
+        """Keep a value of the host's own beside the outputs: text, bytes, JSON, or a stream of text or bytes.
 
         Raises:
             QuotaExceeded: it is larger than the policy's `max_artifact_bytes`, or all that is stored with it is more than
@@ -343,6 +341,7 @@ class Session:
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
+        value = streams.whole(value, scope.policy.max_artifact_bytes)
         staged = keepers.store_value(scope, value, name=name, content_type=content_type, preview_chars=preview_chars)
 
         def work(connection: Connection) -> str:

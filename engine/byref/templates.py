@@ -90,7 +90,9 @@ def fault(source: str) -> str | None:
 
 
 def render(source: str, value: object, *, seconds: float, max_bytes: int) -> str:
-    """Return a template's text: `data` is the value and, for an object, each of its keys is a name too.
+    """Return a template's text: `output` is the value, `data` too, and each key of an object is a name of its own.
+
+    A key `data` goes before the value, so that a template reads the same members as a jq program does.
 
     Raises:
         Unbounded: it takes longer, or is larger.
@@ -100,7 +102,7 @@ def render(source: str, value: object, *, seconds: float, max_bytes: int) -> str
     given: dict[str, object] = {name: value[name] for name in names & value.keys()} if isinstance(value, dict) else {}
     deadline = time.monotonic() + seconds
     parts, size = [], 0
-    for part in template.generate({**given, "data": value, _DEADLINE: (deadline, seconds)}):
+    for part in template.generate({"data": value, **given, "output": value, _DEADLINE: (deadline, seconds)}):
         parts.append(part)
         size += len(part.encode("utf-8", "surrogatepass"))
         if size > max_bytes:

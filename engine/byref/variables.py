@@ -9,14 +9,14 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from byref.artifacts import store
 from byref.artifacts.blobs import Read
 from byref.artifacts.store import Artifact
-from byref.db.tables import VariableRow
+from byref.db.tables import ArtifactRow, VariableRow
 from byref.describe.shape import kind_of
 
 NAME_CHARS = 64
@@ -61,6 +61,14 @@ class Variable:
         for key in self.path:
             value = value[key]  # type: ignore[index]  # the path was walked when it was bound, artifacts never change
         return value
+
+
+class Named(NamedTuple):
+    """What a list says of a variable."""
+
+    artifact_row: int
+    name: str
+    shape: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +218,15 @@ def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable
     rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
     artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
+
+
+def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Named], int]:
+    """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
+    row = VariableRow
+    query = select(row.artifact_id, row.name, row.shape, func.count().over()).where(row.session_id == session_id)
+    query = query.join(ArtifactRow, ArtifactRow.id == row.artifact_id).where(store.is_live())
+    rows = connection.execute(query.order_by(row.artifact_id.desc(), row.id.desc()).limit(limit)).all()
+    return [Named(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
 
 
 def _columns() -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently

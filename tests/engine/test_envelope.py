@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from material import page, prose, records
 
-from byref import Engine, Policy, Session
+from byref import CharCounter, ConfigurationError, Engine, Policy, Session
 from byref.policy import TOOL_NAMES
+from byref_sandbox import Sandbox
 
 
 def envelope_of(session: Session, output: object, tool: str = "list_users") -> dict[str, Any]:
@@ -189,9 +190,47 @@ def test_the_reminder_is_bounded_and_names_what_is_there(chat: Session) -> None:
     for i in range(30):
         chat.process(page(1_500 + i), tool=f"tool_{i}")
     chat.process(prose(2_000_000), tool="log")
-    for limit in (60, 200, 500):
+    log = chat.artifacts()[-1]
+    for limit in (50, 60, 200, 500):
         told = chat.reminder(max_tokens=limit)
         assert chat._scope.count(told) <= limit
-        assert "- tool_29" in told or limit == 60
+        assert "- tool_29" in told or limit < 200
         assert re.search(r"- and \d+ more$", told)
-    assert chat.artifacts()[-1].id in chat.reminder(max_tokens=100_000)
+        assert f"- {log.id}: text, {log.size_bytes:,} bytes, of log (step 31)" in told
+    assert "\n- tool_0: " in chat.reminder(max_tokens=100_000)
+
+
+def test_the_reminder_says_what_stored_data_is(local: Engine, tenant: str) -> None:
+    chat = local.session("chat", tenant=tenant, tools=["store_artifact"])
+    chat.store_artifact({"total": 3, "rows": [{"a": "\ud800"}]}, name="report")
+    chat.store_artifact(b"\x89PNG\r\n\x1a\n" + b"x" * 100, name="pic\nture")
+    chat.call("store_artifact", {"name": "n" * 200, "value": "text"})
+    host, image, named = chat.artifacts()
+    assert chat.reminder().splitlines()[1:] == [
+        f"- {named.id}: text, 4 bytes, of store_artifact (step 1)",
+        f"- {image.id}: image(png), 108 bytes",
+        f'- report: {{"total":"integer","rows":"array(1) of object(1 key)"}}, {host.size_bytes} bytes',
+    ]
+    chat.store_artifact({f"key {n}": n for n in range(1_000)}, name="wide")
+    assert len(chat.reminder().splitlines()[1]) < 250
+
+
+class EachCharacter:
+    def count(self, text: str, kind: str = "text") -> int:
+        return len(text)
+
+
+@pytest.mark.parametrize("counter", [CharCounter(), EachCharacter()])
+def test_no_reminder_passes_its_bound(sandbox: Sandbox, counter: Any) -> None:
+    with Engine("sqlite://", interpreter=sandbox, counter=counter) as engine:
+        session = engine.session("s", tools=list(TOOL_NAMES))
+        for n in range(20):
+            session.store_artifact({f"key {i} {'x' * 40}": i for i in range(n)}, name=f"data {n}")
+        for limit in [*range(50, 200), 1_000]:
+            assert counter.count(session.reminder(max_tokens=limit)) <= limit
+
+
+@pytest.mark.parametrize("wrong", [49, 0, -1, 50.0, "50", None, True])
+def test_the_bound_of_a_reminder_is_a_number(chat: Session, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^max_tokens=.*: expected a whole number of at least 50"):
+        chat.reminder(max_tokens=wrong)

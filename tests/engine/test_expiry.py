@@ -95,7 +95,7 @@ def test_what_has_expired_is_gone_at_that_moment_and_swept_later(own: Engine) ->
             with pytest.raises(ConfigurationError, match=r"is gone: it expired on 20.*Call users again with .*page"):
                 session.variable(name)
         assert session.history()[0].original is None
-        assert session.reminder().endswith("live: text")
+        assert session.reminder().splitlines()[1:] == ["- live: text, 5 bytes"]
         listed = session.call("list_artifacts", {}).content
         assert live.pointer in listed and gone[0].removeprefix("art_") not in listed
         assert session.usage().outputs == 2

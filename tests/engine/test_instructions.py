@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable
 from typing import Any
@@ -79,6 +80,47 @@ def test_the_rest_of_a_text_stays_as_it_was_written(opened: Callable[..., Sessio
     text = '{"a": 1.0,  "b": 12345678901234567890, "' + KEY + '": "x", "c": [1,  2e3], "d": "\\u00e9"}'
     assert opened().process(text, tool="t").content == '{"a":1.0,"b":12345678901234567890,"c":[1,  2e3],"d":"\\u00e9"}'
     assert opened().process('{"n": NaN, "' + KEY + '": "x"}', tool="t").content == '{"n":NaN}'
+
+
+class Words(str):
+    pass
+
+
+class Key(str, enum.Enum):  # noqa: UP042  a StrEnum hashes as its text
+    TOLD = KEY
+    SAID = SAID
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {KEY: Words(SAID)},
+        {Words(KEY): SAID},
+        {KEY: Key.SAID},
+        {Key.TOLD: Key.SAID},
+        f'{{"{KEY}": "{SAID}", "{KEY}": 5, "a": 1}}',
+        f'{{"{KEY}": 5, "{KEY}": "{SAID}", "a": 1}}',
+        f'{{"{KEY}": "{SAID}", "{KEY.replace("d", chr(92) + "u0064", 1)}": [1], "a": 1}}',
+        f'{{"n": NaN, "{KEY}": "{SAID}", "{KEY}": null, "a": 1}}',
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("form", ["alone", "json", "text"])
+def test_strings_of_any_type_and_keys_that_repeat_are_lifted(
+    opened: Callable[..., Session], output: Any, form: str
+) -> None:
+    data = output if isinstance(output, str) else {**output, "a": 1}
+    outputs = {"alone": data, "json": [{"json": data}], "text": [{"text": data if isinstance(data, str) else "x"}]}
+    result = opened(trusted_instructions="all").process(outputs[form], tool="web")
+    read = json.dumps(result.content)
+    assert SAID not in read and "instructions_for_model" not in read
+    if form != "text" or isinstance(data, str):
+        assert result.instructions == SAID
+
+
+def test_a_key_that_repeats_without_a_string_is_data(opened: Callable[..., Session]) -> None:
+    text = f'{{"{KEY}": 4, "{KEY}": [5], "b": {{"{KEY}": "deeper"}}}}'
+    assert opened().process(text, tool="web").content == text
 
 
 def test_a_mapper_may_instruct(opened: Callable[..., Session]) -> None:

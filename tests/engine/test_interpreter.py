@@ -315,3 +315,20 @@ def test_data_of_a_page_is_exact(session: Session) -> None:
     assert session.run("rows[-1]['i'] - 2**70").value == 2_999
     ask(session, "copy_of_rows = rows")
     assert session.variable("copy_of_rows").value() == value["rows"]
+
+
+def test_what_is_cut_says_incomplete_and_how_to_go_on(stocked: Session) -> None:
+    content = ask(stocked, "for n in range(9_000): print(n)")
+    [note] = [line for line in content.splitlines() if "INCOMPLETE" in line]
+    omitted = int(note.split()[1].replace(",", ""))
+    shown = content.split("\n... [truncated")[0] + content.split("preserved] ...")[1].split("\n[INCOMPLETE")[0]
+    assert omitted + len(shown) == pytest.approx(sum(len(f"{n}\n") for n in range(9_000)), abs=3)
+    assert note.endswith("of what was printed are left out. Print less: keys, length, a slice, fewer fields.]")
+    content = ask(stocked, "for n in range(100_000): print(n)")
+    assert "characters at its end of what was printed are left out. Print less" in content
+    content = ask(stocked, "\n".join(f"n_{i} = {i}" for i in range(40)))
+    assert content.endswith("n_29 (integer). INCOMPLETE: 10 more are kept too: use them by name]")
+    content = ask(stocked, "\n".join(f"m_{i} = {i}" for i in range(100)))
+    assert content.endswith(". INCOMPLETE: 6 more are not kept: put what belongs together in one dict]")
+    assert "INCOMPLETE: 78 more are bound: the results that made them name them" in mistake(stocked, "nosuch")
+    assert stocked.ledger()[-1].tokens <= Policy().reply_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from decimal import Decimal
 from typing import Any
 
@@ -133,8 +134,8 @@ SENTENCES: list[tuple[dict[str, Any], int, Any, str]] = [
     ({"enabled": False}, 0, prose(50_000), r"t (step 2): inline, because the policy is switched off. 12,500 tokens came, 12,500 went to the model."),
     ({}, 0, prose(4_000), "t (step 2): inline, because its 4,000 bytes are below min_threshold_bytes=4,096. 1,000 tokens came, 1,000 went"),
     ({}, 0, prose(8_000), "t (step 2): inline, because its 2,000 tokens are within the per-output threshold of 7,000."),
-    ({}, 0, prose(40_000), "t (step 2): wholesale: its 10,000 tokens are more than max_result_tokens=7,000, but the policy lets plaintext through whole. It was taken as plaintext: not a JSON object or array."),
-    ({"plaintext": "truncate"}, 0, prose(40_000), "t (step 2): truncate, because its 10,000 tokens are more than max_result_tokens=7,000. It was taken as plaintext: not a JSON object or array. 10,000 tokens came,"),
+    ({}, 0, prose(40_000), "t (step 2): wholesale: its 10,000 tokens are more than max_result_tokens=7,000, but the policy lets plaintext through whole. 10,000 tokens came,"),
+    ({"plaintext": "truncate"}, 0, prose(40_000), "t (step 2): truncate, because its 10,000 tokens are more than max_result_tokens=7,000. 10,000 tokens came,"),
     ({"max_output_bytes": 5_000, "plaintext": "truncate"}, 0, prose(5_000), "t (step 2): truncate, because its 5,000 bytes reach max_output_bytes=5,000."),
     ({"plaintext": "truncate", "max_result_tokens": None}, 0, prose(1_100_000), "t (step 2): truncate, because its 1,100,000 bytes are above max_threshold_bytes=1,048,576."),
     ({"plaintext": "truncate", "max_result_tokens": None}, 0, prose(250_000), "t (step 2): truncate, because its 250,000 bytes are above the per-output threshold of 200,000."),
@@ -161,6 +162,26 @@ def test_the_reason_is_said_in_a_true_sentence(
         result.tokens_saved,
     )
     assert str(session.explain(2)) == str(explained)
+
+
+def test_why_text_is_text_is_said_where_it_looks_like_json(counted: Opener) -> None:
+    session = counted()
+    for call_id, text in {"prose": prose(40_000), "broken": '{"a": 1, ' * 8_000}.items():
+        session.process(text, tool="t", call_id=call_id)
+    png = {"type": "image", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n").decode(), "mimeType": "image/png"}
+    session.process([{"type": "text", "text": "a caption"}, png], tool="t", call_id="caption")
+    assert "plaintext: invalid JSON: " in str(session.explain("broken"))
+    assert session.explain("prose").numbers["plaintext"] == "not a JSON object or array"
+    assert not any("taken as plaintext" in str(session.explain(call_id)) for call_id in ("prose", "caption"))
+
+
+def test_the_numbers_of_an_explanation_are_those_that_are_told(counted: Opener) -> None:
+    session = counted(envelope_form="references", plaintext="artifact")
+    blocks = [{"type": "text", "text": prose(40_000)}, {"type": "text", "text": prose(50_000)}]
+    session.process(blocks, tool="t", call_id="c", arguments={"a": 1})
+    kept = {"value", "limit", "unit", "context", "calibration", "headroom_limit", "byte_threshold", "window", "blocks"}
+    assert set(session.explain("c").numbers) <= {*kept, "per_output", "plaintext", "omitted_bytes", "mapper"}
+    assert {"artifacts", "stands", "variables"} & set(session.ledger()[-1].detail)
 
 
 def test_errors_and_replies_are_explained_too(counted: Opener) -> None:

@@ -282,7 +282,8 @@ def test_the_mapper_is_before_the_template(scope: Scope) -> None:
         ("{% for x in items %}{{ x }}{% endfor %}", {"items": [1, 2]}, "12"),
         ("{{ data.keys }} {{ data['values'] }}", {"keys": "k", "values": "v"}, "k v"),
         ("{% for k, v in data.items() %}{{ k }}={{ v }};{% endfor %}", {"a": 1, "b": 2}, "a=1;b=2;"),
-        ("{{ data.data }}", {"data": 5}, "5"),
+        ("{{ data }} {{ output.data }}", {"data": 5}, "5 5"),
+        ("{{ data.a }}", {"data": {"a": 1}}, "1"),
         ("{% for i in range(3) %}{{ i }}{% endfor %}", {"range": "no"}, "012"),
         ("{% for x in data %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{% endfor %}", [1, 2], "1/2,2/2"),
         ("{% for x in data if x > 1 %}{{ x }}{% else %}none{% endfor %}", [1, 2], "2"),
@@ -357,13 +358,14 @@ def test_a_text_has_a_bound_in_bytes(scope: Scope) -> None:
 
 @given(
     st.dictionaries(
-        st.text(max_size=12) | st.sampled_from(["data", "_byref_deadline", "range", "self", "loop", "row", "caller"]),
+        st.text(max_size=12)
+        | st.sampled_from(["output", "data", "_byref_deadline", "range", "self", "loop", "row", "caller"]),
         JSON,
     )
 )
 @settings(max_examples=100, deadline=None)
 def test_no_key_of_the_data_changes_what_a_template_means(value: dict[str, Any]) -> None:
-    source = "{% for i in range(2) %}{% set row = i %}{{ loop.index }}{{ row }}{% endfor %}{{ data | length }}"
+    source = "{% for i in range(2) %}{% set row = i %}{{ loop.index }}{{ row }}{% endfor %}{{ output | length }}"
     assert templates.render(source, value, seconds=5, max_bytes=1_000) == f"1021{len(value)}"
 
 
@@ -388,3 +390,60 @@ def test_a_failing_mapper_leaves_the_output_and_says_so(local: Engine, tenant: s
         result = session.process({"a": 1}, tool=tool)
         assert json.loads(str(result.content)) == {"a": 1} and result.step is not None
         assert reason in str(session.explain(result.step))
+
+
+class Exits(Exception):
+    """An error that ends the process of whoever asks what it says."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class ExitsWhenWritten:
+    """A value of a host's own that does the same."""
+
+    __str__ = Exits.__str__
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        (ToolPolicy(mapper=raising(SystemExit(2))), "mapper: SystemExit: 2"),
+        (ToolPolicy(mapper=raising(GeneratorExit())), "mapper: GeneratorExit:"),
+        (ToolPolicy(mapper=raising(Exits())), "mapper: Exits:"),
+        (ToolPolicy(mapper=lambda _: ExitsWhenWritten(), template="{{ output }}"), "template: SystemExit: 3"),
+    ],
+)
+def test_nothing_that_a_mapper_raises_ends_the_turn(
+    local: Engine, tenant: str, scope: Scope, tool: ToolPolicy, reason: str
+) -> None:
+    assert failed(scope, tool, {"a": 1}).startswith(reason)
+    session = local.session("s", tenant=tenant, policy=Policy(per_tool={"t": tool}))
+    assert session.process({"a": 1}, tool="t", call_id="c").content == '{"a":1}'
+    assert reason in session.explain("c").numbers["mapper"]
+
+
+def test_what_a_mapper_returns_is_not_asked_what_it_is(scope: Scope) -> None:
+    class Denies:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise SystemExit(1)
+
+    assert type(apply(scope, ToolPolicy(mapper=lambda _: Denies()), {"a": 1})) is Denies
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ToolPolicy(mapper=raising(KeyboardInterrupt())),
+        ToolPolicy(mapper=lambda _: Interrupts(), template="{{ output }}"),
+    ],
+)
+def test_the_keyboard_interrupts_a_mapper(scope: Scope, tool: ToolPolicy) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        apply(scope, tool, {"a": 1})
+
+
+class Interrupts:
+    def __str__(self) -> str:
+        raise KeyboardInterrupt

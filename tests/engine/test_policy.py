@@ -10,6 +10,7 @@ import pickle
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -25,7 +26,7 @@ from byref.variables import identifier
 from byref_sandbox import Sandbox
 
 KNOBS = [field.name for field in dataclasses.fields(Policy)]
-OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "ledger_ttl")]
+OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "ledger_ttl", "default_context_window")]
 INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
     "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "default_context_window": 1, "reply_tokens": 100,
@@ -357,6 +358,7 @@ NAME = (
         ({"tools": []}, "tools belongs to the session's policy, not to a tool's"),
         ({"per_tool": {}}, "per_tool belongs to the session's policy, not to a tool's"),
         ({"ledger_ttl": 5}, "ledger_ttl belongs to the session's policy, not to a tool's"),
+        ({"default_context_window": 1_000}, "default_context_window belongs to the session's policy, not to a tool's"),
     ],
 )  # fmt: skip
 def test_what_a_tool_cannot_have(settings: dict[str, Any], text: str) -> None:
@@ -638,3 +640,26 @@ def test_who_may_instruct_the_model_is_said_per_tool(counting: Engine) -> None:
     session = opened(counting, per_tool={"special": {"trusted_instructions": "all"}, "mapped": {"mapper": "{a} + ."}})
     assert session.process(told, tool="usual").instructions is None
     assert session.process(told, tool="special").instructions == "Sum by month."
+
+
+# The session's own tools
+
+
+def test_knobs_of_an_own_tool_hold_for_its_replies(sandbox: Sandbox) -> None:
+    per_tool = {
+        "artifact_read": {"reply_tokens": 300},
+        "code_interpreter": {"run_seconds": 0.5},
+        "store_artifact": {"max_artifact_bytes": 1_000},
+    }
+    tools = [*per_tool, "artifact_grep"]
+    with Engine("sqlite://", policy=Policy(per_tool=per_tool), interpreter=sandbox) as engine:
+        session = engine.session("s", tools=tools)
+        session.process([{"id": n, "name": f"user {n}"} for n in range(5_000)], tool="users")
+        assert 200 < session.call("artifact_read", {"artifact_id": "users"}).tokens <= 300
+        assert session.call("artifact_grep", {"artifact_id": "users", "pattern": "user"}).tokens > 300
+        begun = time.monotonic()
+        endless = session.call("code_interpreter", {"code": "while True:\n    pass"})
+        assert endless.is_error and time.monotonic() - begun < 5
+        refused = session.call("store_artifact", {"name": "n", "value": "x" * 5_000})
+        assert refused.is_error and "max_artifact_bytes=1,000" in refused.text
+        assert session.store_artifact("x" * 5_000).size_bytes == 5_000  # the host's, under the session's policy

@@ -238,3 +238,60 @@ def test_a_reference_survives_the_round_trip_through_json(stocked: Session) -> N
     assert envelope
     assert '"$more"' in envelope["instruction"]
     assert stocked.resolve(json.dumps({"rows": "$more"}))["rows"] == records(2_000)
+
+
+def test_a_fault_of_jq_is_that_of_the_models_own_program(stocked: Session) -> None:
+    for program, fault in (
+        ("map(.id", "syntax error, unexpected end of file, expecting ';' or ')'"),
+        ("length +", "syntax error, unexpected end of file"),
+        ("{a:", "syntax error, unexpected end of file"),
+        ("nosuch", "nosuch/0 is not defined"),
+    ):
+        with pytest.raises(ToolError) as caught:
+            stocked.resolve({"x": {"$var": "users", "jq": program}})
+        assert str(caught.value) == f"jq {program!r}: {fault}"
+        reply = stocked.call("artifact_jq", {"artifact_id": "users", "expression": program})
+        assert reply.text.splitlines()[0] == f"JqError: {fault}"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["def f: length; f", "length as $n | $n", "length # all", "1, 2", "label $out | 1, break $out", "-1", "length\n",
+     "try error(1) catch .", "if length > 1 then 1 else 2 end", "reduce .[] as $r (0; . + $r.id)", ".[0].id = 5 | .[0].id"],
+)  # fmt: skip
+def test_a_program_means_the_same_on_a_part(chat: Session, program: str) -> None:
+    rows = page(50)["users"]
+    chat.store_artifact({"deep": {"rows": rows}}, name="held")
+    chat.store_artifact(rows, name="rows")
+    on_part = chat.resolve({"x": {"$var": "held", "path": "deep.rows", "jq": program}})
+    assert on_part == chat.resolve({"x": {"$var": "rows", "jq": program}})
+
+
+def refusal(session: Session, named: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        session.resolve({"x": {"$var": named}})
+    return str(caught.value)
+
+
+def test_what_there_is_are_variables_and_artifacts(stocked: Session, chat: Session) -> None:
+    assert refusal(chat, "nope").endswith("in this conversation; nothing is stored yet")
+    note = chat.store_artifact("some text")
+    chat.store_artifact("some text", name="report")
+    chat.store_artifact("some other text", name="report")
+    assert refusal(chat, "nope").endswith(f"; there are: {note.id}, report and 1 more")
+    stocked.store_artifact("some text", name="report")
+    known = "; there are: list_users, users, pagination, small; artifacts: report"
+    assert refusal(stocked, "nope").endswith(f"'nope' in this conversation{known}")
+    for named, near in (("usrs", "users"), ("$usrs.0.id", "users"), ("usrs[0]", "users"), ("reprot", "report")):
+        assert refusal(stocked, named).endswith(f"{known}. Did you mean {near!r}?")
+
+
+def test_what_there_is_is_bounded_and_read_lightly(local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = local.session("many", tenant=tenant)
+    for n in range(20):
+        session.run("\n".join(f"n_{n}_{i} = {i}" for i in range(60)))
+    for n in range(40):
+        session.store_artifact("x", name=f"{n} " + "long " * 40)
+    monkeypatch.setattr("byref.artifacts.store._artifact", lambda row, read: pytest.fail("an artifact was read whole"))
+    told = refusal(session, "x" * 5_000)
+    assert len(told) < 2_000 and " and 1,180 more; artifacts: " in told and told.endswith(" and 20 more")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from material import page
 
-from byref import ConfigurationError, Session, ToolError
+from byref import ConfigurationError, Engine, Policy, Session, ToolError
 from byref.tools.schemas import compiled
 
 IDS = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}}}, "required": ["ids"]}
@@ -247,3 +247,31 @@ def test_what_is_accepted_is_what_jsonschema_accepts(schema: Any, value: Any) ->
 ])  # fmt: skip
 def test_common_schemas_have_a_fast_type(schema: Any) -> None:
     assert compiled({"$defs": {"d": {"type": "boolean"}}, "properties": {"k": schema}}).quick is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("$vehicles", "no artifact or variable 'vehicles' in this conversation; there are: list_users, users, pagination"),
+        ("$usrs", "no artifact or variable 'usrs' in this conversation; there are: list_users, users, pagination. Did you mean 'users'?"),
+        ("$users.9999", "users.9999: no '9999' at its top; there are 1,200 items, the first is 0"),
+        ("$pagination.nope", "pagination.nope: no 'nope' at its top; there are page, pages"),
+        ("art_nope", "no artifact or variable 'art_nope' in this conversation; there are: list_users, users, pagination"),
+    ],
+)  # fmt: skip
+def test_a_misfit_that_looks_like_a_reference_is_told_what_there_is(stocked: Session, given: str, why: str) -> None:
+    told = misfit(stocked, {"ids": given}, IDS)
+    assert told == f'the arguments do not fit the tool\'s schema: ids expects array and is string "{given}"; {why}'
+
+
+@pytest.mark.parametrize("given", ["vehicles", "$5.00", "$", "$$vehicles", "costs $5"])
+def test_other_text_is_told_nothing_of_references(stocked: Session, given: str) -> None:
+    assert misfit(stocked, {"ids": given}, IDS).endswith(f'is string "{given}".')
+
+
+def test_a_tool_without_references_is_told_nothing_of_them(local: Engine, stocked: Session) -> None:
+    policy = Policy(per_tool={"sh": {"references": False}})
+    session = local.session("chat", tenant=stocked.tenant, policy=policy)
+    with pytest.raises(ToolError) as caught:
+        session.resolve({"ids": "$HOME"}, IDS, tool="sh")
+    assert str(caught.value).endswith('is string "$HOME".')

@@ -108,11 +108,14 @@ def envelopes(desk: Desk) -> Iterator[Told]:
     yield Told("`references`, text", desk.read_of(log, Policy.references(**small)))
     yield Told("`references`, run again", desk.read_of(log, Policy.references(**small), again=True))
     yield Told("`pointers`", desk.read_of(prose(200_000), Policy.pointers()))
-    yield Told("`pointers`, `envelope_tokens=100`", desk.read_of(page, Policy.pointers(envelope_tokens=100, max_output_bytes=9)))  # fmt: skip
+    brief = Policy.pointers(envelope_tokens=140, preview_chars=20)
+    yield Told("`pointers`, `envelope_tokens=140`", desk.read_of(prose(200_000), brief))
     yield Told("`previews`, structured", desk.read_of(page, Policy.previews(preview_tokens=80)))
     yield Told("`previews`, three blocks", desk.read_of(blocks(), Policy.previews(preview_tokens=160)))
     yield Told("`previews`, read by other tools", desk.read_of(page, Policy.previews(preview_tokens=80), READERS))
-    yield Told("`previews`, no room for a preview", desk.read_of(page, Policy.previews(envelope_tokens=100)))
+    short = Policy.previews(envelope_tokens=120, preview_tokens=20)
+    yield Told("`previews`, `envelope_tokens=120`", desk.read_of(page, short))
+    yield Told("`variables`, three blocks in one", desk.read_of(blocks(), Policy(**SMALL | {"image_tokens": None})))
     yield Told("`previews`, an image", desk.read_of(blocks()[2:], Policy.previews()))
 
 
@@ -133,7 +136,7 @@ def in_place(desk: Desk) -> Iterator[Told]:
 
 def replies(desk: Desk) -> Iterator[Told]:
     """What the session's own tools answer."""
-    session = desk.open(Policy(reply_tokens=120), list(TOOL_NAMES))
+    session = desk.open(Policy(reply_tokens=150), list(TOOL_NAMES))
     session.process(customers(), tool="list_customers")
     session.store_artifact(prose(20_000), name="log")
     session.store_artifact("x" * 20_000, name="line")
@@ -170,7 +173,7 @@ def replies(desk: Desk) -> Iterator[Told]:
     yield call("more than fits", "get_artifact", pointer_or_name="log")
     yield call("what is not there", "get_artifact", pointer_or_name="reports")
     yield call("entries", "list_artifacts", prefix="rep")
-    yield call("more than fits", "list_artifacts")
+    yield call("more than fit", "list_artifacts", prefix="", limit=1)
     yield call("a search", "retrieve_offloaded_content", reference="log", pattern="^00024", context_lines=0)
     yield call("lines", "retrieve_offloaded_content", reference="log", line_range={"start": 9, "end": 99})
     yield call("everything", "retrieve_offloaded_content", reference="log")
@@ -205,7 +208,7 @@ def reminders(desk: Desk) -> Iterator[Told]:
     session.process(customers(), tool="list_customers")
     session.store_artifact(prose(20_000), name="log")
     yield Told("data is stored", session.reminder())
-    yield Told("more than `max_tokens`", session.reminder(max_tokens=45))
+    yield Told("more than `max_tokens`", session.reminder(max_tokens=50))
 
 
 def without_storage(desk: Desk) -> Iterator[Told]:
@@ -330,11 +333,12 @@ def test_no_reply_names_a_tool_that_is_not_there(local: Engine, tenant: str, too
     session = Desk(local, tenant).open(Policy(reply_tokens=120), [tool])
     session.store_artifact(prose(20_000), name="log")
     session.store_artifact(records(500), name="rows")
+    session.process(blocks()[2:], tool="t")
     assert missing(json.dumps(session.tools("anthropic")), [tool]) == []
     written: list[dict[str, Any]] = [
         {},
         {"name": "rows", "value": [1], "prefix": "r"},
-        *({"artifact_id": name, "pattern": "fox", "expression": ".", "code": f"len({name})"} for name in ("log", "rows", "lag")),
+        *({"artifact_id": name, "pattern": "fox", "expression": ".", "code": f"len({name})"} for name in ("log", "rows", "lag", session.artifacts()[-1].id)),
     ]  # fmt: skip
     names = next(t for t in session.tools("anthropic"))["input_schema"]["properties"]
     for arguments in written:
@@ -342,7 +346,7 @@ def test_no_reply_names_a_tool_that_is_not_there(local: Engine, tenant: str, too
         first = next(iter(names))
         if "artifact_id" in arguments and tool != "code_interpreter":
             fitting[first] = arguments["artifact_id"]
-        assert missing(said(session.call(tool, fitting).content), [tool]) == []
+        assert missing(str(session.call(tool, fitting).content), [tool]) == []
 
 
 @pytest.mark.parametrize(
@@ -373,3 +377,16 @@ def test_a_log_of_200_kilobytes_under_pointers(local: Engine, tenant: str) -> No
     lines = [f"2026-11-22T01:{i // 60 % 60:02}:{i % 60:02}Z worker-{i % 7} took {i * 7919} ms" for i in range(5_000)]
     log = "\n".join(lines)[:200_000]
     assert len(log) == 200_000 and COUNT(Desk(local, tenant).read_of(log, Policy.pointers())) <= 250
+
+
+@pytest.mark.parametrize("budget", [100, 150, 199, 200])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_words_leave_room_in_the_smallest_budget(local: Engine, tenant: str, form: str, budget: int) -> None:
+    gate = {"max_output_bytes": 300} if form == "pointers" else {"max_result_tokens": 60}
+    policy = getattr(Policy, form)(envelope_tokens=budget, **gate)
+    page = customers(100)
+    for tools in (None, READERS, ["get_artifact", "list_artifacts"], list(TOOL_NAMES)):
+        session = Desk(local, tenant).open(policy, tools)
+        for output in (page, prose(9_000), blocks(), blocks()[:1] * 20, page):
+            result = session.process(output, tool="t")
+            assert result.tokens <= (budget if result.route in ("variables", "artifact") else 2_500), result.content

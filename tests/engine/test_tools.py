@@ -97,7 +97,7 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
             },
             {
                 "name": "artifact_jq",
-                "description": "Query stored JSON with a jq filter over all of the data. Plain paths give integers exactly; what computes rounds them beyond 2**53.",
+                "description": "Query stored JSON with a jq filter over all of the data.",
                 "input_schema": {
                     "type": "object",
                     "properties": {

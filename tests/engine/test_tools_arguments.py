@@ -73,6 +73,9 @@ PLAIN: list[tuple[str, Any, dict[str, Any]]] = [
     ("artifact_read", {**READ, "artifact_id": "`users`"}, READ),
     ("artifact_read", {**READ, "artifact_id": '"users"'}, READ),
     ("artifact_read", {**READ, "artifact_id": ["users"]}, READ),
+    ("retrieve_offloaded_content", {**SPAN, "reference": "art_x (json, 42,000 bytes)"}, SPAN),
+    ("retrieve_offloaded_content", {**SPAN, "reference": "- art_x (image/png (a b), 42 bytes)"}, SPAN),
+    ("get_artifact", {"pointer_or_name": "art:x-1 (text, 5 bytes)"}, {"pointer_or_name": "art:x-1"}),
     # spans of lines
     ("retrieve_offloaded_content", {"reference": "art_x", "line_range": "10-20"}, SPAN),
     ("retrieve_offloaded_content", {"reference": "art_x", "line_range": "L10:L20"}, SPAN),
@@ -115,6 +118,8 @@ def test_plain_meanings_are_taken(tool: str, written: Any, meant: dict[str, Any]
         ("store_artifact", {"name": "arguments", "value": {"arguments": {"name": "x"}}}),
         ("store_artifact", {"name": "r", "value": "```python\n1\n```"}),
         ("store_artifact", {"name": "r", "value": "[1, 2]"}),
+        ("get_artifact", {"pointer_or_name": "report (final)"}),
+        ("get_artifact", {"pointer_or_name": "art_x (json) and more"}),
     ],
 )
 def test_what_is_right_is_left_alone(tool: str, arguments: dict[str, Any]) -> None:

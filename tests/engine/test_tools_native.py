@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from byref import Engine, Policy, Session
+from byref.policy import TOOL_NAMES
 
 PNG = b"\x89PNG\r\n\x1a\n".ljust(48_213, b"\x01")
 PDF = b"%PDF-1.7\n".ljust(9_000, b"\x00")
@@ -110,3 +111,17 @@ def test_a_replay_after_the_end_of_its_image(engine: Engine, tenant: str) -> Non
     assert isinstance(reply.content, list)
     listed = session.call("get_artifact", {"pointer_or_name": artifact.id}, call_id="c")
     assert listed.content == reply.content
+
+
+@pytest.mark.parametrize("tools", [["artifact_read"], ["artifact_read", "get_artifact"], list(TOOL_NAMES)])
+def test_a_name_that_is_a_variable_too(engine: Engine, tenant: str, tools: list[str]) -> None:
+    session = engine.session("t", tenant=tenant, tools=tools, policy=Policy(mode="variables", max_result_tokens=10))
+    image = session.store_artifact(PNG, name="picture")
+    session.process([{"id": n, "note": "words " * 9} for n in range(100)], tool="picture")
+    assert "words" in session.call("artifact_read", {"artifact_id": "picture"}).text
+    reply = session.call("artifact_read", {"artifact_id": image.id})
+    assert reply.is_error and f'"{image.id}" as an argument' in reply.text
+    named = {name for name in TOOL_NAMES if name in reply.text}
+    assert named == {name for name in ("retrieve_offloaded_content", "get_artifact") if name in tools} or (
+        len(tools) > 2 and named == {"retrieve_offloaded_content"}
+    )

@@ -118,7 +118,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     ),
     "MP-28": "A session's id is its state: there after kill -9, invisible to other sessions and tenants.",
     "MP-29": "One step's output becomes another's argument without passing through the model.",
-    "MP-30": ("A stream is judged once, at its end.", "not yet", "streams are missing"),
+    "MP-30": "A stream is judged once, at its end; one that fails midway leaves nothing.",
     "CO-1": "Above 2,500 tokens an output is offloaded, else it is unchanged, blocks too.",
     "CO-2": "An output is measured as a whole and its blocks are stored one by one.",
     "CO-3": "That limit is the only gate.",

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -386,6 +387,22 @@ def test_one_steps_output_feeds_the_next(ptrs: Opener, variables: Opener) -> Non
     named = variables()
     named.process(rows, tool="users")
     assert named.resolve({"last": {"$var": "users", "jq": ".[-1].id"}}) == {"last": 2_000}
+
+
+@pytest.mark.statement("MP-30")
+def test_a_stream_is_judged_once_at_its_end(ptrs: Opener) -> None:
+    session, text = ptrs(), lines(60_000)
+    result = session.process((text[at : at + 600] for at in range(0, 60_000, 600)), tool="t")
+    assert [artifact.value for artifact in session.artifacts()] == [text]
+    assert [(entry.route, entry.step) for entry in session.ledger()] == [("artifact", result.step)]
+
+    def failing() -> Iterator[str]:
+        yield text
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        session.process(failing(), tool="t")
+    assert (len(session.artifacts()), len(session.ledger())) == (1, 1)
 
 
 @pytest.mark.statement("MP-15", "MP-4")

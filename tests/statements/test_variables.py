@@ -310,12 +310,16 @@ def test_a_mapper_comes_first_and_decides_the_path(variables: Opener, shaping: A
     [{"mapper": ".expenses | map(.amount.cents)"}, {"template": "{{ data.nothing.here }}"}, {"mapper": lambda value: value["x"]}],
     ids=["jq", "template", "function"],
 )  # fmt: skip
-def test_a_failing_mapper_leaves_the_original(variables: Opener, shaping: Any) -> None:
+def test_a_failing_mapper_leaves_the_original(
+    variables: Opener, shaping: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     session = variables(per_tool={"list_expenses": ToolPolicy(**shaping)})
     result = session.process(expenses(5_000), tool="list_expenses", call_id="c")
     assert result.route == "variables" and session.variable("list_expenses").value() == expenses(5_000)
     assert session.explain("c").numbers["mapper"].startswith("failed, the output is unmapped: ")
     assert "unmapped" in str(session.explain("c"))
+    [warning] = caplog.records
+    assert warning.getMessage().startswith("the mapper of 'list_expenses' failed, the output is unmapped: ")
 
 
 @pytest.mark.statement("VP-20")

@@ -157,7 +157,7 @@ class Found:
             further = f", or go on with {go_on(following, self._end)}" if shown and following <= search.last else ""
             notes.append(f"INCOMPLETE: first {shown} shown. Narrow the pattern{further}")
         if not search.complete:
-            stopped = f"the search stopped in line {search.line:,} after {self._deadline:g} seconds"
+            stopped = f"the search stopped in line {search.line} after {self._deadline:g} seconds"
             known = "" if shown < total else f". Go on with {go_on(search.line, self._end)}"
             notes.append(f"{'' if notes else 'INCOMPLETE: '}{stopped}{known}")
         if not total and ("\n" in pattern or "\\n" in pattern):

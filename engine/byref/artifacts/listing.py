@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Text, func, literal, or_, select, type_coerce
 
 from byref.artifacts.store import is_live
-from byref.db.tables import ArtifactRow, EscapedText
+from byref.db.tables import ArtifactRow, EscapedText, VariableRow
 
 ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
 """An artifact's id, or its pointer."""
@@ -27,6 +27,18 @@ class Listed(NamedTuple):
     stored_at: datetime
 
 
+class Unbound(NamedTuple):
+    """What there is to say of an artifact that no variable stands for."""
+
+    row_id: int
+    id: str
+    name: str | None
+    size_bytes: int
+    shape: str
+    """JSON."""
+    step: int | None
+
+
 def page_of(
     connection: Connection, session_id: int, *, prefix: str, after: int, limit: int
 ) -> tuple[list[Listed], int]:
@@ -42,6 +54,17 @@ def page_of(
     rows = connection.execute(query.where(*where).order_by(row.id).limit(limit)).all()
     total = connection.execute(select(func.count()).select_from(row).where(*where)).scalar_one()
     return [Listed(*one) for one in rows], total
+
+
+def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple[list[Unbound], int]:
+    """Return the artifacts stored last that no variable stands for, newest first, and how many there are."""
+    row = ArtifactRow
+    bound = select(VariableRow.artifact_id).where(VariableRow.session_id == session_id)
+    query = select(row.id, row.public_id, row.name, row.size_bytes, row.shape, row.step, func.count().over())
+    rows = connection.execute(
+        query.where(row.session_id == session_id, row.id.not_in(bound), is_live()).order_by(row.id.desc()).limit(limit)
+    ).all()
+    return [Unbound(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
 
 
 def row_id_of(connection: Connection, session_id: int, key: str) -> int | None:

@@ -186,14 +186,9 @@ def is_live() -> ColumnElement[bool]:
 
 
 def find(connection: Connection, read: Read, session_id: int, key: str) -> Artifact | None:
-    """Return the session's artifact of that id, pointer or name; the newest where several have the name."""
-    if match := _ID.fullmatch(key):
-        by_id = _query(session_id).where(ArtifactRow.public_id == "art_" + match[1])
-        if (row := connection.execute(by_id).one_or_none()) is not None:
-            return _artifact(row, read)
-    by_name = _query(session_id).where(ArtifactRow.name == key).order_by(ArtifactRow.id.desc()).limit(1)
-    row = connection.execute(by_name).one_or_none()
-    return None if row is None else _artifact(row, read)
+    """Return the session's artifact of that id, pointer or name, as `by_names`."""
+    found = by_ids(connection, read, session_id, [key]) or by_names(connection, read, session_id, [key])
+    return found.get(key)
 
 
 def by_row_ids(connection: Connection, read: Read, session_id: int, ids: Collection[int]) -> dict[int, Artifact]:
@@ -217,12 +212,16 @@ def by_ids(connection: Connection, read: Read, session_id: int, keys: Collection
 
 
 def by_names(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Artifact]:
-    """Return the session's artifacts by name, the newest of each."""
+    """Return the session's artifacts by name, the newest of each.
+
+    What a host, a model or code named goes before the names that documents in outputs happen to have.
+    """
     rows: dict[str, int] = {}
     for some in batched(set(names)):
         where = ArtifactRow.session_id == session_id, ArtifactRow.name.in_(some), is_live()
-        newest = select(ArtifactRow.name, func.max(ArtifactRow.id)).where(*where).group_by(ArtifactRow.name)
-        rows |= {str(name): row_id for name, row_id in connection.execute(newest)}
+        came = ArtifactRow.origin == "output"
+        newest = select(ArtifactRow.name, func.max(ArtifactRow.id)).where(*where).group_by(ArtifactRow.name, came)
+        rows |= {str(name): row_id for name, row_id in connection.execute(newest.order_by(came.desc()))}
     return _by_key(connection, read, session_id, rows)
 
 

@@ -12,6 +12,10 @@ from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated, 
 from byref.policy import FOLLOWERS
 from byref.variables import Part
 
+_HAND_ON = " To hand it to another tool, give the pointer as its argument."
+_SHORT_BELOW = 150
+"""Budget under which a pointer's note does not say how to hand it on."""
+
 
 @dataclass
 class ArtifactDraft:
@@ -113,7 +117,7 @@ class PointerDraft:
             "preview": encodable(head_of(self.text, kept)),
             "sizeBytes": self.size,
             "note": f"{again}INCOMPLETE: the output is too large to show; all of it is stored."
-            f"{self._how()} To hand it to another tool, give the pointer as its argument.",
+            f"{self._how()}{'' if self.budget < _SHORT_BELOW else _HAND_ON}",
         }
         text = compact(envelope)
         return Rendered(text, self.count(text), envelope)

@@ -17,6 +17,9 @@ _SEARCH: Final = (
 )
 _REFERENCES_SHARE: Final = 0.5
 """Of the budget, for the references of many blocks; further ones are counted."""
+_SHORT_BELOW: Final = 200
+"""Budget under which the guidance names tools alone, and fewer references are named."""
+_SHORT_SHARE: Final = 0.35
 _LEAST_PREVIEW: Final = 20
 """Tokens that a block's preview has at least: of so many blocks that they do not suffice the first ones have one."""
 
@@ -86,7 +89,7 @@ class PreviewDraft:
 
     def _references(self, ids: Sequence[str]) -> str:
         lines: list[str] = []
-        room = self.budget * _REFERENCES_SHARE
+        room = self.budget * (_SHORT_SHARE if self.budget < _SHORT_BELOW else _REFERENCES_SHARE)
         for number, (artifact_id, block) in enumerate(zip(ids, self.blocks, strict=True)):
             line = f"{artifact_id} ({block.kind}, {block.size:,} bytes)"
             room -= self.count(line) + 1
@@ -110,6 +113,10 @@ class PreviewDraft:
         state = below if readable else "only a placeholder is below"
         lines = [] if self.repeats is None else [repeated(step, self.repeats)]
         lines.append(f"Stored outside the conversation because of its size. INCOMPLETE: {state}.")
+        if self.budget < _SHORT_BELOW:
+            names = [RETRIEVE] if RETRIEVE in self.tools else list(access_hints(self.tools, structured=True))
+            lines[-1] = f"Stored because of its size. INCOMPLETE: {state}."
+            return "\n".join([*lines, f"Read it with {' or '.join(names)}."] if names else lines)
         previewed = is_shown and bool(readable)
         ways = ["Answer from the preview if it is enough; do not infer the rest."] if previewed else []
         if RETRIEVE in self.tools and readable:

@@ -21,7 +21,7 @@ _LISTING_SHARE = 0.25
 _KEY_CHARS = 60
 """Of a key that a variable's name does not say as it is."""
 _SHORT_BELOW = 450
-"""Budget under which the instruction is one sentence."""
+"""Budget under which the instruction is one sentence, and under half of which it is half of one."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class VariablesDraft:
 
     def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
         shown = self._preview
-        short = self.budget < _SHORT_BELOW
+        short = min(self.budget, 3 * self.preview_tokens) < _SHORT_BELOW
         state = "INCOMPLETE: no preview fits." if shown is None else told(complete=shown.omitted is None, short=short)
         alias = f"var_step_{step}"
         listing = self._listing(names, alias)
@@ -100,7 +100,9 @@ class VariablesDraft:
                     None,
                     [
                         repeated(step, self.repeats),
-                        _instruction(example, step, self.tools, state, short=short),
+                        _instruction(
+                            example, step, self.tools, state, short=short, tiny=self.budget < _SHORT_BELOW // 2
+                        ),
                     ],
                 )
             ),
@@ -121,12 +123,16 @@ class VariablesDraft:
         return listing
 
 
-def _instruction(example: str, step: int, tools: Sequence[str], state: str, *, short: bool) -> str:
-    text = f"{state} The variables hold all of the data"
+def _instruction(example: str, step: int, tools: Sequence[str], state: str, *, short: bool, tiny: bool) -> str:
+    hand_on = "" if tiny else f'; give "${example}" to hand it to another tool'
     if short:
-        return (
-            f"{state} Call {INTERPRETER}; the variables hold all of the data." if INTERPRETER in tools else f"{text}."
+        where = (
+            f"{INTERPRETER} has all of the data in these variables"
+            if INTERPRETER in tools
+            else "The variables hold it all"
         )
+        return f"{state} {where}{hand_on}."
+    text = f"{state} The variables hold all of the data"
     if INTERPRETER in tools:
         text += f", as Python objects in {INTERPRETER}, e.g. len({example})"
     text += f"; the whole is also var_step_{step}."

@@ -1,4 +1,4 @@
-"""What tools return, made ready to be measured: any Python object becomes one block of text or JSON.
+"""Text and JSON, made ready to be measured: what is no content block of a provider's becomes one block of these.
 
 Nothing here raises for what a tool returned.
 """
@@ -26,7 +26,7 @@ class Block:
     text: str
     data: bytes
     value: object = field(default=None, repr=False)
-    """The Python value it was made of; only with `from_value`."""
+    """The Python value it was made of, or what its JSON says where that was of no plain type; only with `from_value`."""
     from_value: bool = False
     lossy: bool = False
     """`data` is no text; undecodable bytes are shown as U+FFFD."""
@@ -36,7 +36,7 @@ class Block:
         """UTF-8 bytes of `text`."""
         if self.from_value:
             return len(self.data) - self._line_feeds
-        return len(self.text.encode()) if self.lossy else len(self.data)
+        return slices.size(self.text) if self.lossy else len(self.data)
 
     @property
     def line_count(self) -> int:
@@ -79,7 +79,7 @@ class Block:
         """
         self.__dict__.pop("parsed", None)
         try:
-            self.value = jsontext.decode(self.data)
+            self.value = slices.parse(self.text, self.data)
         except jsontext.NotJSON as error:
             self.give_up(f"invalid JSON: {error}")
             return None
@@ -98,7 +98,7 @@ class Block:
 
 
 def to_block(output: object) -> Block:
-    """Return any object that a tool returned as a block; never raises."""
+    """Return any Python object as one block: text, bytes as the text they hold, all else as JSON; never raises."""
     # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
     try:
         if issubclass(type(output), str):
@@ -129,7 +129,7 @@ def _bytes_block(data: bytes) -> Block:
                 return _text_block(data.decode("utf-32" if len(mark) == 4 else "utf-16"))
             except UnicodeDecodeError:
                 break
-    return Block(data.decode(errors="replace"), data, lossy=True)
+    return Block(slices.decode(data, "replace"), data, lossy=True)
 
 
 def _value_block(value: object) -> Block:

@@ -1,39 +1,48 @@
-"""Content blocks as providers and frameworks write them, read into blocks and written for a provider.
+"""Content blocks as providers and frameworks write them, read into pieces and written again.
 
 Known are those of OpenAI (Chat, Responses), Anthropic, MCP, Bedrock and Strands, and LangChain, as dicts or as objects of
 their SDKs, alone, in lists, or in a tool result around them. What is known but cannot be stored (an image behind a URL, a
-type that nobody knows) stays as it is.
+type that nobody knows) stays as it is, as long as it is small and rare.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from byref.outputs import media
+from byref.outputs import plain, readers, structured
 from byref.outputs.blocks import Block, to_block
 from byref.outputs.media import Media
+from byref.outputs.plain import from_json, to_json
+
+__all__ = [
+    "Piece",
+    "from_json",
+    "is_image",
+    "one",
+    "read",
+    "replaced",
+    "stated",
+    "to_json",
+    "write",
+    "write_text",
+]
 
 MAX_BLOCKS: Final = 1_000
 """A longer list is data, whatever its elements look like."""
 MAX_UNTYPED: Final = 256
 """A longer list of `{"text": …}` alone is data: records of one column look like that, too."""
+MAX_UNKNOWN: Final = 8
+"""Blocks of types that nobody knows, and at most a quarter of a list (one, in a short list): what has more is data."""
+MAX_ELSEWHERE: Final = 32
+"""Blocks of known forms that name an image or a file somewhere else: what has more is data."""
+MAX_UNREAD_BYTES: Final = 65_536
+"""Of a block that cannot be read, as JSON: a larger one is read as the text of its JSON, which can be stored."""
 
 _LOOKED_AT: Final = 8
-_MARK: Final = "$bytes"
-
-_TEXTS: Final = ("text", "input_text", "output_text")
-_BESIDE_TEXT: Final = {"type", "text", "annotations", "cache_control", "citations", "_meta", "meta", "logprobs", "id"}
-_TYPES: Final = {
-    *_TEXTS,
-    *("image", "image_url", "input_image", "document", "file", "input_file", "audio", "input_audio"),
-    *("resource", "resource_link", "search_result", "tool_reference", "json"),
-}
-_UNTYPED: Final = ("text", "json", "image", "document", "video", "audio")
 
 
 @dataclass
@@ -42,13 +51,24 @@ class Piece:
 
     block: Block | Media | None
     """None: it cannot be stored."""
-    original: Any = None
-    """As it came; None where the output was no list of blocks."""
+    original: Mapping[Any, Any] | None = None
+    """The form; None where the output was no list of blocks."""
 
     @property
     def is_untyped(self) -> bool:
         """Whether it came as Bedrock and Strands write blocks: by its only key."""
-        return isinstance(self.original, Mapping) and "type" not in self.original
+        return self.original is not None and "type" not in self.original
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The block as it passes whole: what JSON holds, and bytes, just as `from_json` gives back what `to_json` writes."""
+        return _whole(self.original, self.block) or self._rewritten
+
+    @property
+    def _rewritten(self) -> dict[str, Any]:
+        if isinstance(self.block, Block):
+            return write_text(self.block.text, like=self)
+        return write(self.block or to_block(self.original))
 
 
 def read(output: object) -> tuple[list[Piece], bool] | None:
@@ -61,16 +81,46 @@ def read(output: object) -> tuple[list[Piece], bool] | None:
     return _of_object(output)
 
 
+def one(item: Any) -> Piece:
+    """Return one block of content that was read before."""
+    try:
+        return _piece(item, readers.read(item, tolerant=True))
+    except readers.NoForm:
+        return Piece(None, item)
+
+
+def stated(items: Iterable[Any]) -> list[Piece | None]:
+    """Return the blocks among items of which each is a block or data; None for data."""
+    pieces: list[Piece | None] = []
+    elsewhere = 0
+    for item in items:
+        mapping = item if isinstance(item, Mapping) else _dumped(item)
+        try:
+            piece = None if mapping is None else _piece(mapping, readers.read(mapping, tolerant=mapping is not item))
+        except readers.NoForm:
+            piece = None
+        if piece is not None and piece.block is None:
+            elsewhere += 1
+            piece = _bounded(piece, as_text=elsewhere > MAX_ELSEWHERE)
+        pieces.append(piece)
+    return pieces
+
+
 def write_text(text: str, *, like: Piece) -> dict[str, Any]:
     """Return text as a block in the form of another."""
-    return {"text": text} if like.is_untyped else {"type": "text", "text": text}
+    if like.is_untyped:
+        return {"text": text}
+    kind = str((like.original or {}).get("type", ""))
+    if kind in ("input_text", "input_image", "input_file"):
+        return {"type": "input_text", "text": text}
+    return {"type": "output_text" if kind == "output_text" else "text", "text": text}
 
 
 def replaced(piece: Piece, block: Block) -> Piece:
     """Return a piece with another block, in the same form."""
     if piece.original is None:
         return Piece(block)
-    if "json" in piece.original and block.parsed[0] == "json":
+    if _holds_json(piece.original) and block.parsed[0] == "json":
         return Piece(block, {**piece.original, "json": block.parsed[1]})
     return Piece(block, write_text(block.text, like=piece))
 
@@ -84,35 +134,62 @@ def write(block: Block | Media) -> dict[str, Any]:
     """Return a block in the form of MCP, which `read` reads again."""
     if isinstance(block, Block):
         return {"type": "text", "text": block.text}
-    if block.kind == "image":
-        return {"type": "image", "data": block.base64, "mimeType": block.content_type}
+    if block.kind == "image" or block.content_type.startswith("audio/"):
+        return {
+            "type": "image" if block.kind == "image" else "audio",
+            "data": block.base64,
+            "mimeType": block.content_type,
+        }
     uri = f"byref:/{quote(block.name or 'document', safe='')}"
     return {"type": "resource", "resource": {"uri": uri, "mimeType": block.content_type, "blob": block.base64}}
 
 
+# Tool results around blocks
+
+
 def _of_mapping(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
     """A tool result with blocks inside, or one image or document alone."""
-    if "toolResult" in output and len(output) == 1 and isinstance(output["toolResult"], Mapping):
-        output = output["toolResult"]
-    keys = output.keys()
-    if "type" in keys and output["type"] == "tool_result" and "content" in keys:
-        return _inside(output["content"], bool(output.get("is_error")))
-    if "type" in keys and output["type"] == "function_call_output" and "output" in keys:
-        return _inside(output["output"], False)
-    if "tool_call_id" in keys and output.get("role") == "tool" and "content" in keys:
-        return _inside(output["content"], False)
-    if isinstance(output.get("content"), list) and output["content"]:
-        if keys <= {"toolUseId", "status", "content"} and len(output) > 1:
-            return _inside(output["content"], output.get("status") == "error")
-        if keys <= {"content", "isError", "structuredContent", "_meta", "resultType"}:
-            found = _inside(output["content"], bool(output.get("isError")))
-            return None if found is None else (_structured(found[0], output.get("structuredContent")), found[1])
-    if keys <= {"content", "isError", "structuredContent", "_meta"} and isinstance(
-        output.get("structuredContent"), Mapping
-    ):
-        return [Piece(to_block(output["structuredContent"]))], bool(output.get("isError"))
-    alone = _read(output)
-    return ([alone], False) if alone is not None and not isinstance(alone.block, Block) and alone.block else None
+    if len(output) == 1 and isinstance(inner := output.get("toolResult"), Mapping):
+        return _of_bedrock(inner)
+    keys, kind = output.keys(), output.get("type")
+    if kind == "tool_result" and {"tool_use_id"} <= keys <= _ANTHROPIC_RESULT:
+        return _inside(output.get("content", ""), bool(output.get("is_error")))
+    if kind == "function_call_output" and {"call_id", "output"} <= keys <= _RESPONSES_RESULT:
+        return _inside(output["output"], is_error=False)
+    if output.get("role") == "tool" and {"tool_call_id", "content"} <= keys <= _CHAT_RESULT:
+        return _inside(output["content"], output.get("status") == "error")
+    if keys & {"content", "structuredContent"} and keys <= _MCP_RESULT:
+        return _of_mcp(output)
+    if "toolUseId" in keys or output.get("status") in ("success", "error"):
+        return _of_bedrock(output)
+    try:
+        alone = readers.read(output) if readers.is_known(kind) or len(output) == 1 else None
+    except readers.NoForm:
+        return None
+    return ([Piece(alone, output)], False) if isinstance(alone, Media) else None
+
+
+_ANTHROPIC_RESULT: Final = {"type", "tool_use_id", "content", "is_error", "cache_control", "toolset_name"}
+_RESPONSES_RESULT: Final = {"type", "call_id", "output", "id", "status"}
+_CHAT_RESULT: Final = {"role", "tool_call_id", "content", "name", "id", "status"}
+_BEDROCK_RESULT: Final = {"toolUseId", "status", "content", "type"}
+_MCP_RESULT: Final = {"content", "isError", "structuredContent", "_meta", "resultType"}
+
+
+def _of_bedrock(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
+    if not output.keys() <= _BEDROCK_RESULT or not isinstance(output.get("content"), list):
+        return None
+    return _inside(output["content"], output.get("status") == "error")
+
+
+def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
+    content, said = output.get("content", []), output.get("structuredContent")
+    if not isinstance(content, list):
+        return None
+    if isinstance(said, Mapping) or isinstance(output.get("isError"), bool):
+        return _with_structured(content, said, bool(output.get("isError")))
+    pieces = _of_list(content)
+    return None if pieces is None else (pieces, False)
 
 
 def _of_object(output: object) -> tuple[list[Piece], bool] | None:
@@ -124,10 +201,9 @@ def _of_object(output: object) -> tuple[list[Piece], bool] | None:
         return _inside(content, getattr(output, "status", None) == "error")
     if not isinstance(content, list):
         return None
-    for flag, structured in (("isError", "structuredContent"), ("is_error", "structured_content")):
-        if hasattr(output, flag) or hasattr(output, structured):
-            found = _inside(content, bool(getattr(output, flag, False)))
-            return None if found is None else (_structured(found[0], getattr(output, structured, None)), found[1])
+    for flag, said in (("isError", "structuredContent"), ("is_error", "structured_content")):
+        if hasattr(output, flag) or hasattr(output, said):
+            return _with_structured(content, getattr(output, said, None), bool(getattr(output, flag, False)))
     return None
 
 
@@ -136,42 +212,82 @@ def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
         return [Piece(to_block(content))], is_error
     if not isinstance(content, list):
         return None
-    pieces = _of_list(content) if content else [Piece(to_block(""), [])]
+    pieces = _of_list(content, declared=True) if content else [Piece(to_block(""))]
     return None if pieces is None else (pieces, is_error)
 
 
-def _of_list(items: Sequence[Any]) -> list[Piece] | None:
-    """Blocks, if all are; the first ones tell most data apart at no cost."""
+def _with_structured(content: list[Any], said: object, is_error: bool) -> tuple[list[Piece], bool] | None:
+    """MCP's blocks, and its structured content where they do not say the same."""
+    if not isinstance(said, Mapping):
+        return _inside(content, is_error)
+    data = to_block(said)
+    if not content:
+        return [Piece(data)], is_error
+    found = _inside(content, is_error)
+    if found is None:
+        return None
+    pieces = found[0]
+    repeats = structured.repeated(said, [piece.block for piece in pieces])
+    if repeats is None:
+        return found
+    beside = [piece for at, piece in enumerate(pieces) if at not in repeats]
+    return [*beside, Piece(data, {"type": "text", "text": data.text})], is_error
+
+
+# Lists of blocks
+
+
+def _of_list(items: Sequence[Any], *, declared: bool = False) -> list[Piece] | None:
+    """Blocks, if (nearly) all are; the first ones tell most data apart at no cost.
+
+    Of a declared list, inside a tool result, strings are texts, and what cannot be kept as it is becomes the text of its
+    JSON.
+    """
     if not 0 < len(items) <= MAX_BLOCKS or not any(map(_may_be_block, items[:_LOOKED_AT])):
         return None
     pieces: list[Piece] = []
+    known = unknown = elsewhere = 0
     for item in items:
         mapping = item if isinstance(item, Mapping) else _dumped(item)
         if mapping is None:
-            return None
-        piece = _read(mapping)
-        if piece is None:
-            if not _may_be_unknown(mapping):
+            if not declared:
                 return None
-            piece = Piece(None, mapping)
-        pieces.append(piece)
-    if len(items) > MAX_UNTYPED and all(piece.is_untyped and isinstance(piece.block, Block) for piece in pieces):
+            text = to_block(item).text
+            pieces.append(Piece(to_block(text), {"type": "text", "text": text}))
+            continue
+        try:
+            piece = _piece(mapping, readers.read(mapping, tolerant=declared or mapping is not item))
+            known, elsewhere = known + 1, elsewhere + (piece.block is None)
+        except readers.NoForm:
+            if not declared and not _may_be_unknown(mapping):
+                return None
+            piece, unknown = Piece(None, mapping), unknown + 1
+        too_many = unknown > MAX_UNKNOWN or elsewhere > MAX_ELSEWHERE
+        if too_many and not declared:
+            return None
+        pieces.append(_bounded(piece, as_text=too_many) if piece.block is None else piece)
+    if not known:
         return None
-    return pieces if any(_read(piece.original) is not None for piece in pieces) else None
+    return pieces if declared or not _are_records(pieces, unknown) else None
+
+
+def _are_records(pieces: Sequence[Piece], unknown: int) -> bool:
+    if unknown > max(1, len(pieces) // 4):
+        return True
+    return len(pieces) > MAX_UNTYPED and all(piece.is_untyped and isinstance(piece.block, Block) for piece in pieces)
 
 
 def _may_be_block(item: object) -> bool:
     if isinstance(item, Mapping):
-        if "type" in item:
-            return isinstance(item["type"], str) and item["type"] in _TYPES
-        return len(item) == 1 and next(iter(item)) in _UNTYPED
-    return getattr(item, "type", None) in _TYPES and callable(getattr(item, "model_dump", None))
+        return readers.is_known(item["type"]) if "type" in item else len(item) == 1 and readers.is_untyped(*item)
+    return callable(getattr(type(item), "model_dump", None)) and readers.is_known(getattr(item, "type", None))
 
 
 def _may_be_unknown(item: Mapping[Any, Any]) -> bool:
     """Whether it may be a block of a type that is new: one that looks like a known type and is not is data."""
-    kind = item.get("type")
-    return isinstance(kind, str) and kind not in _TYPES if "type" in item else len(item) == 1
+    if "type" in item:
+        return isinstance(item["type"], str) and not readers.is_known(item["type"])
+    return len(item) == 1 and not readers.is_untyped(*item)
 
 
 def _dumped(item: Any) -> Mapping[Any, Any] | None:
@@ -182,139 +298,34 @@ def _dumped(item: Any) -> Mapping[Any, Any] | None:
     return dumped if isinstance(dumped, Mapping) else None
 
 
-def _structured(pieces: list[Piece], structured: object) -> list[Piece]:
-    """MCP's structured content beside texts that say something else, in place of those that say parts of it.
-
-    Servers repeat it as text: as JSON of all of it, of its only member, or of one element after the other.
-    """
-    if not isinstance(structured, Mapping):
-        return pieces
-    inner = list(structured.values()) if len(structured) == 1 else []
-    elements = [element for member in inner if isinstance(member, list) for element in member]
-    texts = [piece for piece in pieces if isinstance(piece.block, Block)]
-    if any(isinstance(piece.block, Block) and _says(piece.block, [structured, *inner]) for piece in texts):
-        return pieces
-    repeats = [piece for piece in texts if isinstance(piece.block, Block) and _says(piece.block, elements)]
-    data = to_block(structured)
-    beside = [piece for piece in pieces if piece not in repeats]
-    return [*beside, Piece(data, {"type": "text", "text": data.text})]
+def _piece(item: Mapping[Any, Any], block: Block | Media | None) -> Piece:
+    """What is JSON inside is kept as the block has it: what gives its items once gave them to it."""
+    if isinstance(block, Block) and _holds_json(item):
+        return Piece(block, {**item, "json": block.value if block.from_value else block.text})
+    return Piece(block, item)
 
 
-def _says(block: Block, values: Sequence[object]) -> bool:
-    """Tell whether a text is one of the values, or its JSON."""
-    kind, value = block.parsed
-    if kind == "json":
-        return value in values
-    return block.text in values or any(block.text == str(each) for each in values if type(each) in (int, float, bool))
+def _bounded(piece: Piece, *, as_text: bool) -> Piece:
+    """A block that cannot be read: as it is, if it is small and plain, else the text of its JSON."""
+    written = to_block(piece.original)
+    if not as_text and written.size <= MAX_UNREAD_BYTES and type(written.value) is dict:
+        whole = plain.normalised(written.value)
+        if whole is not None:
+            return Piece(None, whole)
+    text = to_block(written.text)
+    return Piece(text, write_text(text.text, like=piece))
 
 
-def _read(item: Mapping[Any, Any]) -> Piece | None:
-    """One block; None if it has no form of one."""
-    if not isinstance(item, Mapping):
+def _whole(item: Mapping[Any, Any] | None, block: Block | Media | None) -> dict[str, Any] | None:
+    """A block in its form, as plain data; None where it has none, or is too deep."""
+    if item is None:
         return None
-    kind = item.get("type")
-    if kind is None:
-        return _untyped(item)
-    if not isinstance(kind, str) or kind not in _TYPES:
-        return None
-    if kind in _TEXTS:
-        text = item.get("text")
-        return Piece(to_block(text), item) if isinstance(text, str) and item.keys() <= _BESIDE_TEXT else None
-    if kind == "json":
-        return Piece(to_block(item["json"]), item) if item.keys() == {"type", "json"} else None
-    return _media(kind, item)
+    if not isinstance(block, Block) or not _holds_json(item):
+        return plain.normalised(item)
+    beside = plain.normalised({key: member for key, member in item.items() if key != "json"})
+    value = plain.value_of(block)
+    return None if beside is None or value is None else {**beside, "json": value[0]}
 
 
-def _media(kind: str, item: Mapping[Any, Any]) -> Piece | None:
-    """An image or a file; without a block where its bytes are elsewhere."""
-    if kind in ("image_url", "input_image"):
-        url = item.get("image_url")
-        url = url.get("url") if isinstance(url, Mapping) else url
-        return _from_url(item, url) if isinstance(url, str) or "file_id" in item else None
-    if kind in ("file", "input_file") and "base64" not in item and "mime_type" not in item:
-        file = item.get("file", item)
-        if not isinstance(file, Mapping) or not {"file_data", "file_id", "file_url"} & file.keys():
-            return None
-        return _from_url(item, file.get("file_data"), file.get("filename"))
-    if kind == "resource":
-        return _resource(item, item.get("resource"))
-    if kind in ("resource_link", "search_result", "tool_reference"):
-        return Piece(None, item)
-    if isinstance(source := item.get("source"), Mapping):
-        return _anthropic(item, source)
-    for key in ("data", "base64"):  # MCP, LangChain
-        if isinstance(item.get(key), str | bytes):
-            content_type = item.get("mimeType", item.get("mime_type", item.get("media_type")))
-            return _of_bytes(item, item[key], content_type, item.get("filename"))
-    return Piece(None, item) if isinstance(item.get("url"), str) or isinstance(item.get("file_id"), str) else None
-
-
-def _anthropic(item: Mapping[Any, Any], source: Mapping[Any, Any]) -> Piece:
-    if source.get("type") == "text" and isinstance(source.get("data"), str):
-        return Piece(to_block(source["data"]), item)
-    if source.get("type") != "base64":
-        return Piece(None, item)
-    return _of_bytes(item, source.get("data"), source.get("media_type"), item.get("title", item.get("name")))
-
-
-def _resource(item: Mapping[Any, Any], resource: object) -> Piece | None:
-    if not isinstance(resource, Mapping) or not isinstance(resource.get("uri"), str):
-        return None
-    if isinstance(resource.get("text"), str):
-        return Piece(to_block(resource["text"]), item)
-    return _of_bytes(
-        item, resource.get("blob"), resource.get("mimeType"), unquote(resource["uri"].rstrip("/").split("/")[-1])
-    )
-
-
-def _from_url(item: Mapping[Any, Any], url: object, name: object = None) -> Piece:
-    found = media.data_url(url)
-    return Piece(None if found is None else media.of(found[0], found[1], name), item)
-
-
-def _of_bytes(item: Mapping[Any, Any], text: object, content_type: object, name: object = None) -> Piece:
-    data = media.decoded(text)
-    return Piece(None if data is None else media.of(content_type, data, name), item)
-
-
-def _untyped(item: Mapping[Any, Any]) -> Piece | None:
-    """Bedrock's and Strands' blocks have one key, which says what they are."""
-    if len(item) != 1:
-        return None
-    [(kind, inner)] = item.items()
-    if kind == "text":
-        return Piece(to_block(inner), item) if isinstance(inner, str) else None
-    if kind == "json":
-        return Piece(to_block(inner), item)
-    if kind not in _UNTYPED or not isinstance(inner, Mapping) or not isinstance(inner.get("source"), Mapping):
-        return None
-    format = inner.get("format")
-    said = f"{kind}/{format}" if kind in ("image", "video", "audio") else format
-    return _of_bytes(item, inner["source"].get("bytes"), said, inner.get("name"))
-
-
-def to_json(content: Sequence[Any]) -> str:
-    """Return content as JSON text; bytes, which Strands' blocks hold, are marked."""
-    return to_block(_marked(content)).text
-
-
-def from_json(text: str) -> list[Any]:
-    """Return what `to_json` wrote."""
-    return list(_unmarked(json.loads(text)))
-
-
-def _marked(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return {_MARK: b64encode(value).decode()}
-    if isinstance(value, Mapping):
-        # An object that looks like a mark has another dollar.
-        return {f"${key}" if str(key).endswith(_MARK) else key: _marked(member) for key, member in value.items()}
-    return [_marked(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _unmarked(value: Any) -> Any:
-    if isinstance(value, dict):
-        if _MARK in value:
-            return b64decode(value[_MARK])
-        return {key[1:] if key.endswith(_MARK) else key: _unmarked(member) for key, member in value.items()}
-    return [_unmarked(item) for item in value] if isinstance(value, list) else value
+def _holds_json(item: Mapping[Any, Any]) -> bool:
+    return "json" in item and item.get("type", "json") == "json"

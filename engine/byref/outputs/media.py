@@ -9,6 +9,7 @@ from binascii import Error as NotBase64
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
+from urllib.parse import unquote_to_bytes
 
 from byref import slices
 
@@ -129,26 +130,34 @@ def sniffed(data: bytes) -> str | None:
 
 
 def decoded(text: object) -> bytes | None:
-    """Return the bytes of base64, or of what carries bytes already; None where it is neither."""
+    """Return the bytes of base64, or of what carries bytes already; None where it is neither.
+
+    Base64 may be broken into lines (MIME), URL-safe, and without padding.
+    """
     if isinstance(text, bytes | bytearray | memoryview):
         return bytes(text)
     if not isinstance(text, str):
         return None
+    text = text.strip()
+    for found, instead in (("\r", ""), ("\n", ""), ("-", "+"), ("_", "/")):
+        text = text.replace(found, instead)
+    text = text.rstrip("=")
     try:
-        return b64decode(text, validate=True)
+        return b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (NotBase64, ValueError):
         return None
 
 
 def data_url(url: object) -> tuple[str, bytes] | None:
-    """Return content type and bytes of a `data:` URL in base64; None for any other."""
-    if not isinstance(url, str) or not url.startswith("data:"):
+    """Return content type and bytes of a `data:` URL; None for any other."""
+    if not isinstance(url, str) or url[:5].lower() != "data:":
         return None
     head, comma, payload = url[5:].partition(",")
-    if not comma or not head.endswith(";base64"):
+    if not comma:
         return None
-    data = decoded(payload)
-    return None if data is None else (head.removesuffix(";base64"), data)
+    content_type, *parameters = (part.strip().lower() for part in head.split(";"))
+    data = decoded(payload) if "base64" in parameters else unquote_to_bytes(payload)
+    return None if data is None else (content_type or "text/plain", data)
 
 
 def format_of(content_type: str) -> str:

@@ -40,7 +40,7 @@ class ToolOutput:
 def to_pieces(output: object) -> tuple[list[Piece], bool]:
     """Return the blocks of any object that a tool returned, and whether it says that it is an error; never raises."""
     try:
-        if type(output) is ToolOutput:
+        if isinstance(output, ToolOutput):
             return _stated(output), output.is_error
         return forms.read(output) or ([_alone(output)], False)
     except values.RAISED:  # an object of a tool's own whose attributes raise: its value is read with more care
@@ -65,11 +65,12 @@ def _alone(output: object) -> Piece:
 
 
 def _stated(output: ToolOutput) -> list[Piece]:
-    pieces = []
-    for block in output.blocks or ("",):
-        read = forms.read([block])
-        piece = read[0][0] if read is not None else _alone(block)
-        if piece.original is None and piece.block is not None and len(output.blocks) > 1:
-            piece.original = forms.write(piece.block)
-        pieces.append(piece)
+    blocks = output.blocks or ("",)
+    pieces = [
+        _alone(block) if piece is None else piece for block, piece in zip(blocks, forms.stated(blocks), strict=True)
+    ]
+    if len(pieces) > 1:
+        for piece in pieces:
+            if piece.original is None and piece.block is not None:
+                piece.original = forms.write(piece.block)
     return pieces

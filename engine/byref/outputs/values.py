@@ -27,6 +27,7 @@ MAX_ITEMS = 1_000_000
 
 RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
+_CONTAINERS = (dict, list, tuple)
 _LOOKED_AT = 2_000
 """Containers walked in search of a value that repeats its own parts."""
 MAX_PARTS = 20_000_000
@@ -35,15 +36,18 @@ MAX_PARTS = 20_000_000
 
 def written(value: object) -> tuple[object, bytes]:
     """Return a value as JSON has it, and its JSON, one record a line."""
-    taken = _taken.set({})
+    taken: dict[int, tuple[object, object]] = {}
+    token = _taken.set(taken)
     try:
         value = _top(value)
         data = _lines(value)
+        if taken:  # iterators inside gave what they had
+            value = slices.parse(slices.decode(data), data)
     except RAISED:
         value = _plain(value, 0, set())
         data = _escaped(value)
     finally:
-        _taken.reset(taken)
+        _taken.reset(token)
     return value, data
 
 
@@ -58,7 +62,7 @@ def repeats_itself(value: object) -> bool:
     YAML's aliases make such values out of a few lines of text ("billion laughs"). Ordinary data is told apart by the
     first `_LOOKED_AT` containers, nearly all of them distinct; only what repeats itself there is counted out.
     """
-    if type(value) not in (dict, list):
+    if type(value) not in _CONTAINERS:
         return False
     seen: set[int] = set()
     pending: list[Any] = [value]
@@ -68,7 +72,7 @@ def repeats_itself(value: object) -> bool:
         one = pending.pop()
         seen.add(id(one))
         members = one.values() if type(one) is dict else one
-        pending += [member for member in islice(members, _LOOKED_AT) if type(member) in (dict, list)]
+        pending += [member for member in islice(members, _LOOKED_AT) if type(member) in _CONTAINERS]
     return len(seen) * 20 < _LOOKED_AT and _written_out(value, {}) > MAX_PARTS
 
 
@@ -77,7 +81,7 @@ def _written_out(value: Any, known: dict[int, int]) -> int:
     if id(value) not in known:
         known[id(value)] = 0  # a value that holds itself is cut there
         members = value.values() if type(value) is dict else value
-        inner = [member for member in members if type(member) in (dict, list)]
+        inner = [member for member in members if type(member) in _CONTAINERS]
         known[id(value)] = 1 + sum(_written_out(member, known) for member in inner)
     return known[id(value)]
 
@@ -204,7 +208,11 @@ def _hook(value: Any) -> object:
     if isinstance(value, Iterable) and not isinstance(value, type):
         taken = _taken.get()
         if id(value) not in taken:
-            taken[id(value)] = value, list(islice(value, MAX_ITEMS))
+            try:
+                items: object = list(islice(value, MAX_ITEMS))
+            except RAISED as error:  # said once: asked again, a generator that failed is merely empty
+                items = _unreadable(value, error)
+            taken[id(value)] = value, items
         return taken[id(value)][1]
     return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
 
@@ -276,7 +284,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
             return [_plain(item, depth + 1, above) for item in value]
         return _plain(_native(value), depth + 1, above)
     except RAISED as error:
-        return f"[{type(value).__name__} could not be read: {type(error).__name__}]"
+        return _unreadable(value, error)
     finally:
         above.discard(id(value))
 
@@ -307,6 +315,10 @@ def _escaped(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
+def _unreadable(value: object, error: BaseException) -> str:
+    return f"[{type_name(value)} could not be read: {type_name(error)}]"
+
+
 def _short_repr(value: object) -> str:
     try:
         return repr(value)[:200]
@@ -314,8 +326,8 @@ def _short_repr(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-_taken: ContextVar[dict[int, tuple[object, list[object]]]] = ContextVar("taken")
-"""What iterators gave, while one value is written: they give it once, and a second way of writing may be needed."""
+_taken: ContextVar[dict[int, tuple[object, object]]] = ContextVar("taken")
+"""What iterators gave, or why they did not, while one value is written: they give it once, and a second way of writing may be needed."""
 
 _validator = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blake3 import blake3
@@ -42,9 +42,10 @@ class _Call:
 
 
 def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> ToolReply:
-    """Answer a call; what the model did wrong is text for the model, marked as an error."""
+    """Answer a call under the tool's own policy; what the model did wrong is text for the model, marked as an error."""
     if not isinstance(name, str):
         name = str(to_block(name).text)
+    scope = replace(scope, policy=scope.policy.for_tool(name))
     written = f"{name}\0{arguments if isinstance(arguments, str) else ledger.dump(arguments)}"
     made = _Call(name, arguments, call_id or None, bytes(blake3(written.encode("utf-8", "surrogatepass")).digest()))
     try:

@@ -109,7 +109,8 @@ def _misfit(error: ValidationError, wanted: Schema, arguments: dict[str, Any], r
         f"the arguments do not fit the tool's schema: {_spelled(at)} {_complaint(error, wanted, brought is not None)}."
     )
     if brought is None:
-        return text
+        why = references.why_text(error.instance) if isinstance(error.instance, str) else ""
+        return f"{text[:-1]}; {why}" if why else text
     given: Any = arguments
     for key in brought.at:
         given = given[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +13,7 @@ from byref import gates, variables
 from byref.artifacts import listing, quotas, staging, store
 from byref.artifacts.notes import first_note
 from byref.artifacts.store import Description
-from byref.describe.shape import shape
+from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
 from byref.outputs import Block, Media, binary, to_block
@@ -83,10 +82,6 @@ def store_value(
         raise ConfigurationError(
             f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
         )
-    if isinstance(value, io.IOBase):
-        raise ConfigurationError(
-            f"value: {type(value).__name__} is an open file: store what it holds, e.g. file.read()"
-        )
     block = binary(value, content_type) or to_block(value)
     if len(block.data) > scope.policy.max_artifact_bytes:
         raise QuotaExceeded(
@@ -107,6 +102,9 @@ def store_value(
         kind, parsed = block.parsed
     if lost := first_note(value, block):
         raise ConfigurationError(f"{lost}. Store text, bytes, or what JSON can hold")
+    words: object = shape(parsed) if kind == "json" else "text"
+    if kind == "text" and block.from_value:  # a number, a boolean or None: JSON that is no text, and no structure
+        kind, words = "json", kind_of(block.value)
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
     about = Description(
         kind,
@@ -114,7 +112,7 @@ def store_value(
         block.size,
         head_of(block.text, preview_chars) if preview_chars else "",
         scope.count(block.text, kind),
-        shape(parsed) if kind == "json" else "text",
+        words,
     )
     return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
 

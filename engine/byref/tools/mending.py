@@ -15,6 +15,8 @@ _SPAN = re.compile(r"\s*L?(\d{1,15})\s*(?:-|–|:|,|\.\.\.?|\bto\b)\s*L?(\d{1,15
 _NUMBER = re.compile(r"\s*[+-]?\d{1,300}(?:\.0{1,20})?\s*", re.ASCII)
 _COMMAND = re.compile(r"jq(?:\s+--?[a-z][a-z-]*){0,9}\s+(?=['\"`.\[{(])")
 _KEY = re.compile(r"[$\w.:-]{1,300}")
+_PASTED = re.compile(r"(?:[-*•]\s+)?(art[_:][\w-]{1,60})\s*\(.{0,300}\)", re.ASCII | re.DOTALL)
+"""A line of a list of references: `art_k7m2p9x4q8wz (json, 42,000 bytes)`."""
 _ENDS = {"start": ("start", "from", "first", "begin", "startline"), "end": ("end", "to", "last", "stop", "endline")}
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -65,7 +67,7 @@ def as_filter(value: Any) -> Any:
 
 
 def as_key(value: Any) -> Any:
-    """Return the name, id or pointer of data without quotes or blanks around it; numbers as text."""
+    """Return the name, id or pointer of data without quotes or blanks around it, or what a list says of it; numbers as text."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     value = as_text(value)
@@ -75,7 +77,7 @@ def as_key(value: Any) -> Any:
     for quote in "\"'`":
         if len(text) > 2 and text[0] == text[-1] == quote and _KEY.fullmatch(text[1:-1]):
             return text[1:-1]
-    return text
+    return pasted[1] if (pasted := _PASTED.fullmatch(text)) else text
 
 
 def as_text(value: Any) -> Any:

@@ -20,7 +20,7 @@ from byref.scope import Scope
 from byref.tools import native, plainjq
 from byref.tools.mending import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
-from byref.tools.targets import Target, find, jq_path
+from byref.tools.targets import Target, find, jq_fault, jq_within
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 
 GREP_SECONDS = 5.0
@@ -120,7 +120,8 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     outputs = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
     if reply.error is not None:
         hint = f"\n{reply.error.hint}" if reply.error.hint else ""
-        content = f"{reply.error.kind}: {reply.error.message}{hint}"
+        fault = jq_fault(reply.error.message) if target.path else reply.error.message
+        content = f"{reply.error.kind}: {fault}{hint}"
     else:
         note = _rounding_note(scope) if rounded else ""
         content = bounded(
@@ -162,8 +163,7 @@ def _compact(value: object) -> bytes:
 def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOutcome:
     if scope.sandbox is None:
         raise ToolError("artifact_jq is not available here")
-    # A line break ends a comment, so that one in the expression cannot take the bracket away.
-    program = f"{jq_path(target.path)} | ({expression}\n)" if target.path else expression
+    program = jq_within(target.path, expression) if target.path else expression
     data = interpreter.data_of(target.artifact)
     with interpreter.readable_failures():
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
@@ -191,8 +191,9 @@ def _outputs(outputs: list[str], characters: int, *, truncated: bool) -> str:
         return "\n".join(outputs)
     if not shown:
         first = outputs[0][:characters]
+        which = "the output" if total == "1" else f"the first of {total} outputs"
         return (
-            f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of the first of {total} outputs. "
+            f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of {which}. "
             "Select less: keys, length, a slice, fewer fields.]"
         )
     kept = "\n".join(outputs[:shown])
@@ -250,8 +251,7 @@ ARTIFACT_GREP = Tool(
 )
 ARTIFACT_JQ = Tool(
     "artifact_jq",
-    "Query stored JSON with a jq filter over all of the data. Plain paths give integers exactly; what computes rounds them "
-    "beyond 2**53.",
+    "Query stored JSON with a jq filter over all of the data.",
     JqArguments,
     _jq,
     example={"artifact_id": "users", "expression": ".[0]"},

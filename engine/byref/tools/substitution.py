@@ -14,7 +14,8 @@ from byref.artifacts.store import Artifact
 from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import plainjq
-from byref.tools.targets import NotThere, Target, expired, jq_path, lookup, readings, unknown, walk
+from byref.tools.targets import NotThere, Target, expired, jq_fault, jq_within, lookup, readings, unknown, walk
+from byref.variables import is_name
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 100
@@ -77,6 +78,17 @@ class Substituter:
     def brought(self, at: Place) -> Substitution | None:
         """Return the reference that what is at a place came with."""
         return next((self.done[at[:end]] for end in range(len(at) + 1) if at[:end] in self.done), None)
+
+    def why_text(self, text: str) -> str:
+        """Return why a text that looks like a reference stayed text; empty where it does not, or may not be one."""
+        name = _name_of(text)
+        if not self._enabled or name is None or not (is_name(_heads(name)[-1]) or name == text):
+            return ""
+        try:
+            self._reference({"$var": name}, ())
+        except ToolError as error:
+            return str(error)
+        return ""
 
     def _copied(self, value: Any, at: Place) -> Any:
         if isinstance(value, str):
@@ -208,15 +220,13 @@ class Substituter:
         for name in path:
             steps.append(int(name) if isinstance(value, list) else name)
             value = value[steps[-1]]
-        # A line break ends a comment, so that one in the program cannot take the bracket away.
-        whole = f"{jq_path(steps)} | ({program}\n)"
         data = interpreter.data_of(target.artifact)
         limits = interpreter.limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
         with interpreter.readable_failures():
-            reply = scope.sandbox.jq(whole, data, limits=limits, max_bytes=JQ_BYTES)
+            reply = scope.sandbox.jq(jq_within(steps, program), data, limits=limits, max_bytes=JQ_BYTES)
         if reply.error is not None:
-            raise ToolError(f"jq {program[:200]!r}: {reply.error.message}")
+            raise ToolError(f"jq {program[:200]!r}: {jq_fault(reply.error.message)}")
         if reply.truncated:
             raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
         outputs = [jsontext.decode(output) for output in reply.outputs]

@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
 
 from byref import variables
+from byref.artifacts import listing as listings
 from byref.artifacts import store, tombstones
 from byref.artifacts.frames import line_count
 from byref.artifacts.lines import Payload
@@ -21,6 +23,8 @@ from byref.outputs import to_block
 from byref.scope import Scope
 
 _LISTED = 20
+_COMPARED = 1_000
+"""Names that one which is not there is compared with."""
 _KEY_CHARS = 40
 _SHOWN_CHARS = 100
 _READ_CHARS = 4096
@@ -113,7 +117,7 @@ def unknown(scope: Scope, key: str) -> ToolError:
     """Return the error of a key that stands for nothing, or for nothing any more."""
     if gone := expired(scope, [key]):
         return ToolError(gone[key])
-    return ToolError(f"no artifact or variable {key[:100]!r} in this conversation{listing(scope)}")
+    return ToolError(f"no artifact or variable {key[:_SHOWN_CHARS]!r} in this conversation{listing(scope, key)}")
 
 
 def walk(value: Any, path: Sequence[str | int], named: str) -> Any:
@@ -165,25 +169,51 @@ def _there(value: object) -> str:
         return f"; there are {len(value):,} items, the first is 0"
     if not isinstance(value, dict):
         return ""
-    names = [key[:_KEY_CHARS] + ("…" if len(key) > _KEY_CHARS else "") for key in islice(value, _LISTED)]
+    names = [_short(key) for key in islice(value, _LISTED)]
     more = f" and {len(value) - _LISTED:,} more" if len(value) > _LISTED else ""
     return f"; there are {', '.join(names)}{more}"
 
 
-def listing(scope: Scope) -> str:
-    """Return what there is, for an error's end."""
-    bound = scope.read(lambda connection: variables.all_of(connection, scope.read, scope.row))
-    if bound:
-        names = [variable.name for variable in bound]
-    else:
-        kept = scope.read(lambda connection: store.all_of(connection, scope.read, scope.row))
-        names = [artifact.name[:_KEY_CHARS] if artifact.name else artifact.id for artifact in kept]
-    if not names:
+def listing(scope: Scope, key: str) -> str:
+    """Return what there is, for the end of an error that `key` means nothing: variables and artifacts, the newest of each."""
+    (named, variable_count), (kept, artifact_count) = scope.read(
+        lambda connection: (
+            variables.newest(connection, scope.row, _COMPARED),
+            listings.newest_unbound(connection, scope.row, _COMPARED),
+        )
+    )
+    names = [variable.name for variable in named]
+    others = list(dict.fromkeys(artifact.name or artifact.id for artifact in kept))
+    if not names and not others:
         return "; nothing is stored yet"
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"; there are: {', '.join(names[-_LISTED:])}{more}"
+    text = f"; there are: {_newest(names, variable_count)}" if names else ""
+    if others:
+        text += f"; {'artifacts' if names else 'there are'}: {_newest(others, artifact_count)}"
+    heads = {
+        key[:_SHOWN_CHARS].removeprefix("$"): None,
+        re.split(r"[.\[]", key[:_SHOWN_CHARS].removeprefix("$"))[0]: None,
+    }
+    near = next((match for head in heads for match in get_close_matches(head, [*names, *others], 1)), None)
+    return text if near is None else f"{text}. Did you mean {_short(near)!r}?"
 
 
-def jq_path(path: Sequence[str | int]) -> str:
-    """Return a path as a jq filter: text is an object's key, a number a position."""
-    return "." + "".join(f"[{json.dumps(key)}]" for key in path)
+def _newest(names: list[str], total: int) -> str:
+    """The newest of some names, the last of all at the end."""
+    shown = [_short(name) for name in reversed(names[:_LISTED])]
+    more = total - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _KEY_CHARS else name[:_KEY_CHARS] + "…"
+
+
+def jq_within(path: Sequence[str | int], program: str) -> str:
+    """Return a jq program that runs on what is at a path: text is an object's key, a number a position."""
+    steps = "".join(f"[{json.dumps(key)}]" for key in path)
+    return f".{steps} |\n{program}"  # nothing binds more loosely than the pipe, so that brackets are not needed
+
+
+def jq_fault(message: str) -> str:
+    """Return jq's message on a program of `jq_within` without the place, which counts what we put before it."""
+    return message.partition(" at <top-level>")[0]

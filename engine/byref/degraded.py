@@ -1,0 +1,53 @@
+"""What the model reads while the database is away: the turn goes on."""
+
+from __future__ import annotations
+
+from byref.describe.truncate import truncate, truncate_json
+from byref.drafts import joined
+from byref.envelope import Rendered
+from byref.outputs import Block, forms
+from byref.prepare import Prepared, as_came
+from byref.result import Result
+
+
+def unstored(prepared: Prepared) -> Result:
+    """Return an output whole where it fits by itself, else cut."""
+    content, tokens, route = prepared.content, prepared.tokens, "inline"
+    if not prepared.verdict.fits and (cut := _cut(prepared)) is not None:
+        rest = [block for block in prepared.blocks if block.piece.block is None]
+        shown = forms.write_text(cut.content, like=prepared.blocks[0].piece)
+        content = [shown, *map(as_came, rest)] if rest else cut.content
+        tokens, route = cut.tokens + sum(block.tokens for block in rest), "truncate"
+    return Result(
+        content=content,
+        route=route,
+        reason="storage_failure",
+        step=None,
+        envelope=None,
+        artifacts=[],
+        variables=[],
+        tokens=tokens,
+        original_tokens=prepared.tokens,
+        is_error=prepared.is_error,
+        instructions=prepared.instructions,
+        tool=prepared.tool,
+    )
+
+
+def _cut(prepared: Prepared) -> Rendered | None:
+    """Blocks that could not be stored, cut to head and tail and saying so; JSON stays JSON. None: they are no smaller so."""
+    count = prepared.scope.count
+    budget = max(prepared.scope.policy.truncate_tokens - 40, 30)
+    note = "INCOMPLETE: the whole output could not be stored; only a new call gives it again."
+    stored = [block for block in prepared.blocks if block.piece.block is not None]
+    alone = stored[0] if len(stored) == 1 else None
+    if alone is not None and alone.is_structured and isinstance(alone.piece.block, Block):
+        block = alone.piece.block
+        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
+        content = f'{{"note":"{note}","output":{cut_json.text}}}'
+    else:
+        content = f"{truncate(joined(stored), budget=budget, measure=count).text}\n[{note}]"
+    tokens, size = count(content), len(content.encode("utf-8", "surrogatepass"))
+    if tokens >= sum(block.tokens for block in stored) or size >= sum(block.size for block in stored):
+        return None
+    return Rendered(content, tokens)

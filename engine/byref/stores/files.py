@@ -1,0 +1,247 @@
+"""Objects as plain files: what `grep`, `sed` and `cat` read is what was stored.
+
+`folder/<tenant>/<name>` holds the bytes and nothing else, beside it `.<name>.metadata.json` its content type. Both are
+written under a temporary name, synced and renamed, the sidecar last, and removed in the other order: whatever a crash
+leaves is an object that is still listed, or a draft, which `keys` takes away in a day. Each file has a sidecar of its
+own, so that any number of processes write without a lock and a write costs the same among a million files.
+
+Names are looked up from one open folder to the next and never through a symbolic link.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
+from byref.stores.keys import FILE_NAME, check_key, check_range
+
+ABANDONED_SECONDS = 24 * 3600
+"""Time after which a draft that nobody writes to is what a crash has left."""
+_BUFFER = 1 << 20
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ATTEMPTS = 100
+"""Times that a tenant's folder, removed because it was empty, is made again under a writer."""
+_TENANT = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_NAME = re.compile(FILE_NAME, re.ASCII)
+_DRAFT = re.compile(rf"\.{FILE_NAME}(?:\.metadata\.json)?\.[0-9a-f]{{16}}\.tmp", re.ASCII)
+
+
+class FileStore:
+    """Keeps objects as files of a folder, readable by their owner only; any number of processes may share it.
+
+    The folder is made if it does not exist; `ConfigurationError` if that cannot be done. If it vanishes later, an
+    unmounted disk say, it is not made again: that is a `StorageFailure`.
+    """
+
+    name = "files"
+    compresses = False
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder).expanduser().absolute()
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder = self._folder.resolve(strict=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"FileStore({str(folder)!r}): expected a folder or a free path: {error.strerror}"
+            ) from None
+
+    def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
+        """Keep an object in place of any of that key: synced to the disk, seen whole or not at all."""
+        tenant, _, name = check_key(key).partition("/")
+        with _Draft(self._folder, tenant, name) as draft:
+            for part in parts:
+                draft.write(part)
+            draft.publish(content_type)
+
+    def read(self, key: str, offset: int, size: int) -> bytes:
+        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        check_range(offset, size)
+        tenant, _, name = check_key(key).partition("/")
+        with _failures(self._folder), _opened(self._folder) as root:
+            try:
+                with _opened(tenant, root) as parent, _opened(name, parent, os.O_RDONLY | os.O_NOFOLLOW) as file:
+                    return _read_exactly(file, key, offset, size)
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+                    raise ArtifactMissing(f"the store 'files' has no object {key!r}") from None
+                raise
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects, and the folder of a tenant that has none left; those that are not there are no error."""
+        names: dict[str, list[str]] = {}
+        for key in keys:
+            tenant, _, name = check_key(key).partition("/")
+            names.setdefault(tenant, []).append(name)
+        with _failures(self._folder), _opened(self._folder) as root:
+            for tenant, some in names.items():
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    with _opened(tenant, root) as parent:
+                        for name in some:
+                            _unlink(_sidecar(name), parent)
+                            _unlink(name, parent)
+                        os.fsync(parent)
+                    _remove_empty(tenant, root)
+
+    def keys(self, *, older_than: datetime) -> Iterator[str]:
+        """Yield the key of every object last written before a time; drafts that crashed writes left are taken away."""
+        before, abandoned = older_than.timestamp(), time.time() - ABANDONED_SECONDS
+        with _failures(self._folder), _opened(self._folder) as root, os.scandir(root) as tenants:
+            for tenant in tenants:
+                if not _TENANT.fullmatch(tenant.name):
+                    continue
+                with suppress(FileNotFoundError, NotADirectoryError), _opened(tenant.name, root) as parent:
+                    for name, written in _files(parent):
+                        if _NAME.fullmatch(name) and written < before:
+                            yield f"{tenant.name}/{name}"
+                        elif _DRAFT.fullmatch(name) and written < min(before, abandoned):
+                            _unlink(name, parent)
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    _remove_empty(tenant.name, root)
+
+    def uri(self, key: str) -> str:
+        """Return the path of an object's file."""
+        return str(self._folder / check_key(key))
+
+
+class _Draft:
+    """A file that gets its name when it is whole; left without `publish`, it goes."""
+
+    def __init__(self, folder: Path, tenant: str, name: str) -> None:
+        self._folder, self._tenant, self._name = folder, tenant, name
+        self._made: list[str] = []
+
+    def __enter__(self) -> _Draft:
+        with _failures(self._folder), _opened(self._folder) as root:
+            for _ in range(_ATTEMPTS):
+                with suppress(FileExistsError):
+                    os.mkdir(self._tenant, 0o700, dir_fd=root)
+                    os.fsync(root)
+                with suppress(FileNotFoundError):
+                    self._parent = os.open(self._tenant, _FOLDER_FLAGS, dir_fd=root)
+                    try:
+                        self._file = self._create(self._name)
+                    except BaseException:
+                        os.close(self._parent)
+                        raise
+                    return self
+        raise StorageFailure(
+            f"the store 'files': the folder of {self._tenant!r} in {str(self._folder)!r} keeps vanishing"
+        )
+
+    def write(self, part: bytes) -> None:
+        with _failures(self._folder):
+            self._file.write(part)
+
+    def publish(self, content_type: str) -> None:
+        with _failures(self._folder):
+            sidecar = self._create(_sidecar(self._name))
+            try:
+                sidecar.write(json.dumps({self._name: content_type}).encode() + b"\n")
+                _sync(sidecar)
+            finally:
+                _close(sidecar)
+            _sync(self._file)
+            for name in (self._name, _sidecar(self._name)):
+                os.rename(self._made[0], name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
+                del self._made[0]
+            os.fsync(self._parent)
+
+    def __exit__(self, *_: object) -> None:
+        _close(self._file)
+        for name in self._made:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self._parent)
+        os.close(self._parent)
+
+    def _create(self, name: str) -> BinaryIO:
+        draft = f".{name.removeprefix('.')}.{secrets.token_hex(8)}.tmp"
+        file = open(  # noqa: SIM115 (closed by its user)
+            draft,
+            "xb",
+            _BUFFER,
+            opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._parent),
+        )
+        self._made.append(draft)
+        return file
+
+
+def _sidecar(name: str) -> str:
+    return f".{name}.metadata.json"
+
+
+def _read_exactly(file: int, key: str, offset: int, size: int) -> bytes:
+    about = os.fstat(file)
+    if not stat.S_ISREG(about.st_mode):
+        raise ArtifactMissing(f"the store 'files' has no object {key!r}")
+    if offset + size > about.st_size:
+        raise ArtifactMissing(f"in the store 'files' {key!r} ends at byte {about.st_size}, before {offset + size}")
+    parts, have = [], 0
+    while have < size:
+        part = os.pread(file, size - have, offset + have)
+        if not part:
+            raise ArtifactMissing(f"in the store 'files' {key!r} ends at byte {offset + have}, before {offset + size}")
+        parts.append(part)
+        have += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _files(parent: int) -> Iterator[tuple[str, float]]:
+    """Yield (name, time of the last write) of the regular files in a folder."""
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if entry.is_file(follow_symlinks=False):
+                    yield entry.name, entry.stat(follow_symlinks=False).st_mtime
+
+
+def _unlink(name: str, parent: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)
+
+
+def _remove_empty(tenant: str, root: int) -> None:
+    try:
+        os.rmdir(tenant, dir_fd=root)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+            raise
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _close(file: BinaryIO) -> None:
+    """Close a file; what cannot be flushed any more is of no account: it was synced, or it goes."""
+    with suppress(OSError):
+        file.close()
+
+
+@contextmanager
+def _opened(path: str | Path, parent: int | None = None, flags: int = _FOLDER_FLAGS) -> Iterator[int]:
+    file = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=parent)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _failures(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailure(f"the store 'files' in {str(folder)!r}: {error.strerror or error}") from None

@@ -1,0 +1,82 @@
+"""Objects in this process's memory: for development and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from byref.errors import ArtifactMissing
+from byref.stores.keys import check_key, check_range
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytearray
+    content_type: str
+    written_at: datetime
+
+
+class MemoryStore:
+    """Keeps objects as long as the process lives, or until `clear()`; a forked child goes on with a copy of its own.
+
+    Every method is one step of a dict, which is atomic: there is no lock that a fork could leave locked.
+    """
+
+    name = "memory"
+    compresses = True
+
+    def __init__(self) -> None:
+        self._objects: dict[str, _Object] = {}
+
+    def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
+        """Keep an object in place of any of that key."""
+        check_key(key)
+        data = bytearray()
+        for part in parts:
+            data += part
+        self._objects[key] = _Object(data, content_type, datetime.now(UTC))
+
+    def read(self, key: str, offset: int, size: int) -> bytes:
+        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        check_range(offset, size)
+        found = self._object(key)
+        if offset + size > len(found.data):
+            raise ArtifactMissing(
+                f"in the store 'memory' {key!r} ends at byte {len(found.data)}, before {offset + size}"
+            )
+        return bytes(memoryview(found.data)[offset : offset + size])
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; those that are not there are no error."""
+        for key in [check_key(key) for key in keys]:
+            self._objects.pop(key, None)
+
+    def keys(self, *, older_than: datetime) -> Iterator[str]:
+        """Yield the key of every object last written before a time."""
+        for key, found in list(self._objects.items()):
+            if found.written_at < older_than:
+                yield key
+
+    def uri(self, key: str) -> None:
+        """Return None: no other program can read it."""
+        check_key(key)
+
+    def content_type(self, key: str) -> str:
+        """Return the content type that an object was written with; `ArtifactMissing` if there is none."""
+        return self._object(key).content_type
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all objects."""
+        return sum(len(found.data) for found in list(self._objects.values()))
+
+    def clear(self) -> None:
+        """Drop every object; artifacts whose bytes were here are then `ArtifactMissing`."""
+        self._objects.clear()
+
+    def _object(self, key: str) -> _Object:
+        found = self._objects.get(check_key(key))
+        if found is None:
+            raise ArtifactMissing(f"the store 'memory' has no object {key!r}")
+        return found

@@ -1,0 +1,44 @@
+"""What byref asks of a place for bytes outside SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class BlobStore(Protocol):
+    """Keeps objects of bytes by key; safe from any thread, and from a forked child as well.
+
+    SQL holds the truth: an object that SQL does not know is garbage to sweep. Keys are made by `object_key`; a method that
+    is given another raises `InvalidId`, as `check_key` does. A store that cannot be reached, or refuses, is a
+    `StorageFailure`, in bounded time and without secrets in its text. `byref.stores.contract` holds the tests of all this.
+    """
+
+    name: str
+    """Short and lasting: SQL says of each blob which store has it, by this name."""
+    compresses: bool
+    """Whether byref may keep compressed frames in it; False: an object is the plain bytes, for other programs to read."""
+
+    def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
+        """Keep an object durably, in place of any of that key: seen whole or not at all.
+
+        The parts, of 0 bytes to 1 MiB each, are taken in one pass, in the calling thread and in bounded memory. What they
+        raise passes on, and then all is as it was before. A failed write may leave the new object only if it is whole.
+        """
+
+    def read(self, key: str, offset: int, size: int) -> bytes:
+        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; those that are not there are no error."""
+
+    def keys(self, *, older_than: datetime) -> Iterator[str]:
+        """Yield the key of every object last written before a time, in any order and bounded memory.
+
+        Objects may come and go meanwhile. What else lies in the same place is passed over.
+        """
+
+    def uri(self, key: str) -> str | None:
+        """Return what another program opens, a path or a URL; None where nothing outside this process can."""
