@@ -187,7 +187,7 @@ def test_binary_is_taken_in_and_given_back(run: Run, tmp_path: Path) -> None:
     data = bytes(range(256)) * 400
     (tmp_path / "image.bin").write_bytes(data)
     shown = run("process", "image.bin", "--context-window", "16000", "--json").json
-    assert shown["route"] == "truncate"
+    assert shown["route"] == "placeholder"
     piped = command("show", shown["artifacts"][0]["id"], cwd=tmp_path)
     out, _ = piped.communicate(timeout=60)
     assert out.removesuffix(b"\n") == data

@@ -6,7 +6,7 @@ from byref.describe.truncate import truncate, truncate_json
 from byref.drafts import joined
 from byref.envelope import Rendered
 from byref.outputs import Block, forms
-from byref.prepare import Prepared, as_came
+from byref.prepare import Prepared
 from byref.result import Result
 
 
@@ -16,7 +16,7 @@ def unstored(prepared: Prepared) -> Result:
     if not prepared.verdict.fits and (cut := _cut(prepared)) is not None:
         rest = [block for block in prepared.blocks if block.piece.block is None]
         shown = forms.write_text(cut.content, like=prepared.blocks[0].piece)
-        content = [shown, *map(as_came, rest)] if rest else cut.content
+        content = [shown, *(block.piece.content for block in rest)] if rest else cut.content
         tokens, route = cut.tokens + sum(block.tokens for block in rest), "truncate"
     return Result(
         content=content,

@@ -34,7 +34,7 @@ from byref.plans import (
     restage,
     settle,
 )
-from byref.prepare import Prepared, as_came, prepare
+from byref.prepare import Prepared, prepare
 from byref.replay import Stored, has_expired, replayed, stored
 from byref.result import Result
 from byref.scope import Scope
@@ -200,7 +200,7 @@ def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: 
             places[id(block)] = len(content)
             content.append(forms.write_text(shown.content, like=block.piece))
         elif id(block) not in behind:
-            content.append(as_came(block))
+            content.append(block.piece.content)
     if len(content) == 1:
         committed.content = next(iter(rendered.values()))[0].content
     else:

@@ -105,7 +105,7 @@ class Prepared:
         [first, *more] = self.blocks
         if not more and first.piece.original is None and isinstance(first.piece.block, Block):
             return first.piece.block.text
-        return [as_came(block) for block in self.blocks]
+        return [block.piece.content for block in self.blocks]
 
     def discard(self) -> None:
         """Free what was parsed; nothing of the output is used any more."""
@@ -159,12 +159,6 @@ def prepare(
     )
 
 
-def as_came(measured: Measured) -> Any:
-    """Return a block in the form in which it came, or in MCP's where it came in none."""
-    piece = measured.piece
-    return forms.write(piece.block) if piece.original is None and piece.block is not None else piece.original
-
-
 def _lift(pieces: list[Piece]) -> str | None:
     """Take the instructions out of every block and return the first."""
     told = None
@@ -214,8 +208,8 @@ def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
     if block is not None:
         tokens = gates.media_tokens(policy, is_image=block.kind == "image", size=block.size)
         return Measured(piece, block.size, tokens, _digest(block.data))
-    written = forms.to_json([piece.original])
-    seen = forms.is_image(piece.original)
+    written = forms.to_json([piece.content])
+    seen = piece.original is not None and forms.is_image(piece.original)
     tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen else scope.count(written, "json")
     return Measured(piece, len(written), tokens, _digest(written.encode()))
 

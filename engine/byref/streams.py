@@ -13,7 +13,7 @@ CHUNK = 1 << 20
 """Characters or bytes read from a file at once."""
 
 
-def whole(output: object, most: int) -> object:
+def whole(output: Any, most: int) -> object:
     """Return a stream as the text or bytes that it gives, any other output as it is.
 
     Streams are open files and iterators whose first piece is text or bytes. One that gives more than `most` bytes is cut
@@ -22,11 +22,12 @@ def whole(output: object, most: int) -> object:
     Raises:
         ConfigurationError: pieces of text and of bytes are mixed.
     """
-    if isinstance(output, str | bytes | list | dict):
+    kind = type(output)  # what an object says of its class is code of its own
+    if kind in (str, bytes, list, dict):
         return output
-    if isinstance(output, io.IOBase):
+    if issubclass(kind, io.IOBase):
         return _joined(iter(lambda: output.read(CHUNK), type(output.read(0))()), most)
-    if not isinstance(output, Iterator):
+    if not issubclass(kind, Iterator):
         return output
     try:
         first = next(output)
@@ -39,9 +40,9 @@ def whole(output: object, most: int) -> object:
     return _joined(chain([first], output), most)
 
 
-async def awaited(output: object, most: int) -> object:
+async def awaited(output: Any, most: int) -> object:
     """Return an asynchronous iterator as `whole` does an iterator, any other output as it is."""
-    if not isinstance(output, AsyncIterator):
+    if not issubclass(type(output), AsyncIterator):
         return output
     pieces: list[Any] = []
     size = 0

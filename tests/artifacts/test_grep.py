@@ -196,7 +196,9 @@ def test_a_deadline_stops_the_search_and_says_where():
     assert result.text.startswith(f"[more than {result.matches:,} matches for /a|b/; INCOMPLETE: first 50 shown.")
     assert "or go on with start_line=51;" in result.text
     nothing = search(b"ab\n" * 3_000_000, "c", deadline=-1)
-    assert nothing.text.startswith("[no matches for /c/; INCOMPLETE: the search stopped in line 1 after -1 seconds. Go on with start_line=1]")
+    assert nothing.text.startswith(
+        "[no matches for /c/; INCOMPLETE: the search stopped in line 1 after -1 seconds. Go on with start_line=1]"
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,9 @@ def test_a_page_must_hold_something():
 
 def test_a_cut_between_lines_says_how_to_go_on():
     page = read_lines(Memory(b"0123456789\n" * 100), 1, 90, max_chars=300)
-    assert page.text.endswith("    7| 0123456789\n\n[INCOMPLETE: cut before line 8 of 100. Go on with start_line=8, end_line=90.]")
+    assert page.text.endswith(
+        "    7| 0123456789\n\n[INCOMPLETE: cut before line 8 of 100. Go on with start_line=8, end_line=90.]"
+    )
     assert (page.first, page.last, page.next_line, page.next_column) == (1, 7, 8, 1)
     beyond = read_lines(Memory(b"0123456789\n" * 100), 1, 10**100, max_chars=300)
     assert beyond.text.endswith("[INCOMPLETE: cut before line 8 of 100. Go on with start_line=8, end_line=100.]")
