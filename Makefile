@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench statements clean
+.PHONY: help demo test chaos lint format bench statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: $(READY) ## replay an analyst's chat over real data, answers checked
 
 test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+chaos: $(READY) ## hammer and kill for minutes, then verify (SQLite and PostgreSQL)
+	@$(BIN)/python tests/chaos
 
 lint: $(READY) ## ruff, mypy --strict, import-linter, deptry
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,7 +26,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def test_the_policy_table_is_the_policy() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", (ROOT / "docs/policy.md").read_text(), re.MULTILINE)
-    stated = {name: ast.literal_eval(default) for name, default in rows if name not in ("variables", "artifact")}
+    stated = {name: _value(default) for name, default in rows if name not in ("variables", "artifact")}
     assert stated == {field.name: getattr(Policy(), field.name) for field in fields(Policy)}
 
 
@@ -49,8 +50,17 @@ def test_the_readme_states_defaults_as_they_are() -> None:
         defaults = stated.split(", ")
         for name, default in zip(knobs, defaults * (len(knobs) // len(defaults)), strict=True):
             actual = policy.envelope_budget if name == "envelope_tokens" else getattr(policy, name)
-            shown = f"`{actual}`" if isinstance(actual, str | dict) else f"{actual:,}"
+            shown = f"`{actual}`" if isinstance(actual, str | dict) else _shown(actual)
             assert default == shown, name
+
+
+def _value(written: str) -> object:
+    days = re.fullmatch(r"(\d+) days", written)
+    return timedelta(days=int(days[1])) if days else ast.literal_eval(written)
+
+
+def _shown(value: Any) -> str:
+    return f"{value.days} days" if isinstance(value, timedelta) else f"{value:,}"
 
 
 def test_the_first_screen_says_how_to_start() -> None:

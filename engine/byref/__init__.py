@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from byref.explain import Explanation
     from byref.ledger import Entry, Totals
-    from byref.lifecycle import SessionInfo
+    from byref.lifecycle import SessionInfo, Swept
     from byref.models import ModelInfo, Models, Price
     from byref.outputs import ToolOutput
     from byref.policy import Policy, ToolPolicy
@@ -61,6 +61,7 @@ __all__ = [
     "SessionGone",
     "SessionInfo",
     "StorageFailure",
+    "Swept",
     "TokenCounter",
     "ToolError",
     "ToolOutput",
@@ -93,7 +94,7 @@ _HOMES = {
     ),
     "explain": ("Explanation",),
     "ledger": ("Entry", "Totals"),
-    "lifecycle": ("SessionInfo",),
+    "lifecycle": ("SessionInfo", "Swept"),
     "models": ("ModelInfo", "Models", "Price"),
     "outputs": ("ToolOutput",),
     "policy": ("Policy", "ToolPolicy"),

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 import sqlalchemy
@@ -30,7 +30,7 @@ from byref.engine import Engine
 from byref.errors import ConfigurationError
 from byref.explain import Explanation
 from byref.ledger import Entry, Totals
-from byref.lifecycle import SessionInfo
+from byref.lifecycle import SessionInfo, Swept
 from byref.models import Models
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
@@ -165,7 +165,7 @@ class AsyncEngine:
         """As `Engine.delete_tenant`."""
         return await self._call(None, lambda: self._open().delete_tenant(tenant))
 
-    async def sweep(self, *, grace: timedelta = GRACE) -> int:
+    async def sweep(self, *, grace: timedelta = GRACE) -> Swept:
         """As `Engine.sweep`."""
         return await self._call(None, lambda: self._open().sweep(grace=grace))
 
@@ -391,6 +391,14 @@ class AsyncSession:
     async def share(self, artifact: Artifact | str, with_: str) -> Artifact:
         """As `Session.share`."""
         return await self._run(self._session.share, artifact, with_)
+
+    async def keep(self, artifact: Artifact | str) -> Artifact:
+        """As `Session.keep`."""
+        return await self._run(self._session.keep, artifact)
+
+    async def export(self, artifact: Artifact | str, target: str | os.PathLike[str] | IO[bytes]) -> int:
+        """As `Session.export`; the file is written on a thread of ours."""
+        return await self._run(self._session.export, artifact, target)
 
     async def value(self, of: Variable | Artifact) -> object:
         """Return the data of a variable or an artifact: `Variable.value()` and `Artifact.value` read the database."""

@@ -30,6 +30,8 @@ WHOLE_PREVIEW = 200_000
 """Tokens of an output whose preview may have all of `preview_tokens`; a smaller one has its share, as what stands for
 12,000 tokens is to be some hundreds."""
 LEAST_PREVIEW = 100
+NOTE_TOKENS = 40
+"""Of the sentence that says why nothing was stored."""
 
 
 def words_of(block: Measured) -> Shape:
@@ -47,12 +49,12 @@ def drafted(
     words: Sequence[Shape],
     share: int,
     repeats: int | None,
-    keeps: bool,
+    unkept: str | None = None,
 ) -> Draft:
     """Return what stands for the blocks on this route.
 
     `words` are their shapes, `share` is how many drafts the budget is for, `repeats` the step of the first output with
-    the same content; `keeps`: the bytes are stored.
+    the same content; `unkept` is the knob for which nothing is stored.
     """
     scope, policy = prepared.scope, prepared.scope.policy
     tokens = sum(block.tokens for block in blocks)
@@ -72,9 +74,9 @@ def drafted(
         )
     cut = min(policy.truncate_tokens // share, max(tokens // 2, 100))
     if more or block is None:
-        return _joined(prepared, blocks, cut, repeats)
+        return _joined(prepared, blocks, cut, repeats, unkept)
     if isinstance(block, Media):
-        text = block.placeholder
+        text = f"{block.placeholder}\n[{_unkept_note(unkept)}]" if unkept else block.placeholder
         if route == "artifact":
             return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
         return PlaceholderDraft(text, scope.tools, scope.count, repeats)
@@ -108,7 +110,7 @@ def drafted(
             else partial(_artifact_preview, prepared, measured, block),
             repeats=repeats,
         )
-    return _shortened(prepared, measured, block, cut, repeats, keeps)
+    return _shortened(prepared, measured, block, cut, repeats, unkept)
 
 
 def _preview_tokens(policy: Policy, tokens: int) -> int:
@@ -118,29 +120,38 @@ def _preview_tokens(policy: Policy, tokens: int) -> int:
 
 
 def _shortened(
-    prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, keeps: bool
+    prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, unkept: str | None
 ) -> TruncateDraft:
     scope = prepared.scope
     count, lines = scope.count, block.line_count
+    if unkept:
+        budget = max(budget - NOTE_TOKENS, 30)
     if measured.is_structured:
         count = partial(scope.count, kind="json")
         cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
-        return TruncateDraft(
-            cut_json.text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats
-        )
-    room = budget - 80 if keeps and any(tool in scope.tools for tool in READERS) else budget
+        text = f'{{"note":"{_unkept_note(unkept)}","output":{cut_json.text}}}' if unkept else cut_json.text
+        return TruncateDraft(text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats)
+    room = budget - 80 if not unkept and any(tool in scope.tools for tool in READERS) else budget
     cut_text = truncate(block.text, budget=max(room, 30), measure=count)
-    tools = scope.tools if keeps else ()
-    return TruncateDraft(cut_text.text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
+    text = f"{cut_text.text}\n[{_unkept_note(unkept)}]" if unkept else cut_text.text
+    tools = () if unkept else scope.tools
+    return TruncateDraft(text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
 
 
-def _joined(prepared: Prepared, blocks: Sequence[Measured], budget: int, repeats: int | None) -> TruncateDraft:
+def _unkept_note(knob: str) -> str:
+    return f"INCOMPLETE: nothing of this was stored, for {knob} would be passed. Ask the tool for less if need be."
+
+
+def _joined(
+    prepared: Prepared, blocks: Sequence[Measured], budget: int, repeats: int | None, unkept: str | None
+) -> TruncateDraft:
     """Many blocks cut as one text; nothing says where each of them is kept."""
     count = prepared.scope.count
     text = joined(blocks)
-    cut_text = truncate(text, budget=max(budget, 30), measure=count)
+    cut_text = truncate(text, budget=max(budget - (NOTE_TOKENS if unkept else 0), 30), measure=count)
+    shown = f"{cut_text.text}\n[{_unkept_note(unkept)}]" if unkept else cut_text.text
     size = sum(block.size for block in blocks)
-    return TruncateDraft(cut_text.text, size, text.count("\n") + 1, cut_text.omitted_bytes, (), False, count, repeats)
+    return TruncateDraft(shown, size, text.count("\n") + 1, cut_text.omitted_bytes, (), False, count, repeats)
 
 
 def joined(blocks: Sequence[Measured]) -> str:

@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 
 from byref import lifecycle, policyjson
 from byref.artifacts.blobs import GRACE
+from byref.artifacts.uses import Uses
 from byref.db.database import Database, retried
 from byref.errors import ConfigurationError, StorageFailure
-from byref.lifecycle import Opened, SessionInfo
+from byref.lifecycle import Opened, SessionInfo, Swept
 from byref.models import Models
 from byref.policy import Policy, check_tools
 from byref.scope import Host, Scope, join
@@ -31,6 +32,8 @@ logger = logging.getLogger("byref")
 
 SWEEP_SECONDS = 300.0
 """Between the sweeps that an engine makes by itself, when a session is opened."""
+SHRINK_PAGES = 1_000
+"""Of a SQLite file, given back by one statement: at 4 KiB each, few milliseconds of other writers' time."""
 
 
 class Engine:
@@ -74,6 +77,7 @@ class Engine:
         self._own_sandbox = interpreter is None
         self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
         self._unknown_models: set[str] = set()
+        self._uses = Uses()
         self._swept_at = time.monotonic()
         self._sweeping = threading.Lock()
 
@@ -157,6 +161,7 @@ class Engine:
                 window=context_window or opened.context_window or self._window(model, effective),
                 policy=effective,
                 tools=tuple(name for name in wanted if self._sandbox is not None or not TOOLS[name].needs_sandbox),
+                uses=self._uses,
             )
         )
 
@@ -175,15 +180,24 @@ class Engine:
         tenant = lifecycle.check_id("tenant", tenant)
         return retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
 
-    def sweep(self, *, grace: timedelta = GRACE) -> int:
-        """Delete what was staged and never committed, and bytes that no artifact needs; return how many blobs went.
+    def sweep(self, *, grace: timedelta = GRACE) -> Swept:
+        """Delete what has expired, what was staged and never committed, and bytes that no artifact needs; say how much.
 
-        Younger than `grace` is left alone: a `process` may be about to commit it.
+        What was staged and is younger than `grace` is left alone: a `process` may be about to commit it. Any number of
+        processes may sweep at once. A SQLite file is made smaller by what was deleted.
         """
-        return lifecycle.sweep(self._database.write, grace)
+        self._write_uses()
+        gone = lifecycle.sweep(self._database.write, grace)
+        while self._database.shrink(SHRINK_PAGES):
+            pass
+        return gone
 
     def close(self) -> None:
         """Stop the sandbox and close the connections that are the engine's own."""
+        try:
+            self._write_uses()
+        except StorageFailure:
+            logger.warning("byref could not write down what was used last", exc_info=True)
         if self._own_sandbox and self._sandbox is not None:
             self._sandbox.close()
         self._database.close()
@@ -208,6 +222,7 @@ class Engine:
                 context_window=context_window,
                 policy=None if policy is None else policyjson.dumps(policy),
                 tools=tools,
+                ledger_ttl=(policy or self._policy).ledger_ttl,
             )
 
         if db is not None:
@@ -239,12 +254,20 @@ class Engine:
             return
         try:
             before, self._swept_at = self._swept_at, time.monotonic()
-            if lifecycle.sweep_batch(self._database.write):
+            self._write_uses()
+            gone = lifecycle.sweep_batch(self._database.write)
+            self._database.shrink(SHRINK_PAGES)
+            if lifecycle.is_full(gone):
                 self._swept_at = before
         except StorageFailure:
             logger.warning("byref could not sweep", exc_info=True)
         finally:
             self._sweeping.release()
+
+    def _write_uses(self) -> None:
+        """Write the uses that no step of their session has written: of reads by the host."""
+        for session in self._uses.sessions():
+            self._database.write(lambda connection: self._uses.write(connection, session))  # noqa: B023  run at once
 
 
 def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:

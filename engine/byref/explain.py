@@ -22,6 +22,8 @@ _BECAUSE = {
     "not_smaller": "what would have stood for it was no smaller",
     "not_storable": "its bytes are elsewhere, or its type is not known, so that nothing could be stored",
     "max_artifact_bytes": "it is larger than max_artifact_bytes allows to be stored",
+    "max_session_bytes": "with it the session would store {value:,} bytes, past max_session_bytes={limit:,}",
+    "max_tenant_bytes": "with it the tenant would store {value:,} bytes, past max_tenant_bytes={limit:,}",
     "storage_failure": "the database was away",
     "reply": "replies of the session's own tools are bounded, and never put behind a reference",
 }

@@ -31,6 +31,8 @@ Reason = Literal[
     "not_smaller",
     "not_storable",
     "max_artifact_bytes",
+    "max_session_bytes",
+    "max_tenant_bytes",
     "storage_failure",
 ]
 """Why an output took its route: which rule decided. `not_smaller`: what would have stood for it was no smaller;

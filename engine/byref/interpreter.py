@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,13 +16,13 @@ from blake3 import blake3
 from sqlalchemy import Connection, insert
 
 from byref import variables
-from byref.artifacts import staging, store
+from byref.artifacts import quotas, staging, store
 from byref.artifacts.frames import line_count
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
 from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of, truncate, truncate_json
-from byref.errors import ArtifactMissing, ToolError
+from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
@@ -96,6 +96,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
     names = free_names(strip_dollars(code))
     found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
+    scope.uses.note(scope.row, (variable.artifact for variable in found.values()))
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
         raise ToolError(
@@ -120,13 +121,17 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     new = [name for name in new if name not in lost]
     lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
     bindings = {name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}
-    kept = _keep(scope, {name: (value.kind, value.data) for name, value in bindings.items()})
-    result = None
+    kept = result = None
+    try:
+        kept = _keep(scope, {name: (value.kind, value.data) for name, value in bindings.items()})
+    except QuotaExceeded as error:
+        lost |= dict.fromkeys(bindings, str(error))
     if outcome.kind in ("json", "dataframe", "series"):
         value = to_block(outcome.value)
         if scope.count(value.text, "json") > inline_tokens:
             data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
-            result = _keep(scope, {RESULT_NAME: (outcome.kind, data)})
+            with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
+                result = _keep(scope, {RESULT_NAME: (outcome.kind, data)})
     return Execution(code, outcome, limits, kept, result, rebound, lost)
 
 
@@ -134,6 +139,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     """Bind what a run left and record it; return the new names with what they hold, a big result's last.
 
     `step` is that of the reply, or, where the host ran the code (`replied` False), the last one before it.
+    QuotaExceeded: others stored so much meanwhile that there is no room for it.
     """
     names: dict[str, str] = {}
     reply_step = step if replied else None
@@ -192,8 +198,20 @@ def limits_of(scope: Scope) -> Limits:
     )
 
 
-def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable]) -> str:
-    """Return a run as the model reads it: output, value or error, and what became of its names."""
+def missing_name(outcome: Outcome) -> str | None:
+    """Return the name that code used and that is not there."""
+    error = outcome.error
+    found = re.search(r"name '(\w+)'", error.message) if error is not None and error.kind == "NameError" else None
+    return found[1] if found else None
+
+
+def render(
+    execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable], gone: str | None = None
+) -> str:
+    """Return a run as the model reads it: output, value or error, and what became of its names.
+
+    `known` are the variables to choose from where a name is missing; `gone` says what became of it.
+    """
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     parts: list[str] = []
     if outcome.stdout:
@@ -209,7 +227,7 @@ def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: 
     if outcome.error is None:
         parts.extend(_value_parts(execution, names, scope))
     else:
-        parts.append(_error_text(execution, known))
+        parts.append(_error_text(execution, known, gone))
     if execution.rebound:
         parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
     listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
@@ -244,7 +262,7 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     ]
 
 
-def _error_text(execution: Execution, known: list[Variable]) -> str:
+def _error_text(execution: Execution, known: list[Variable], gone: str | None) -> str:
     error = execution.outcome.error
     assert error is not None
     where = f" at line {error.line}" if error.line is not None else ""
@@ -255,8 +273,10 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     if error.kind != "NameError":
         return text + (f"\n{error.hint}" if error.hint else "")
     names = {variable.name: variable.shape for variable in known}
-    missing = re.search(r"name '(\w+)'", error.message)
-    if missing and (near := difflib.get_close_matches(missing[1], names, 1)):
+    missing = missing_name(execution.outcome)
+    if gone is not None:
+        text += f"\n{gone}"
+    elif missing and (near := difflib.get_close_matches(missing, names, 1)):
         text += f"\nDid you mean {near[0]}?"
     if not names:
         return text + "\nNo variable with data is bound yet."
@@ -270,13 +290,16 @@ def _listing(names: Mapping[str, str], further: str) -> str:
 
 
 def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
-    """Stage names and values as one JSON object, one member a line."""
+    """Stage names and values as one JSON object, one member a line; QuotaExceeded if there is no room for it."""
     if not values:
         return None
     parts = tuple(_part(name, kind, jsontext.decode(data)) for name, (kind, data) in values.items())
     members = b",\n".join(json.dumps(name).encode() + b":" + data for name, (_, data) in values.items())
     document = b"{\n" + members + b"\n}"
     digest = bytes(blake3(document).digest())
+    if len(document) > scope.policy.max_artifact_bytes:
+        raise QuotaExceeded(f"larger than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
+    scope.read(lambda connection: _see_that_it_fits(connection, scope, digest, len(document)))
     blob_id = staging.stage(scope.stage, scope.tenant, document, digest, line_count(document))
     text = store.decode_text(document)
     shown = head_of(text, store.PREVIEW_CHARS)
@@ -290,7 +313,13 @@ def _part(name: str, kind: str, value: Any) -> Part:
     return Part(name, (name,), f"DataFrame of {len(value)} rows and {columns} columns", "dataframe")
 
 
+def _see_that_it_fits(connection: Connection, scope: Scope, digest: bytes, size: int) -> None:
+    adding = {digest: size}
+    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+
+
 def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
+    _see_that_it_fits(connection, scope, kept.digest, len(kept.data))
     lines = line_count(kept.data)
     blob_id = staging.publish_kept(connection, scope.tenant, kept.blob_id, kept.digest, kept.data, lines)
     about: Any = {part.wanted: part.shape for part in kept.parts}
@@ -304,6 +333,7 @@ def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None
         origin="run",
         name=None,
         about=Description("json", "application/json", len(kept.data), kept.preview, kept.tokens, about),
+        ttl=scope.policy.ttl,
     )
 
 

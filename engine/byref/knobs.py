@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, get_args
 
@@ -18,6 +19,8 @@ MOST = 1 << 53
 """No size, count or number of tokens is larger."""
 MAX_PROGRAM_CHARS = 100_000
 """Of a jq program or a template."""
+MOST_DAYS = 36_500
+"""No time to live is longer."""
 NAME_CHARS = 64
 
 K = TypeVar("K")
@@ -122,6 +125,20 @@ def integer(least: int) -> Check:
             raise ConfigurationError(f"{name}={shown(value)}: expected an integer of at most 2**53")
 
     return check
+
+
+def duration(name: str, value: object) -> None:
+    """A time to live: a timedelta or a number of seconds, above 0."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_DAYS * 86_400:
+        raise ConfigurationError(
+            f"{name}={shown(value)}: expected a timedelta, or seconds, above 0 and at most {MOST_DAYS} days"
+        )
+
+
+def as_timedelta(value: Any) -> Any:
+    """Return a duration that was checked as a timedelta; None is none."""
+    return timedelta(seconds=value) if isinstance(value, int | float) else value
 
 
 def optional(check: Check) -> Check:

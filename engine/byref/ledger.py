@@ -294,7 +294,8 @@ def entry(connection: Connection, session_row: int, key: str | int) -> Entry | N
     if isinstance(key, int):
         query = query.where(LedgerRow.step == max(0, min(key, 2**63 - 1)))
     else:
-        query = query.where(LedgerRow.call_digest == digest(key), LedgerRow.kind.in_(("output", "reply")))
+        expired = LedgerRow.call_digest.is_(None) & (LedgerRow.call_id == key[:CALL_ID_CHARS])
+        query = query.where((LedgerRow.call_digest == digest(key)) | expired, LedgerRow.kind.in_(("output", "reply")))
     row = connection.execute(query.order_by(LedgerRow.step.desc()).limit(1)).one_or_none()
     return None if row is None else _entry(row)
 

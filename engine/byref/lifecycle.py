@@ -1,4 +1,4 @@
-"""How conversations begin and end: opening, sharing, ending, deleting, sweeping."""
+"""How conversations begin and end: opening, sharing, keeping, ending, deleting, sweeping."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from byref import ledger
-from byref.artifacts import blobs, store
+from byref.artifacts import blobs, quotas, store, tombstones
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import (
     ID_BYTES,
@@ -41,6 +42,32 @@ class SessionInfo:
     steps: int
     created_at: datetime
     ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep took."""
+
+    artifacts: int = 0
+    """Expired, and tombstones now."""
+    blobs: int = 0
+    """Bytes that nothing needs: of the expired, and what was staged and never committed."""
+    tombstones: int = 0
+    sessions: int = 0
+    """Idle for longer than their `ledger_ttl`."""
+
+    def __add__(self, other: Swept) -> Swept:
+        """Return the sums."""
+        return Swept(
+            self.artifacts + other.artifacts,
+            self.blobs + other.blobs,
+            self.tombstones + other.tombstones,
+            self.sessions + other.sessions,
+        )
+
+    def __bool__(self) -> bool:
+        """Tell whether anything went."""
+        return self != Swept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +105,10 @@ def open_session(
     context_window: int | None,
     policy: str | None,
     tools: tuple[str, ...] | None,
+    ledger_ttl: timedelta | None,
 ) -> Opened:
     """Insert a session."""
+    now = datetime.now(UTC)
     values = {
         "tenant": tenant,
         "name": name,
@@ -87,7 +116,9 @@ def open_session(
         "context_window": context_window,
         "policy": policy,
         "tools": None if tools is None else json.dumps(tools),
-        "created_at": datetime.now(UTC),
+        "created_at": now,
+        "ledger_seconds": None if ledger_ttl is None else ledger_ttl.total_seconds(),
+        "expires_at": None if ledger_ttl is None else now + ledger_ttl,
     }
     row = connection.execute(insert(SessionRow).values(**values).returning(SessionRow.id)).scalar_one()
     return Opened(row, model, context_window, policy, tools)
@@ -121,6 +152,8 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
 
     def work(connection: Connection) -> str:
         ledger.lock(connection, other.row)
+        adding = {artifact.digest: artifact.payload.size}
+        quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=other.row, adding=adding)
         blob_id = blobs.published(connection, scope.tenant, artifact.digest)
         if blob_id is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
@@ -144,6 +177,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
             origin="host",
             name=artifact.name,
             about=about,
+            ttl=scope.policy.ttl,
         )
         return public_id
 
@@ -154,18 +188,31 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     return shared
 
 
+def keep(connection: Connection, session_row: int, artifact_row: int) -> bool:
+    """Let an artifact neither expire nor go with its session's end; False if it is gone."""
+    ledger.lock(connection, session_row)
+    live = ArtifactRow.id == artifact_row, ArtifactRow.session_id == session_row, store.is_live()
+    kept = connection.execute(update(ArtifactRow).where(*live).values(kept=True, ttl_seconds=None, expires_at=None))
+    return kept.rowcount == 1
+
+
 def end(connection: Connection, session_row: int) -> None:
-    """Delete a session's artifacts and variables, and let it take nothing more in; its ledger stays."""
+    """Delete a session's artifacts, but for those that are kept, and its variables; let it take nothing more in.
+
+    Its ledger stays.
+    """
     connection.execute(
         update(SessionRow)
         .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
         .values(ended_at=datetime.now(UTC))
     )
     ids = _blob_ids(connection, session_row)
-    connection.execute(delete(VariableRow).where(VariableRow.session_id == session_row))
-    refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id.is_not(None)
+    going = ArtifactRow.session_id == session_row, ~ArtifactRow.kept
+    for table in (VariableRow, TombstoneRow):
+        connection.execute(delete(table).where(table.session_id == session_row))
+    refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id.in_(select(ArtifactRow.id).where(*going))
     connection.execute(update(LedgerRow).where(*refers).values(artifact_id=None))
-    connection.execute(delete(ArtifactRow).where(ArtifactRow.session_id == session_row))
+    connection.execute(delete(ArtifactRow).where(*going))
     blobs.delete_unused(connection, ids)
 
 
@@ -175,11 +222,7 @@ def delete_session(connection: Connection, tenant: str, name: str) -> bool:
     row = connection.execute(here.with_for_update()).scalar_one_or_none()
     if row is None:
         return False
-    ids = _blob_ids(connection, row)
-    for table in _OF_SESSION:
-        connection.execute(delete(table).where(table.session_id == row))
-    connection.execute(delete(SessionRow).where(SessionRow.id == row))
-    blobs.delete_unused(connection, ids)
+    _delete(connection, row)
     return True
 
 
@@ -196,19 +239,70 @@ def delete_tenant(connection: Connection, tenant: str) -> int:
     return gone
 
 
-def sweep(write: Callable[[Callable[[Connection], int]], int], grace: timedelta) -> int:
-    """Delete what nothing needs any more, a bounded number at a time, and return how many blobs went."""
-    total = 0
+def sweep(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = blobs.GRACE) -> Swept:
+    """Take what has expired and what nothing needs, all of it, a batch and a short transaction at a time."""
+    total = Swept()
     while True:
-        gone = write(lambda connection: blobs.sweep(connection, grace))
+        gone = sweep_batch(write, grace)
         total += gone
-        if gone < blobs.SWEEP_BLOBS:
+        if not is_full(gone):
             return total
 
 
-def sweep_batch(write: Callable[[Callable[[Connection], int]], int]) -> bool:
-    """Delete a batch of what nothing needs any more and tell whether there may be more."""
-    return write(blobs.sweep) == blobs.SWEEP_BLOBS
+def sweep_batch(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = blobs.GRACE) -> Swept:
+    """Take a batch of each kind. What another process holds is left to it, so that any number may sweep at once."""
+    artifacts, bytes_gone = write(_expire_artifacts)
+    unused = write(lambda connection: blobs.sweep(connection, grace))
+    stones = write(lambda connection: tombstones.sweep(connection, blobs.SWEEP_BLOBS))
+    return Swept(artifacts, bytes_gone + unused, stones, write(_expire_sessions))
+
+
+def is_full(gone: Swept) -> bool:
+    """Tell whether there may be more after a batch."""
+    return max(gone.artifacts, gone.blobs, gone.tombstones, gone.sessions) >= blobs.SWEEP_BLOBS
+
+
+def expire(connection: Connection, session_row: int) -> None:
+    """Turn all of one session's expired artifacts into tombstones, under its lock."""
+    ledger.lock(connection, session_row)
+    while tombstones.expire(connection, [session_row], blobs.SWEEP_BLOBS)[0] == blobs.SWEEP_BLOBS:
+        pass
+
+
+def _expire_artifacts(connection: Connection) -> tuple[int, int]:
+    due = select(ArtifactRow.session_id).where(ArtifactRow.expires_at <= datetime.now(UTC))
+    of = SessionRow.id.in_(due.order_by(ArtifactRow.expires_at).limit(blobs.SWEEP_BLOBS))
+    locked = select(SessionRow.id).where(of).order_by(SessionRow.id).with_for_update(skip_locked=True)
+    return tombstones.expire(connection, connection.execute(locked).scalars().all(), blobs.SWEEP_BLOBS)
+
+
+def _expire_sessions(connection: Connection) -> int:
+    """Delete idle sessions; those that were found busy are looked at again when they may be idle."""
+    now = datetime.now(UTC)
+    due = select(SessionRow.id, SessionRow.created_at, SessionRow.ledger_seconds).where(SessionRow.expires_at <= now)
+    locked = due.order_by(SessionRow.expires_at).limit(blobs.SWEEP_BLOBS).with_for_update(skip_locked=True)
+    gone = 0
+    for row, created_at, seconds in connection.execute(locked).all():
+        last = select(LedgerRow.created_at).where(LedgerRow.session_id == row).order_by(LedgerRow.step.desc()).limit(1)
+        used_at = connection.execute(last).scalar_one_or_none() or created_at
+        stored = select(func.count()).select_from(ArtifactRow).where(ArtifactRow.session_id == row)
+        if connection.execute(stored).scalar_one():
+            used_at = now
+        if (until := used_at + timedelta(seconds=seconds or 0)) > now:
+            connection.execute(update(SessionRow).where(SessionRow.id == row).values(expires_at=until))
+        else:
+            _delete(connection, row)
+            gone += 1
+    return gone
+
+
+def _delete(connection: Connection, session_row: int) -> None:
+    """Delete a session, whose row is locked, and all that is its own."""
+    ids = _blob_ids(connection, session_row)
+    for table in _OF_SESSION:
+        connection.execute(delete(table).where(table.session_id == session_row))
+    connection.execute(delete(SessionRow).where(SessionRow.id == session_row))
+    blobs.delete_unused(connection, ids)
 
 
 def _blob_ids(connection: Connection, session_row: int) -> list[int]:

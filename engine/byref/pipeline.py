@@ -14,15 +14,28 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from byref import gates, ledger, variables
+from byref import gates, ledger, lifecycle, variables
 from byref.artifacts import staging, store
+from byref.artifacts.quotas import Excess
 from byref.degraded import unstored
 from byref.envelope import Rendered, TruncateDraft
 from byref.errors import StorageFailure
 from byref.outputs import forms
-from byref.plans import Plan, Stand, first_plan, has_headroom, headroom, is_no_smaller, offload, restage, settle
+from byref.plans import (
+    Plan,
+    Stand,
+    adding_of,
+    first_plan,
+    has_headroom,
+    headroom,
+    is_no_smaller,
+    offload,
+    over_quota,
+    restage,
+    settle,
+)
 from byref.prepare import Prepared, prepare
-from byref.replay import Stored, replayed, stored
+from byref.replay import Stored, has_expired, replayed, stored
 from byref.result import Result
 from byref.scope import Scope
 
@@ -36,11 +49,15 @@ class _Replan(Exception):
     """The plan does not hold; `reason` says why."""
 
     def __init__(
-        self, reason: Literal["headroom", "room", "not_smaller", "blob_gone"], stand: Stand | None = None
+        self,
+        reason: Literal["headroom", "room", "not_smaller", "blob_gone", "quota"],
+        stand: Stand | None = None,
+        excess: Excess | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.stand = stand
+        self.excess = excess
 
 
 class _Replay(Exception):
@@ -87,7 +104,9 @@ def _take_in(prepared: Prepared) -> Result:
     if prepared.call_digest is not None and prepared.size >= scope.policy.min_threshold_bytes:
         call, content = prepared.call_digest, prepared.digest
         before = scope.read(lambda c: ledger.given_before(c, scope.row, "output", call, content))
-        if before is not None:
+        if before is not None and has_expired(scope, before):
+            scope.write(lambda c: lifecycle.expire(c, scope.row))
+        elif before is not None:
             return replayed(scope, before, prepared.tool)
     try:
         return _commit(prepared)
@@ -115,6 +134,8 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
             return offload(prepared, "headroom", everything=True)
         case "room":
             return first_plan(prepared, roomy=True)
+        case "quota":
+            return offload(prepared, plan.reason, excess=changed.excess)
         case "not_smaller":
             left = [stand for stand in plan.stands if stand is not changed.stand]
             if not left:
@@ -158,6 +179,9 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
 
 def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: ledger.Turn, rest: int) -> _Committed:
     """Publish what the stands keep, bind their names, and put what they render in the place of their blocks."""
+    adding = adding_of(plan.stands)
+    if adding and (excess := over_quota(connection, prepared, adding)):
+        raise _Replan("quota", excess=excess)
     committed = _Committed(turn.step, "", rest)
     rendered: dict[int, tuple[Rendered, list[int]]] = {}
     for stand in plan.stands:
@@ -208,6 +232,7 @@ def _write_stand(
             origin="output",
             name=kept.about.name,
             about=kept.about,
+            ttl=scope.policy.ttl,
         )
         rows.append(row)
     if rows and draft.parts:
@@ -245,6 +270,8 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
         detail["per_output"] = verdict.reason
     if plan.reason == "headroom":
         detail |= {"value": head.value, "limit": head.limit, "unit": head.unit}
+    if plan.excess is not None:
+        detail |= {"value": plan.excess.value, "limit": plan.excess.limit, "unit": "bytes"}
     omitted = [stand.draft.omitted_bytes for stand in plan.stands if isinstance(stand.draft, TruncateDraft)]
     if omitted:
         detail["omitted_bytes"] = sum(omitted)

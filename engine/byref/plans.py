@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlalchemy import Connection
+
 from byref import gates, ledger
-from byref.artifacts import staging, store
+from byref.artifacts import quotas, staging, store
+from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Description
 from byref.calibration import Standing
 from byref.describe.truncate import head_of
@@ -62,6 +65,8 @@ class Plan:
     """The largest first."""
     reconsidered: bool = False
     """It was refused once for headroom that there was at the commit."""
+    excess: Excess | None = None
+    """The quota for which nothing is stored."""
 
     def rest(self, prepared: Prepared) -> list[Measured]:
         """The blocks that pass as they are."""
@@ -108,19 +113,18 @@ def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def offload(prepared: Prepared, reason: Reason, *, everything: bool = False) -> Plan:
+def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, excess: Excess | None = None) -> Plan:
     """Describe what is to go, choose its routes by kind and by the tools there are, and stage its bytes.
 
-    Of several blocks the largest go until the rest fits, or `everything` does.
+    Of several blocks the largest go until the rest fits, or `everything` does. With an `excess`, or where there is one,
+    all of it is shortened and nothing stored.
     """
     groups = _groups(prepared, _chosen(prepared, everything=everything))
-    share = max(1, len(groups))
-    repeats = _repeats(prepared)
-    stands = []
-    for group in groups:
-        stand = _stand(prepared, group, share, repeats)
-        if not is_no_smaller(stand, _rehearsed(prepared, stand)):
-            stands.append(stand)
+    stands = _stands(prepared, groups, excess)
+    if excess is None and (adding := adding_of(stands)):
+        excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
+        if excess is not None:
+            stands = _stands(prepared, groups, excess)
     if not stands:
         storable = any(block.piece.block is not None for block in prepared.blocks)
         return Plan("inline", "not_smaller" if storable else "not_storable")
@@ -130,9 +134,35 @@ def offload(prepared: Prepared, reason: Reason, *, everything: bool = False) -> 
     stands.sort(key=lambda stand: -stand.tokens)
     too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
     plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
+    if excess is not None and not too_large:
+        plan.reason, plan.excess = excess.reason, excess
     if not everything:
         settle(prepared, plan)
     return plan
+
+
+def adding_of(stands: Sequence[Stand]) -> dict[bytes, int]:
+    """Return what is to be stored, as sizes by digest."""
+    return {
+        kept.block.digest: len(kept.block.piece.block.data)
+        for stand in stands
+        for kept in stand.kept
+        if kept.block.piece.block is not None
+    }
+
+
+def over_quota(connection: Connection, prepared: Prepared, adding: Mapping[bytes, int]) -> Excess | None:
+    """Return the quota that storing so much would pass."""
+    scope = prepared.scope
+    return quotas.excess(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+
+
+def _stands(prepared: Prepared, groups: Sequence[Sequence[Measured]], excess: Excess | None) -> list[Stand]:
+    """A stand for each group that one makes smaller."""
+    share = max(1, len(groups))
+    repeats = _repeats(prepared)
+    stands = [_stand(prepared, group, share, repeats, excess) for group in groups]
+    return [stand for stand in stands if not is_no_smaller(stand, _rehearsed(prepared, stand))]
 
 
 def settle(prepared: Prepared, plan: Plan) -> None:
@@ -174,17 +204,23 @@ def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measure
     return [*alone, [block for block in chosen if id(block) not in largest]]
 
 
-def _stand(prepared: Prepared, blocks: Sequence[Measured], share: int, repeats: int | None) -> Stand:
+def _stand(
+    prepared: Prepared, blocks: Sequence[Measured], share: int, repeats: int | None, excess: Excess | None
+) -> Stand:
     """A draft for some blocks with its share of the budget, and what is to be kept of them."""
     route = _route(prepared, blocks)
     if route in ("variables", "artifact") and not prepared.scope.tools:
         logger.warning(
             "mode %r leaves the model of session %r a reference that no tool of it follows", route, prepared.scope.name
         )
-    keeps = not any(_is_too_large(prepared, block) for block in blocks)
+    unkept: str | None = None if excess is None else excess.reason
+    if any(_is_too_large(prepared, block) for block in blocks):
+        unkept = "max_artifact_bytes"
     words = [words_of(block) for block in blocks]
-    draft = drafted(prepared, blocks, route if keeps else "truncate", words, share, repeats if keeps else None, keeps)
-    kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)] if keeps else []
+    if unkept is not None:
+        return Stand(drafted(prepared, blocks, "truncate", words, share, None, unkept), blocks)
+    draft = drafted(prepared, blocks, route, words, share, repeats)
+    kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)]
     return Stand(draft, blocks, kept)
 
 

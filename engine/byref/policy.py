@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -50,8 +51,9 @@ _ONE_GATE: Mapping[str, Any] = {
     "plaintext": "artifact",
 }
 """Of presets whose systems know one limit and nothing else."""
-_OF_THE_SESSION = ("tools", "per_tool", "default_context_window")
+_OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl", "default_context_window")
 """Knobs that no tool can have of its own."""
+_DURATIONS = ("ttl", "ledger_ttl")
 _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "enabled": kinds.flag,
     "mode": kinds.choice(Mode),
@@ -73,7 +75,11 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "reply_tokens": kinds.integer(100),
     "image_tokens": kinds.optional(kinds.integer(0)),
     "trusted_instructions": kinds.choice(TrustedInstructions),
+    "ttl": kinds.optional(kinds.duration),
+    "ledger_ttl": kinds.optional(kinds.duration),
     "max_artifact_bytes": kinds.integer(1),
+    "max_session_bytes": kinds.optional(kinds.integer(1)),
+    "max_tenant_bytes": kinds.optional(kinds.integer(1)),
     "run_seconds": kinds.between(0.01, 3600),
     "run_cpu_seconds": kinds.between(0.01, 3600),
     "run_memory_bytes": kinds.integer(16 << 20),
@@ -85,9 +91,9 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
 class ToolPolicy:
     """What differs for one tool: for its outputs, or, of the session's own tools, for its replies.
 
-    Any knob of `Policy` but `tools`, `per_tool` and `default_context_window`, and four settings that only a tool can
-    have. `mapper`, a jq program or a function of the parsed output, shapes an output before anything else looks at it;
-    `template`, Jinja's, renders it as text, after the mapper where there are both. `names` gives the variables of
+    Any knob of `Policy` but `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and four settings that only a
+    tool can have. `mapper`, a jq program or a function of the parsed output, shapes an output before anything else looks
+    at it; `template`, Jinja's, renders it as text, after the mapper where there are both. `names` gives the variables of
     top-level keys other names. `references=False` leaves the tool's arguments as the model wrote them.
 
     Raises:
@@ -116,6 +122,7 @@ class ToolPolicy:
                 own = [knob for knob in _CHECKS if knob not in _OF_THE_SESSION]
                 raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references"))
             _CHECKS[name](name, value)
+            knobs[name] = kinds.as_timedelta(value) if name in _DURATIONS else value
         kinds.mapper("mapper", mapper)
         kinds.template("template", template)
         kinds.flag("references", references)
@@ -196,8 +203,16 @@ class Policy:
     """What `session.tools()` offers."""
     per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)
     """What differs for one tool: `{"get_cart": {"enabled": False}}`; kept as `ToolPolicy`."""
+    ttl: timedelta | None = timedelta(days=7)
+    """How long an artifact is kept after it was last used; None: as long as its session. Seconds are taken, too."""
+    ledger_ttl: timedelta | None = None
+    """How long a conversation without artifacts is kept after its last step, its ledger included; None: until deleted."""
     max_artifact_bytes: int = 1 << 30
     """A larger payload is truncated, not stored."""
+    max_session_bytes: int | None = 2 << 30
+    """Of all that a session has stored, each payload once; what would pass it is truncated, not stored. None: no limit."""
+    max_tenant_bytes: int | None = None
+    """The same, of all sessions of the tenant."""
     run_seconds: float = 30.0
     """Wall-clock bound of one run of model-written code, and of a mapper."""
     run_cpu_seconds: float = 20.0
@@ -213,6 +228,8 @@ class Policy:
                 f"min_threshold_bytes={self.min_threshold_bytes!r} is above "
                 f"max_threshold_bytes={self.max_threshold_bytes!r}; the floor must not pass the ceiling"
             )
+        for name in _DURATIONS:
+            object.__setattr__(self, name, kinds.as_timedelta(getattr(self, name)))
         object.__setattr__(self, "tools", check_tools(self.tools))
         object.__setattr__(self, "per_tool", FrozenDict(_tool_policies(self.per_tool)))
         _ = self._merged  # a tool's knobs can be at odds with the session's

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from byref.errors import ConfigurationError
@@ -19,7 +20,7 @@ def dumps(policy: Policy) -> str:
     """Return a policy as JSON; of a Python callable only its name is kept."""
     kept = {knob.name: getattr(policy, knob.name) for knob in dataclasses.fields(policy)}
     kept["per_tool"] = {tool: _plain(policy.tool(tool).settings) for tool in policy.per_tool}
-    return json.dumps(kept)
+    return json.dumps(kept, default=timedelta.total_seconds)
 
 
 def loads(text: str, own: Policy, session: str) -> Policy:

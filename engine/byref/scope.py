@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session as HostSession
 
 from byref import ledger
+from byref.artifacts.uses import Uses
 from byref.calibration import Standing
 from byref.db.database import Database, keeps_snapshot, retried
 from byref.models import Models
@@ -63,6 +64,8 @@ class Scope:
     window: int
     policy: Policy
     tools: tuple[str, ...]
+    uses: Uses = field(default_factory=Uses, compare=False)
+    """The engine's: what was used of any session and is to be written."""
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""
@@ -100,5 +103,6 @@ class Scope:
         return self.read(lambda connection: ledger.standing(connection, self.row))
 
     def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
-        """Append a step to the session's ledger."""
+        """Append a step to the session's ledger, and write the uses of its artifacts along."""
+        self.uses.write(connection, self.row)
         ledger.append(connection, tenant=self.tenant, session_row=self.row, step=turn.step, kind=kind, **columns)

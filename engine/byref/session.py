@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from sqlalchemy import Connection
 
 from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, streams, variables
-from byref.artifacts import store
+from byref.artifacts import export, store, tombstones
 from byref.artifacts.store import Artifact
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
@@ -138,6 +139,7 @@ class Session:
 
         Raises:
             ToolError: the code has more than 200,000 characters, or this platform has no interpreter.
+            QuotaExceeded: what the code left no longer fits, for others stored as much meanwhile.
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
@@ -303,8 +305,12 @@ class Session:
         scope = self._scope
         found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, [name]))
         if name not in found:
+            gone = scope.read(lambda connection: tombstones.find(connection, scope.row, [name]))
+            if gone:
+                raise ConfigurationError(gone[name].told(name))
             names = [variable.name for variable in self.variables()]
             raise ConfigurationError(f"no variable {name!r} in session {self.id!r}; there are {names}")
+        scope.uses.note(scope.row, [found[name].artifact])
         return found[name]
 
     def artifacts(self) -> list[Artifact]:
@@ -314,7 +320,10 @@ class Session:
     def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
         """Return an artifact by id (`art_…`), pointer (`art:…`) or name, the newest of that name; None if there is none."""
         scope = self._scope
-        return scope.read(lambda connection: store.find(connection, scope.read, scope.row, id_pointer_or_name))
+        found = scope.read(lambda connection: store.find(connection, scope.read, scope.row, id_pointer_or_name))
+        if found is not None:
+            scope.uses.note(scope.row, [found])
+        return found
 
     def store_artifact(
         self,
@@ -327,7 +336,8 @@ class Session:
         """Keep a value of the host's own beside the outputs: text, bytes, JSON, or a stream of text or bytes.
 
         Raises:
-            QuotaExceeded: it is larger than the policy's `max_artifact_bytes`.
+            QuotaExceeded: it is larger than the policy's `max_artifact_bytes`, or all that is stored with it is more than
+                `max_session_bytes` or `max_tenant_bytes`.
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
@@ -352,17 +362,50 @@ class Session:
         Raises:
             ConfigurationError: there is no such artifact here, or no such session.
             InvalidId: `with_` is no id that a session can have.
+            QuotaExceeded: the other session or the tenant would have more stored than this handle's policy allows.
         """
+        return lifecycle.share(self._scope, self._own(artifact), with_)
+
+    def keep(self, artifact: Artifact | str) -> Artifact:
+        """Let an artifact neither expire nor go with `end`: handles on the ended session still read it.
+
+        It goes when the session or the tenant is deleted, and counts for the quotas until then.
+
+        Raises:
+            ConfigurationError: there is no such artifact here.
+            SessionGone: the conversation has ended or was deleted.
+        """
+        found = self._own(artifact)
+        kept = self._scope.write(lambda connection: lifecycle.keep(connection, self._scope.row, found.row_id))
+        if not kept:
+            raise ConfigurationError(f"the artifact {found.id!r} expired before it was kept")
+        return self._own(found)
+
+    def export(self, artifact: Artifact | str, target: str | os.PathLike[str] | IO[bytes]) -> int:
+        """Write an artifact's bytes, as they are stored, to a path or an open binary file; return how many they are.
+
+        It is read frame by frame, never whole. A path gets the whole file or none: what was there before is replaced at
+        the end.
+
+        Raises:
+            ConfigurationError: there is no such artifact here, or the target is no place for bytes.
+            ArtifactMissing: its bytes are damaged, or were deleted meanwhile.
+            OSError: the file cannot be written.
+        """
+        return export.export(self._own(artifact), target)
+
+    def _own(self, artifact: Artifact | str) -> Artifact:
+        """The session's own artifact: one that is given may be another session's, or another tenant's."""
         key = artifact.id if isinstance(artifact, Artifact) else _text("artifact", artifact)
-        found = self.get_artifact(key)  # an Artifact may be another session's, or another tenant's
+        found = self.get_artifact(key)
         if found is None:
             raise ConfigurationError(f"no artifact {key!r:.100} in session {self.id!r}")
-        return lifecycle.share(self._scope, found, with_)
+        return found
 
     # The end
 
     def end(self) -> None:
-        """End the conversation: its artifacts and variables go, the ledger stays, nothing more is taken in."""
+        """End the conversation: artifacts that are not kept and variables go, the ledger stays, nothing more is taken in."""
         self._scope.write(lambda connection: lifecycle.end(connection, self._scope.row))
 
     def close(self) -> None:

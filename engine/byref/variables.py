@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from byref.artifacts import store
 from byref.artifacts.blobs import Read
 from byref.artifacts.store import Artifact
-from byref.db.tables import VariableRow
+from byref.db.tables import ArtifactRow, VariableRow
 from byref.describe.shape import kind_of
 
 NAME_CHARS = 64
@@ -137,7 +137,7 @@ def unique(wanted: Sequence[str], taken: Collection[str]) -> list[str]:
 
 
 def taken(connection: Connection, session_id: int) -> set[str]:
-    """Return every name bound in the session."""
+    """Return every name bound in the session, to what has expired and was not swept yet, too."""
     return set(connection.execute(select(VariableRow.name).where(VariableRow.session_id == session_id)).scalars())
 
 
@@ -202,7 +202,7 @@ def find(connection: Connection, read: Read, session_id: int, names: Collection[
         for row in connection.execute(_columns().where(VariableRow.session_id == session_id, column.in_(some)))
     ]
     artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
-    by_name = {row.name: _variable(row, artifacts) for row in rows}
+    by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
     wholes = {v.step: v for v in by_name.values() if not v.path and v.origin == "output"}
     found = {}
     for given, name in bare.items():
@@ -217,13 +217,14 @@ def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable
     """Return the session's variables in the order in which they were first bound."""
     rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
     artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
-    return [_variable(row, artifacts) for row in rows]
+    return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 
 def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Named], int]:
     """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
     row = VariableRow
     query = select(row.artifact_id, row.name, row.shape, func.count().over()).where(row.session_id == session_id)
+    query = query.join(ArtifactRow, ArtifactRow.id == row.artifact_id).where(store.is_live())
     rows = connection.execute(query.order_by(row.artifact_id.desc(), row.id.desc()).limit(limit)).all()
     return [Named(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
 

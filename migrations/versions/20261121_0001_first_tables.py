@@ -37,6 +37,8 @@ def upgrade() -> None:
         sa.Column("calibration_estimated", sa.BigInteger(), server_default=sa.text("2000"), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("ended_at", TIME),
+        sa.Column("ledger_seconds", sa.Double()),
+        sa.Column("expires_at", TIME),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_sessions")),
         sa.UniqueConstraint("tenant", "name", name=op.f("uq_byref_sessions_tenant_name")),
         sa.UniqueConstraint("tenant", "id", name=op.f("uq_byref_sessions_tenant_id")),
@@ -53,7 +55,11 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "context_window IS NULL OR context_window > 0", name=op.f("ck_byref_sessions_context_window")
         ),
+        sa.CheckConstraint(
+            "ledger_seconds IS NULL OR ledger_seconds > 0", name=op.f("ck_byref_sessions_ledger_seconds")
+        ),
     )
+    op.create_index("ix_byref_sessions_expires_at", "byref_sessions", ["expires_at"])
 
     op.create_table(
         "byref_blobs",
@@ -119,7 +125,9 @@ def upgrade() -> None:
         sa.Column("shape", sa.Text(), nullable=False),
         sa.Column("json_schema", sa.LargeBinary()),
         sa.Column("created_at", TIME, nullable=False),
+        sa.Column("ttl_seconds", sa.Double()),
         sa.Column("expires_at", TIME),
+        sa.Column("kept", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_artifacts")),
         _of_session("byref_artifacts"),
         sa.ForeignKeyConstraint(
@@ -132,9 +140,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("session_id", "id", name=op.f("uq_byref_artifacts_session_id_id")),
         sa.CheckConstraint("kind IN ('json', 'text', 'image', 'document')", name=op.f("ck_byref_artifacts_kind")),
         sa.CheckConstraint("origin IN ('output', 'run', 'model', 'host')", name=op.f("ck_byref_artifacts_origin")),
+        sa.CheckConstraint(
+            "(ttl_seconds IS NULL) = (expires_at IS NULL) AND ttl_seconds > 0", name=op.f("ck_byref_artifacts_ttl")
+        ),
+        sa.CheckConstraint("NOT kept OR expires_at IS NULL", name=op.f("ck_byref_artifacts_kept")),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_byref_artifacts_session_name", "byref_artifacts", ["session_id", "name"])
+    op.create_index("ix_byref_artifacts_session_blob", "byref_artifacts", ["session_id", "blob_id", "expires_at"])
     op.create_index("ix_byref_artifacts_blob_id", "byref_artifacts", ["blob_id"])
     op.create_index("ix_byref_artifacts_expires_at", "byref_artifacts", ["expires_at"])
 
@@ -257,7 +270,12 @@ def upgrade() -> None:
         sa.Column("public_id", sa.String(64), nullable=False),
         sa.Column("tenant", HOST_ID, nullable=False),
         sa.Column("session_id", sa.BigInteger(), nullable=False),
+        sa.Column("step", sa.BigInteger()),
+        sa.Column("origin", sa.String(8), nullable=False),
+        sa.Column("content_type", sa.String(255), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("name", sa.Text()),
+        sa.Column("variables", sa.Text(), nullable=False),
         sa.Column("tool", sa.Text()),
         sa.Column("arguments", sa.Text()),
         sa.Column("shape", sa.Text(), nullable=False),
@@ -265,8 +283,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_tombstones")),
         _of_session("byref_tombstones"),
         sa.UniqueConstraint("public_id", name=op.f("uq_byref_tombstones_public_id")),
+        sa.CheckConstraint("origin IN ('output', 'run', 'model', 'host')", name=op.f("ck_byref_tombstones_origin")),
     )
     op.create_index("ix_byref_tombstones_session_id", "byref_tombstones", ["session_id"])
+    op.create_index("ix_byref_tombstones_expired_at", "byref_tombstones", ["expired_at"])
 
 
 def downgrade() -> None:

@@ -72,7 +72,8 @@ class Rows:
         return self.add(tables.RunRow, **{**default, **spent, "created_at": NOW, **values})
 
     def tombstone(self, session: int, **values: Any) -> int:
-        default = {"public_id": "art_gone", "tenant": "acme", "session_id": session, "shape": "{}"}
+        default = {"public_id": "art_gone", "tenant": "acme", "session_id": session, "shape": "{}", "variables": "[]"}
+        default |= {"origin": "output", "content_type": "text/plain", "size_bytes": 1}
         return self.add(tables.TombstoneRow, **{**default, "expired_at": NOW, **values})
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
+from byref import db
+
 TABLES = ("sessions", "ledger", "artifacts", "blobs", "frames", "variables", "runs", "tombstones")
 
 
@@ -19,6 +21,7 @@ def rows(url: str, sql: str, **parameters: Any) -> list[Any]:
 
 def check_invariants(url: str) -> None:
     """No artifact without all of its bytes, contiguous steps, sums that are the ledger's, no name without data."""
+    assert db.verify(url, deep=True) == []
     assert (
         rows(
             url,
@@ -55,6 +58,6 @@ def check_invariants(url: str) -> None:
     )
     stored = """
         SELECT l.id FROM byref_ledger l JOIN byref_sessions s ON s.id = l.session_id
-        WHERE l.route IN ('variables', 'artifact') AND l.artifact_id IS NULL AND s.ended_at IS NULL
+        WHERE l.route IN ('variables', 'artifact') AND l.artifact_id IS NULL AND s.ended_at IS NULL AND l.call_digest IS NOT NULL
     """
     assert rows(url, stored) == []

@@ -272,20 +272,20 @@ def test_what_was_staged_and_never_committed_is_swept_after_its_grace(own: Engin
     data = b"x" * 3_000_000
     staging.stage(own.database.write, "default", data, b"d" * 32, 1)
     assert counts(own)["blobs"] == live["blobs"] + 1
-    assert own.sweep() == 0
+    assert own.sweep().blobs == 0
     before = datetime.now(UTC) - blobs.GRACE - timedelta(seconds=1)
     own.database.write(lambda c: c.execute(update(BlobRow).values(staged_at=before)))
-    assert own.sweep() == 1
+    assert own.sweep().blobs == 1
     assert counts(own) == live
     assert own.session("s").variable("users").value() == page(2_000)
-    assert own.sweep(grace=timedelta(0)) == 0
+    assert own.sweep(grace=timedelta(0)).blobs == 0
     assert counts(own) == live
 
 
 def test_a_sweep_takes_any_number(own: Engine) -> None:
     for i in range(blobs.SWEEP_BLOBS * 2 + 5):
         own.database.write(lambda c, i=i: blobs.stage(c, "t", i.to_bytes(32, "big"), 0, 0))
-    assert own.sweep(grace=timedelta(0)) == blobs.SWEEP_BLOBS * 2 + 5
+    assert own.sweep(grace=timedelta(0)).blobs == blobs.SWEEP_BLOBS * 2 + 5
     assert counts(own)["blobs"] == 0
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,11 @@ from byref.variables import identifier
 from byref_sandbox import Sandbox
 
 KNOBS = [field.name for field in dataclasses.fields(Policy)]
-OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "default_context_window")]
+OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "ledger_ttl", "default_context_window")]
 INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
     "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "default_context_window": 1, "reply_tokens": 100,
-    "image_tokens": 0, "max_artifact_bytes": 1, "run_memory_bytes": 16 << 20,
+    "image_tokens": 0, "max_artifact_bytes": 1, "max_session_bytes": 1, "max_tenant_bytes": 1, "run_memory_bytes": 16 << 20,
 }  # fmt: skip
 """Each with the least that it may be."""
 NUMBERS = {
@@ -46,8 +47,10 @@ WORDS = {
     "on_storage_failure": ["truncate", "raise"],
     "trusted_instructions": ["mappers", "all", "none"],
 }
+DURATIONS = ("ttl", "ledger_ttl")
 OR_NONE = {
     "context_percentage", "max_threshold_bytes", "max_result_tokens", "max_output_bytes", "envelope_tokens", "image_tokens",
+    "ttl", "ledger_ttl", "max_session_bytes", "max_tenant_bytes",
 }  # fmt: skip
 
 
@@ -65,7 +68,7 @@ def refused(**knobs: Any) -> str:
 
 
 def test_every_knob_is_in_one_of_these_tables() -> None:
-    assert {*INTEGERS, *NUMBERS, *WORDS, "enabled", "tools", "per_tool"} == set(KNOBS)
+    assert {*INTEGERS, *NUMBERS, *WORDS, *DURATIONS, "enabled", "tools", "per_tool"} == set(KNOBS)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -104,6 +107,19 @@ def test_none_is_for_knobs_that_can_be_off(name: str) -> None:
         assert getattr(Policy(**{name: None}), name) is None
     else:
         assert refused(**{name: None}).startswith(f"{name}=None: expected ")
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+def test_durations_are_timedeltas_or_seconds(name: str) -> None:
+    for value in (1, 0.25, timedelta(seconds=3), timedelta(days=36_500)):
+        held = getattr(Policy(**{name: value}), name)
+        assert held == (value if isinstance(value, timedelta) else timedelta(seconds=value))
+        assert loads(dumps(Policy(**{name: value})), Policy(), "s") == Policy(**{name: value})
+    for wrong in (0, -1, timedelta(0), timedelta(days=36_501), float("nan"), float("inf"), True, "7 days", [], b"1"):
+        assert "expected a timedelta, or seconds, above 0 and at most 36500 days, or None" in refused(**{name: wrong})
+    assert Policy(per_tool={"t": {"ttl": 60}}) == Policy(per_tool={"t": {"ttl": timedelta(minutes=1)}})
+    kept = Policy(per_tool={"t": {"ttl": 60}})
+    assert loads(dumps(kept), Policy(), "s") == kept and kept.for_tool("t").ttl == timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("value", [0, 1, "yes", None, []])
@@ -183,6 +199,7 @@ DEFAULTS = {
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
     "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",
     "tools": ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read"), "per_tool": {},
+    "ttl": timedelta(days=7), "ledger_ttl": None, "max_session_bytes": 2 << 30, "max_tenant_bytes": None,
     "max_artifact_bytes": 1 << 30, "run_seconds": 30.0, "run_cpu_seconds": 20.0, "run_memory_bytes": 1 << 30,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
@@ -191,6 +208,7 @@ OTHERS: dict[str, Any] = {
     "max_output_bytes": 90_000, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
     "errors": "inline", "on_storage_failure": "raise", "default_context_window": 64_000, "reply_tokens": 900,
     "image_tokens": 85, "trusted_instructions": "all", "tools": ("artifact_jq",), "per_tool": {"x": ToolPolicy(enabled=False)},
+    "ttl": timedelta(hours=1), "ledger_ttl": timedelta(days=400), "max_session_bytes": 5 << 20, "max_tenant_bytes": 9 << 20,
     "max_artifact_bytes": 1 << 20, "run_seconds": 5.0, "run_cpu_seconds": 4.0, "run_memory_bytes": 1 << 28,
 }  # fmt: skip
 """Of every knob a value that no preset has."""
@@ -236,7 +254,7 @@ def test_a_repr_is_what_was_changed_and_makes_the_same() -> None:
 def test_policies_are_values(policy: Policy) -> None:
     for same in (pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy), dataclasses.replace(policy)):
         assert same == policy and hash(same) == hash(policy) and same.for_tool("x") == policy.for_tool("x")
-    assert json.loads(json.dumps(dataclasses.asdict(policy)))["mode"] == policy.mode
+    assert json.loads(json.dumps(dataclasses.asdict(policy), default=str))["mode"] == policy.mode
 
 
 def test_policies_do_not_change() -> None:
@@ -339,6 +357,7 @@ NAME = (
         ({"references": 1}, "references=1: expected True or False"),
         ({"tools": []}, "tools belongs to the session's policy, not to a tool's"),
         ({"per_tool": {}}, "per_tool belongs to the session's policy, not to a tool's"),
+        ({"ledger_ttl": 5}, "ledger_ttl belongs to the session's policy, not to a tool's"),
         ({"default_context_window": 1_000}, "default_context_window belongs to the session's policy, not to a tool's"),
     ],
 )  # fmt: skip

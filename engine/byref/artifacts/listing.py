@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Text, func, literal, or_, select, type_coerce
 
+from byref.artifacts.store import is_live
 from byref.db.tables import ArtifactRow, EscapedText, VariableRow
 
 ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
@@ -43,7 +44,7 @@ def page_of(
 ) -> tuple[list[Listed], int]:
     """Return the oldest artifacts behind a row id whose name or id begins with `prefix`, and how many there are."""
     row = ArtifactRow
-    where = [row.session_id == session_id, row.id > after]
+    where = [row.session_id == session_id, row.id > after, is_live()]
     if prefix:
         # Compared as it is stored: LIKE takes no account of case on SQLite.
         stored = EscapedText().process_bind_param(prefix, connection.dialect) or ""
@@ -61,7 +62,7 @@ def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple
     bound = select(VariableRow.artifact_id).where(VariableRow.session_id == session_id)
     query = select(row.id, row.public_id, row.name, row.size_bytes, row.shape, row.step, func.count().over())
     rows = connection.execute(
-        query.where(row.session_id == session_id, row.id.not_in(bound)).order_by(row.id.desc()).limit(limit)
+        query.where(row.session_id == session_id, row.id.not_in(bound), is_live()).order_by(row.id.desc()).limit(limit)
     ).all()
     return [Unbound(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
 

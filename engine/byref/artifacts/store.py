@@ -8,12 +8,12 @@ import secrets
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select
 
 from byref.artifacts.blobs import Read, StoredPayload
 from byref.artifacts.notes import first_note
@@ -54,6 +54,12 @@ class Artifact:
     digest: bytes = field(repr=False)
     row_id: int = field(repr=False)
     packed_schema: bytes | None = field(repr=False)
+    expires_at: datetime | None = field(compare=False)
+    """When it goes, unless it is used before; None: with its session."""
+    ttl_seconds: float | None = field(repr=False, compare=False)
+    """How long it is kept after it was last used."""
+    is_kept: bool = field(repr=False, compare=False)
+    """Whether it survives the end of its session."""
 
     @property
     def pointer(self) -> str:
@@ -148,8 +154,10 @@ def insert_artifact(
     origin: str,
     name: str | None,
     about: Description,
+    ttl: timedelta | None,
 ) -> int:
     """Insert an artifact of a published blob and return its row id."""
+    now = datetime.now(UTC)
     row = insert(ArtifactRow).values(
         public_id=public_id,
         tenant=tenant,
@@ -165,9 +173,16 @@ def insert_artifact(
         tokens=about.tokens,
         shape=json.dumps(about.shape),
         json_schema=about.packed_schema,
-        created_at=datetime.now(UTC),
+        created_at=now,
+        ttl_seconds=None if ttl is None else ttl.total_seconds(),
+        expires_at=None if ttl is None else now + ttl,
     )
     return int(connection.execute(row.returning(ArtifactRow.id)).scalar_one())
+
+
+def is_live() -> ColumnElement[bool]:
+    """The condition of artifacts that have not expired: what has is not found any more, swept or not."""
+    return or_(ArtifactRow.expires_at.is_(None), ArtifactRow.expires_at > datetime.now(UTC))
 
 
 def find(connection: Connection, read: Read, session_id: int, key: str) -> Artifact | None:
@@ -190,7 +205,7 @@ def by_ids(connection: Connection, read: Read, session_id: int, keys: Collection
     given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
     rows: dict[str, int] = {}
     for some in batched(set(given.values())):
-        where = ArtifactRow.session_id == session_id, ArtifactRow.public_id.in_(some)
+        where = ArtifactRow.session_id == session_id, ArtifactRow.public_id.in_(some), is_live()
         found = connection.execute(select(ArtifactRow.public_id, ArtifactRow.id).where(*where))
         rows |= {str(public_id): row_id for public_id, row_id in found}
     return _by_key(connection, read, session_id, {key: rows[id_] for key, id_ in given.items() if id_ in rows})
@@ -203,7 +218,7 @@ def by_names(connection: Connection, read: Read, session_id: int, names: Collect
     """
     rows: dict[str, int] = {}
     for some in batched(set(names)):
-        where = ArtifactRow.session_id == session_id, ArtifactRow.name.in_(some)
+        where = ArtifactRow.session_id == session_id, ArtifactRow.name.in_(some), is_live()
         came = ArtifactRow.origin == "output"
         newest = select(ArtifactRow.name, func.max(ArtifactRow.id)).where(*where).group_by(ArtifactRow.name, came)
         rows |= {str(name): row_id for name, row_id in connection.execute(newest.order_by(came.desc()))}
@@ -243,6 +258,9 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
             ArtifactRow.json_schema,
             ArtifactRow.step,
             ArtifactRow.created_at,
+            ArtifactRow.expires_at,
+            ArtifactRow.ttl_seconds,
+            ArtifactRow.kept,
             BlobRow.id.label("blob_id"),
             BlobRow.key.label("blob_key"),
             BlobRow.digest,
@@ -250,7 +268,7 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
             BlobRow.line_count,
         )
         .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
-        .where(ArtifactRow.session_id == session_id)
+        .where(ArtifactRow.session_id == session_id, is_live())
     )
 
 
@@ -271,4 +289,7 @@ def _artifact(row: Row[Any], read: Read) -> Artifact:
         digest=bytes(row.digest),
         row_id=row.id,
         packed_schema=None if row.json_schema is None else bytes(row.json_schema),
+        expires_at=row.expires_at,
+        ttl_seconds=row.ttl_seconds,
+        is_kept=row.kept,
     )

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from byref import db as revisions
 from byref.cli import output
-from byref.cli.failures import Failed
+from byref.cli.failures import FAILED, Failed
 from byref.cli.opening import database_url, missing_file
 from byref.db.failures import safe
 
@@ -63,10 +63,30 @@ def _history(options: Namespace) -> int:
     return 0
 
 
+def _verify(options: Namespace) -> int:
+    from byref.db.integrity import examine
+
+    url = database_url(options)
+    if (missing := missing_file(url)) is not None:
+        raise Failed(f"there is no database {str(missing)!r} to verify")
+    with output.working("verifying"):
+        report = examine(url, deep=options.deep, schema=options.schema)
+    if options.json:
+        problems = [dataclasses.asdict(problem) for problem in report.problems]
+        output.json({"problems": problems, "figures": dict(report.figures)})
+    else:
+        output.table(("figure", "value"), list(report.figures.items()), right=("value",))
+        for problem in report.problems:
+            output.text(f"problem: {problem}")
+        output.note(f"{len(report.problems):,} problems" if report.problems else "every invariant holds")
+    return FAILED if report.problems else 0
+
+
 _VERBS: dict[str, Callable[[Namespace], int]] = {
     "upgrade": _upgrade,
     "downgrade": _downgrade,
     "current": _current,
     "check": _check,
+    "verify": _verify,
     "history": _history,
 }

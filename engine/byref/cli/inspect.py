@@ -88,9 +88,9 @@ def sweep(options: Namespace) -> int:
     with opening.engine_to_read(options) as engine, output.working("sweeping"):
         gone = engine.sweep()
     if options.json:
-        output.json({"blobs_deleted": gone})
+        output.json(dataclasses.asdict(gone))
     else:
-        output.text(f"{gone:,} blobs deleted")
+        output.table(("what", "gone"), list(dataclasses.asdict(gone).items()), right=("gone",))
     return 0
 
 

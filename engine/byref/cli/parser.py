@@ -253,8 +253,9 @@ VERBS = (
     ),
     Verb(
         "sweep",
-        "delete what was staged and never committed",
-        "Delete what was staged and never committed, and bytes that nothing needs any more.",
+        "delete what has expired and what nothing needs",
+        "Turn expired artifacts into tombstones; delete old tombstones, idle sessions whose time is over, what was staged "
+        "and never committed, and bytes that nothing needs any more. Any number of processes may sweep at once.",
         (),
         ("db", "json"),
     ),
@@ -281,6 +282,14 @@ DB_VERBS = (
         "current", "which revision the database is at", "Print the revision that the database is at, or none.", (), _DB
     ),
     Verb("check", "exit 1 unless the database is at head", "Exit with 1 unless the database is at head.", (), _DB),
+    Verb(
+        "verify",
+        "exit 1 unless every invariant of the data holds",
+        "Look at every invariant of the data, and print figures and each problem. Nothing is changed. Exit code 1 if there is a "
+        "problem.",
+        (("--deep", {"action": "store_true", "help": "decompress and hash all bytes, too"}),),
+        _DB,
+    ),
     Verb(
         "history", "the revisions there are, oldest first", "List the revisions there are, oldest first.", (), ("json",)
     ),

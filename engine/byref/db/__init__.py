@@ -12,9 +12,10 @@ from sqlalchemy import URL, Engine
 from byref.db.revisions import check, current, head, include_name
 
 if TYPE_CHECKING:
+    from byref.db.integrity import Problem
     from byref.db.migrate import Revision
 
-__all__ = ["check", "current", "downgrade", "head", "history", "include_name", "upgrade"]
+__all__ = ["check", "current", "downgrade", "head", "history", "include_name", "upgrade", "verify"]
 
 
 def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema: str | None = None) -> None:
@@ -29,6 +30,13 @@ def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str |
     from byref.db import migrate
 
     migrate.downgrade(url_or_engine, revision, schema=schema)
+
+
+def verify(url_or_engine: str | URL | Engine, *, deep: bool = False, schema: str | None = None) -> list[Problem]:
+    """Every invariant of the data that does not hold, read-only: see `byref.db.integrity.examine`."""
+    from byref.db import integrity
+
+    return list(integrity.examine(url_or_engine, deep=deep, schema=schema).problems)
 
 
 def history() -> list[Revision]:

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -143,6 +143,25 @@ class Database:
             finally:
                 if before or self.schema:
                     connection.execution_options(schema_translate_map=before)
+
+    def shrink(self, pages: int) -> bool:
+        """Give back at most so many free pages of a SQLite file, and tell whether there are more.
+
+        A file that was not made by byref may have no auto-vacuum: it keeps its free pages.
+        """
+        if self.dialect != "sqlite" or self._shares_connection:
+            return False
+        with self._alone(), self._failures(), self._turn(True), self._engine.connect() as connection:
+            free = _free_pages(connection)
+            if free:
+                driver: Any = connection.connection.driver_connection
+                with suppress(self._engine.dialect.loaded_dbapi.OperationalError):  # another writer is at it: later
+                    # Not `execute`, which takes one step of the statement, and each step frees one page.
+                    driver.executescript(f"PRAGMA incremental_vacuum({pages})")
+            left = _free_pages(connection)
+            if free and not left:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")  # until then the file keeps its size
+            return 0 < left < free
 
     def close(self) -> None:
         """Close the connections, if they are ours; done anyway once the Database is collected."""
@@ -283,6 +302,10 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _free_pages(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("PRAGMA freelist_count").scalar_one())
 
 
 def _connection_of(host: object) -> Connection:

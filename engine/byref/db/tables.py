@@ -133,6 +133,8 @@ class SessionRow(Base):
         CheckConstraint("base_output_tokens IS NULL OR base_output_tokens >= 0", name="base_output"),
         CheckConstraint("calibration_reported > 0 AND calibration_estimated > 0", name="calibration"),
         CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
+        CheckConstraint("ledger_seconds IS NULL OR ledger_seconds > 0", name="ledger_seconds"),
+        Index("ix_byref_sessions_expires_at", "expires_at"),
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True, autoincrement=False, default=_random_id)
@@ -157,6 +159,10 @@ class SessionRow(Base):
     calibration_estimated: Mapped[int] = mapped_column(server_default=text("2000"))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
+    ledger_seconds: Mapped[float | None]
+    """How long the conversation is kept after its last step, once it has no artifacts; None: until it is deleted."""
+    expires_at: Mapped[datetime | None]
+    """When a sweep looks whether that time is over; None where `ledger_seconds` is."""
 
 
 class BlobRow(Base):
@@ -222,8 +228,11 @@ class ArtifactRow(Base):
         UniqueConstraint("public_id"),
         UniqueConstraint("session_id", "id"),
         Index("ix_byref_artifacts_session_name", "session_id", "name"),
+        Index("ix_byref_artifacts_session_blob", "session_id", "blob_id", "expires_at"),
         Index("ix_byref_artifacts_blob_id", "blob_id"),
         Index("ix_byref_artifacts_expires_at", "expires_at"),
+        CheckConstraint("(ttl_seconds IS NULL) = (expires_at IS NULL) AND ttl_seconds > 0", name="ttl"),
+        CheckConstraint("NOT kept OR expires_at IS NULL", name="kept"),
         CheckConstraint(_one_of("kind", "json", "text", "image", "document"), name="kind"),
         CheckConstraint(_one_of("origin", "output", "run", "model", "host"), name="origin"),
         NEVER_REUSED,
@@ -248,7 +257,11 @@ class ArtifactRow(Base):
     json_schema: Mapped[bytes | None]
     """The whole JSON Schema as zstd-compressed JSON text; None where the payload is not structured."""
     created_at: Mapped[datetime]
+    ttl_seconds: Mapped[float | None]
+    """How long it is kept after it was last used; None: as long as its session."""
     expires_at: Mapped[datetime | None]
+    kept: Mapped[bool] = mapped_column(server_default=false())
+    """It survives the end of its session."""
 
 
 class VariableRow(Base):
@@ -398,14 +411,22 @@ class TombstoneRow(Base):
     __table_args__ = (
         _of_session(),
         UniqueConstraint("public_id"),
+        CheckConstraint(_one_of("origin", "output", "run", "model", "host"), name="origin"),
         Index("ix_byref_tombstones_session_id", "session_id"),
+        Index("ix_byref_tombstones_expired_at", "expired_at"),
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
     public_id: Mapped[str] = mapped_column(String(64))
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     session_id: Mapped[int]
+    step: Mapped[int | None]
+    origin: Mapped[str] = mapped_column(String(8))
+    content_type: Mapped[str] = mapped_column(String(255))
+    size_bytes: Mapped[int]
     name: Mapped[str | None] = mapped_column(EscapedText)
+    variables: Mapped[str] = mapped_column(EscapedText)
+    """JSON array of the names that were bound to it."""
     tool: Mapped[str | None] = mapped_column(EscapedText)
     arguments: Mapped[str | None] = mapped_column(EscapedText)
     shape: Mapped[str] = mapped_column(EscapedText)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from byref import ledger
 from byref.artifacts import store
 from byref.describe.truncate import truncate
-from byref.errors import ArtifactMissing, StorageFailure, ToolError
+from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
 from byref.outputs import to_block
 from byref.result import ToolReply
 from byref.scope import Scope
@@ -54,7 +54,11 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             before = scope.read(lambda c: ledger.given_before(c, scope.row, "reply", key, made.digest))
             if before is not None:
                 return _replayed(scope, before)
-        return _commit(scope, made, _answer(scope, made))
+        answer = _answer(scope, made)
+        try:
+            return _commit(scope, made, answer)
+        except QuotaExceeded as error:  # what another call stored meanwhile
+            return _commit(scope, made, Answer(f"{made.name}: {error}", True))
     except _Replay as replay:
         return _replayed(scope, replay.entry)
     except StorageFailure:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from sqlalchemy import Connection
 
 from byref import gates, variables
-from byref.artifacts import listing, staging, store
+from byref.artifacts import listing, quotas, staging, store
 from byref.artifacts.notes import first_note
 from byref.artifacts.store import Description
 from byref.describe.shape import kind_of, shape
@@ -21,7 +21,7 @@ from byref.scope import Scope
 from byref.tools import native
 from byref.tools.mending import as_key
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
-from byref.tools.targets import lookup
+from byref.tools.targets import expired, lookup
 from byref.tools.texts import opening
 
 MAX_NAME_CHARS = 256
@@ -70,7 +70,7 @@ def store_value(
 
     Raises:
         ConfigurationError: the name, type or preview is out of range, or JSON cannot hold the value or a part of it.
-        QuotaExceeded: it is larger than the policy allows.
+        QuotaExceeded: it, or all that is stored with it, is more than the policy allows.
     """
     if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS):
         raise ConfigurationError(f"name={name!r:.100}: expected text of 1 to {MAX_NAME_CHARS} characters")
@@ -88,6 +88,7 @@ def store_value(
             f"{len(block.data):,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
         )
     digest = bytes(blake3(block.data).digest())
+    scope.read(lambda connection: _see_that_it_fits(connection, scope, block, digest))
     if isinstance(block, Media):
         placeholder = block.placeholder if preview_chars else ""
         tokens = gates.media_tokens(scope.policy, is_image=block.kind == "image", size=block.size)
@@ -127,6 +128,7 @@ def insert_value(
 ) -> str:
     """Publish a staged value as an artifact of the session and return its id."""
     block, digest, blob_id, about = staged
+    _see_that_it_fits(connection, scope, block, digest)
     published = staging.publish_kept(connection, scope.tenant, blob_id, digest, block.data, block.line_count)
     public_id = store.new_id()
     store.insert_artifact(
@@ -139,8 +141,14 @@ def insert_value(
         origin=origin,
         name=name,
         about=about,
+        ttl=scope.policy.ttl,
     )
     return public_id
+
+
+def _see_that_it_fits(connection: Connection, scope: Scope, block: Block | Media, digest: bytes) -> None:
+    adding = {digest: len(block.data)}
+    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
 
 
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
@@ -171,7 +179,8 @@ def _get(scope: Scope, arguments: GetArguments) -> Answer:
     bare = key.removeprefix("$")
     target = lookup(scope, [bare]).get(bare)
     if target is None:
-        return Answer(f"[no artifact found for '{key[:200]}']")
+        gone = expired(scope, [key])
+        return Answer(f"[{gone[key]}]" if gone else f"[no artifact found for '{key[:200]}']")
     begin = arguments.offset
     if target.artifact.is_binary:
         if begin:

@@ -14,7 +14,7 @@ from byref.artifacts.store import Artifact
 from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import plainjq
-from byref.tools.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
+from byref.tools.targets import NotThere, Target, expired, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref.variables import is_name
 from byref_sandbox import jsontext
 
@@ -57,6 +57,8 @@ class Substituter:
         self._enabled = enabled
         self._scope = scope
         self._found: dict[str, Target] = {}
+        self._gone: dict[str, str] = {}
+        """Of names whose data has expired, the text that says so."""
         self._payloads: dict[int, Any] = {}
         self._sizes: dict[tuple[int, tuple[str, ...]], int] = {}
         self._answers: dict[tuple[int, tuple[str, ...], str], tuple[Any, int]] = {}
@@ -70,6 +72,7 @@ class Substituter:
             return _copy(value)
         heads = {head for name in names for head in _heads(name)}
         self._found |= lookup(self._scope, heads - self._found.keys())
+        self._gone |= expired(self._scope, heads - self._found.keys() - self._gone.keys())
         return self._copied(value, at)
 
     def brought(self, at: Place) -> Substitution | None:
@@ -116,6 +119,8 @@ class Substituter:
                 continue  # a query language's own: `"$orders.total"` where there is a variable orders
             size = self._size(target.artifact, (*target.path, *path), value)
             return self._handed_over(value, Substitution(text, target.artifact, at, size))
+        if name is not None and (gone := next((self._gone[h] for h in _heads(name) if h in self._gone), None)):
+            raise ToolError(gone)
         return text
 
     def _reference(self, reference: Mapping[str, Any], at: Place) -> Any:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from byref import variables
 from byref.artifacts import listing as listings
-from byref.artifacts import store
+from byref.artifacts import store, tombstones
 from byref.artifacts.frames import line_count
 from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
@@ -82,7 +82,15 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     There is one order: an artifact's id or pointer, then a variable (with or without `$`), then an artifact's name, of
     which the newest.
     """
-    return scope.read(lambda connection: _lookup(connection, scope, keys)) if keys else {}
+    found = scope.read(lambda connection: _lookup(connection, scope, keys)) if keys else {}
+    scope.uses.note(scope.row, (target.artifact for target in found.values()))
+    return found
+
+
+def expired(scope: Scope, keys: Collection[str]) -> dict[str, str]:
+    """Return the text for each key that names what has expired: what it was, when it went, how to have it again."""
+    gone = scope.read(lambda connection: tombstones.find(connection, scope.row, keys)) if keys else {}
+    return {key: tombstone.told(key) for key, tombstone in gone.items()}
 
 
 def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict[str, Target]:
@@ -106,7 +114,9 @@ def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
 
 
 def unknown(scope: Scope, key: str) -> ToolError:
-    """Return the error of a key that stands for nothing."""
+    """Return the error of a key that stands for nothing, or for nothing any more."""
+    if gone := expired(scope, [key]):
+        return ToolError(gone[key])
     return ToolError(f"no artifact or variable {key[:_SHOWN_CHARS]!r} in this conversation{listing(scope, key)}")
 
 

@@ -1,0 +1,70 @@
+"""Export: an artifact's bytes into a file, frame by frame, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from pathlib import Path
+from typing import IO
+
+from blake3 import blake3
+
+from byref.artifacts.store import Artifact
+from byref.errors import ArtifactMissing, ConfigurationError
+
+
+def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> int:
+    """Write an artifact's bytes to a path or an open binary file and return how many they are.
+
+    A file at the path is replaced in one moment, once everything was written and is what was stored. What was written to
+    an open file is taken back where a later part cannot be read and the file can seek.
+
+    Raises:
+        ConfigurationError: the path is a folder or a device, or the file is not open for bytes.
+        ArtifactMissing: the bytes are not there any more, or are not the ones that were stored.
+        OSError: the file cannot be written.
+    """
+    if isinstance(target, str | os.PathLike):
+        return _to_path(artifact, Path(target))
+    if isinstance(target, io.TextIOBase) or not callable(getattr(target, "write", None)):
+        raise ConfigurationError(f"{target!r:.100}: expected a path, or a file that is open for bytes")
+    can_seek = callable(getattr(target, "seekable", None)) and target.seekable()
+    begin = target.tell() if can_seek else None
+    try:
+        return _write(artifact, target)
+    except BaseException:
+        if begin is not None:
+            target.seek(begin)
+            target.truncate()
+        raise
+
+
+def _to_path(artifact: Artifact, path: Path) -> int:
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{str(path)!r} is no regular file: name another path, or give an open file")
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
+            written = _write(artifact, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _write(artifact: Artifact, file: IO[bytes]) -> int:
+    digest, written = blake3(), 0
+    for _, data in artifact.payload.chunks():
+        digest.update(data)
+        left = memoryview(data)
+        while left:  # an unbuffered file may take less than it was given, and one of a host's own may not tell
+            taken = file.write(left)
+            left = left[len(left) if taken is None else taken :]
+        written += len(data)
+    if digest.digest() != artifact.digest:
+        raise ArtifactMissing(f"the bytes of {artifact.id} are not the ones that were stored")
+    return written

@@ -1,0 +1,64 @@
+"""Quotas: how many bytes a session and a tenant may have stored.
+
+What counts are payloads as they came, before compression, each once: equal bytes are stored once within a tenant, so a
+second artifact of them is free. The session's sum is checked under the session's lock and holds exactly. The tenant's is
+not guarded by a lock of its own, which would make conversations wait for each other: commits of one moment may pass it
+together, each by one output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import ColumnElement, Connection, case, func, select
+
+from byref.artifacts.store import is_live
+from byref.db.tables import ArtifactRow, BlobRow
+from byref.errors import QuotaExceeded
+from byref.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A quota that payloads would pass, and the bytes that would be stored with them."""
+
+    reason: Literal["max_session_bytes", "max_tenant_bytes"]
+    value: int
+    limit: int
+
+    def __str__(self) -> str:
+        """Say it with its numbers."""
+        whose = "session" if self.reason == "max_session_bytes" else "tenant"
+        return f"the {whose} would have {self.value:,} bytes stored, more than {self.reason}={self.limit:,} allows"
+
+
+def excess(
+    connection: Connection, policy: Policy, *, tenant: str, session_id: int, adding: Mapping[bytes, int]
+) -> Excess | None:
+    """Return the quota that storing payloads, given as sizes by digest, would pass; None where there is room."""
+    if policy.max_session_bytes is not None:
+        own = select(ArtifactRow.blob_id).where(ArtifactRow.session_id == session_id, is_live())
+        total = _total(connection, BlobRow.id.in_(own), adding)
+        if total > policy.max_session_bytes:
+            return Excess("max_session_bytes", total, policy.max_session_bytes)
+    if policy.max_tenant_bytes is not None:
+        theirs = (BlobRow.tenant == tenant) & BlobRow.published_at.is_not(None)
+        total = _total(connection, theirs, adding)
+        if total > policy.max_tenant_bytes:
+            return Excess("max_tenant_bytes", total, policy.max_tenant_bytes)
+    return None
+
+
+def check(connection: Connection, policy: Policy, *, tenant: str, session_id: int, adding: Mapping[bytes, int]) -> None:
+    """Raise QuotaExceeded where `excess` finds one."""
+    if found := excess(connection, policy, tenant=tenant, session_id=session_id, adding=adding):
+        raise QuotaExceeded(str(found))
+
+
+def _total(connection: Connection, stored: ColumnElement[bool], adding: Mapping[bytes, int]) -> int:
+    """What is stored, and of what is added the bytes that are not."""
+    there = case((BlobRow.digest.in_(adding), BlobRow.size_bytes), else_=0)
+    used, known = connection.execute(select(func.sum(BlobRow.size_bytes), func.sum(there)).where(stored)).one()
+    return int(used or 0) + sum(adding.values()) - int(known or 0)

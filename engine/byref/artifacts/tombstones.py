@@ -1,0 +1,193 @@
+"""Tombstones: what is left of an artifact that expired, for whoever names it afterwards.
+
+An artifact is gone at the moment it expires; a sweep turns its row into a tombstone later. Either is found here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from byref.artifacts import blobs
+from byref.db.tables import ArtifactRow, LedgerRow, TombstoneRow, VariableRow
+
+KEPT = timedelta(days=30)
+"""How long a tombstone is kept."""
+MOST = 1_000
+"""Tombstones of one session; the newest are kept."""
+ARGUMENT_CHARS = 2_000
+"""Of a call's arguments, in the text."""
+_SHAPE_CHARS = 300
+_ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What an artifact was, when it went, and which call made it."""
+
+    id: str
+    step: int | None
+    origin: str
+    """output, run, model or host"""
+    content_type: str
+    size_bytes: int
+    name: str | None
+    variables: tuple[str, ...]
+    """The names that were bound to it or to a part of it."""
+    tool: str | None
+    arguments: str | None
+    """Of the call, as the model wrote them."""
+    shape: object
+    expired_at: datetime
+
+    def answers_to(self, key: str) -> bool:
+        """Tell whether it went by that id, pointer, name of a variable (with or without `$`) or name."""
+        bare = key.strip().removeprefix("$")
+        if bare.startswith("art:"):
+            bare = "art_" + bare.removeprefix("art:")
+        alias = _ALIAS.match(bare)
+        if alias and self.origin == "output" and self.variables:
+            return self.step == int(alias[1])
+        return bare == self.id or bare in self.variables or bare == self.name
+
+    def told(self, key: str) -> str:
+        """Return the text for whoever named it: what it was, when it went, how to have it again."""
+        when = self.expired_at.strftime("%Y-%m-%d %H:%M UTC")
+        shape = json.dumps(self.shape, ensure_ascii=False) if not isinstance(self.shape, str) else self.shape
+        what = f"{self.content_type}, {self.size_bytes:,} bytes, {_cut(shape, _SHAPE_CHARS)}"
+        return f"{key[:100]!r} is gone: it expired on {when}. It was {what}. {self._cure()}"
+
+    def _cure(self) -> str:
+        if self.tool is None:
+            return "The application stored it, and would have to store it again."
+        if self.origin == "model":
+            return f"Store it with {self.tool} again, if it is needed."
+        arguments = f" with {_cut(self.arguments, ARGUMENT_CHARS)}" if self.arguments else ""
+        return f"Call {self.tool} again{arguments} to have it again."
+
+
+def find(connection: Connection, session_id: int, keys: Collection[str]) -> dict[str, Tombstone]:
+    """Return what is left of those of the keys that were a session's artifacts or variables; the newest of each."""
+    columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
+    kept = select(*columns).where(TombstoneRow.session_id == session_id)
+    rows = connection.execute(kept.order_by(TombstoneRow.id.desc()).limit(MOST)).mappings()
+    newest_first = [*_dying(connection, [session_id], MOST)[::-1], *map(dict, rows)]
+    known = [_tombstone(row) for row in newest_first]
+    found = {}
+    for key in keys:
+        one = next((tombstone for tombstone in known if tombstone.answers_to(key)), None)
+        if one is not None:
+            found[key] = one
+    return found
+
+
+def expire(connection: Connection, session_ids: Sequence[int], most: int) -> tuple[int, int]:
+    """Turn expired artifacts of sessions that are locked into tombstones; return how many, and how many blobs went.
+
+    An output whose data is gone is no longer the answer to the same call: made again, it is stored again.
+    """
+    dying = _dying(connection, session_ids, most, lock=True)
+    if not dying:
+        return 0, 0
+    rows = [row["row_id"] for row in dying]
+    hidden = ("row_id", "blob_id")
+    connection.execute(
+        insert(TombstoneRow), [{name: value for name, value in row.items() if name not in hidden} for row in dying]
+    )
+    connection.execute(update(LedgerRow).where(LedgerRow.artifact_id.in_(rows)).values(artifact_id=None))
+    for session_id in {row["session_id"] for row in dying}:
+        steps = {row["step"] for row in dying if row["session_id"] == session_id and row["origin"] == "output"}
+        outputs = LedgerRow.session_id == session_id, LedgerRow.step.in_(steps), LedgerRow.kind == "output"
+        connection.execute(update(LedgerRow).where(*outputs).values(call_digest=None))
+        _cap(connection, session_id)
+    connection.execute(delete(VariableRow).where(VariableRow.artifact_id.in_(rows)))
+    connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(rows)))
+    return len(rows), blobs.delete_unused(connection, sorted({row["blob_id"] for row in dying}))
+
+
+def sweep(connection: Connection, most: int) -> int:
+    """Delete tombstones that are older than `KEPT` and return how many went."""
+    old = select(TombstoneRow.id).where(TombstoneRow.expired_at < datetime.now(UTC) - KEPT)
+    ids = connection.execute(old.order_by(TombstoneRow.expired_at).limit(most).with_for_update(skip_locked=True))
+    return connection.execute(delete(TombstoneRow).where(TombstoneRow.id.in_(ids.scalars().all()))).rowcount
+
+
+def _dying(
+    connection: Connection, session_ids: Sequence[int], most: int, *, lock: bool = False
+) -> list[dict[str, Any]]:
+    """Artifacts that have expired, oldest first, as rows of tombstones, with `row_id` and `blob_id` beside."""
+    row = ArtifactRow
+    query = (
+        select(
+            row.id.label("row_id"),
+            row.blob_id,
+            row.public_id,
+            row.tenant,
+            row.session_id,
+            row.step,
+            row.origin,
+            row.content_type,
+            row.size_bytes,
+            row.name,
+            row.shape,
+            row.expires_at.label("expired_at"),
+        )
+        .where(row.session_id.in_(session_ids), row.expires_at <= datetime.now(UTC))
+        .order_by(row.expires_at, row.id)
+        .limit(most)
+    )
+    dying = connection.execute(query.with_for_update(skip_locked=True) if lock else query).mappings().all()
+    if not dying:
+        return []
+    variables: dict[int, list[str]] = {}
+    bound = select(VariableRow.artifact_id, VariableRow.name).where(
+        VariableRow.artifact_id.in_([one["row_id"] for one in dying])
+    )
+    for artifact_id, name in connection.execute(bound.order_by(VariableRow.id)):
+        variables.setdefault(artifact_id, []).append(name)
+    steps = {one["step"] for one in dying if one["step"] is not None}
+    called = select(LedgerRow.session_id, LedgerRow.step, LedgerRow.tool, LedgerRow.arguments).where(
+        LedgerRow.session_id.in_(session_ids), LedgerRow.step.in_(steps), LedgerRow.kind.in_(("output", "reply"))
+    )
+    calls = {(session, step): (tool, arguments) for session, step, tool, arguments in connection.execute(called)}
+    made = []
+    for one in dying:
+        tool, arguments = calls.get((one["session_id"], one["step"]), (None, None))
+        names = json.dumps(variables.get(one["row_id"], []))
+        made.append({**one, "variables": names, "tool": tool, "arguments": arguments})
+    return made
+
+
+def _cap(connection: Connection, session_id: int) -> None:
+    mine = TombstoneRow.session_id == session_id
+    last = connection.execute(
+        select(TombstoneRow.id).where(mine).order_by(TombstoneRow.id.desc()).offset(MOST).limit(1)
+    )
+    if (row_id := last.scalar_one_or_none()) is not None:
+        connection.execute(delete(TombstoneRow).where(mine, TombstoneRow.id <= row_id))
+
+
+def _tombstone(row: Mapping[str, Any]) -> Tombstone:
+    return Tombstone(
+        id=row["public_id"],
+        step=row["step"],
+        origin=row["origin"],
+        content_type=row["content_type"],
+        size_bytes=row["size_bytes"],
+        name=row["name"],
+        variables=tuple(json.loads(row["variables"])),
+        tool=row["tool"],
+        arguments=row["arguments"],
+        shape=json.loads(row["shape"]),
+        expired_at=row["expired_at"],
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

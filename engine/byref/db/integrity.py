@@ -1,0 +1,374 @@
+"""Is everything in a database as it has to be? Read-only; each invariant is one query, or one pass over the bytes.
+
+What keys and checks of the tables make impossible is looked for all the same: a host's SQLite connection may enforce no
+foreign keys, and files are damaged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import zstandard
+from blake3 import blake3
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    LargeBinary,
+    and_,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    type_coerce,
+)
+from sqlalchemy.orm import aliased
+
+from byref.db.database import Database
+from byref.db.tables import (
+    ArtifactRow,
+    BlobRow,
+    FrameRow,
+    LedgerRow,
+    RunRow,
+    SessionRow,
+    TombstoneRow,
+    VariableRow,
+)
+
+GRACE = timedelta(hours=1)
+"""Younger than this, what nothing refers to may be about to be committed."""
+MOST = 1_000
+"""Problems of one kind that are named."""
+BATCH = 100
+"""Blobs whose bytes are looked at in one read transaction."""
+
+_TABLES = (SessionRow, LedgerRow, ArtifactRow, VariableRow, BlobRow, FrameRow, RunRow, TombstoneRow)
+_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, RunRow, TombstoneRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it has to be."""
+
+    check: str
+    """Which invariant, in a few words."""
+    table: str
+    row: str
+    """Which row: `id 17`, `blob 3 frame 2`."""
+    detail: str
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        return f"{self.check}: {self.table}, {self.row}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was counted and what was found."""
+
+    figures: Mapping[str, int]
+    problems: tuple[Problem, ...]
+
+
+def examine(
+    url_or_engine: str | URL | Engine, *, deep: bool = False, schema: str | None = None, grace: timedelta = GRACE
+) -> Report:
+    """Look at every invariant and count what there is; with `deep` decompress and hash every byte, too.
+
+    Raises:
+        SchemaMismatch: the tables are not at the revision that this byref knows.
+        StorageFailure: the database cannot be reached.
+    """
+    database = Database(url_or_engine, schema=schema)
+    try:
+        database.prepare(create=False)
+        figures, problems = database.read(lambda connection: (_figures(connection), list(_found(connection, grace))))
+        if deep:
+            problems += _damage(database)
+    finally:
+        database.close()
+    return Report(figures, tuple(problems))
+
+
+def _figures(connection: Connection) -> dict[str, int]:
+    def one(query: Any) -> int:
+        return int(connection.execute(query).scalar() or 0)
+
+    def count(table: Any, *where: Any) -> int:
+        return one(select(func.count()).select_from(table).where(*where))
+
+    now = datetime.now(UTC)
+    figures = {table.__tablename__.removeprefix("byref_"): count(table) for table in _TABLES}
+    figures["ended_sessions"] = count(SessionRow, SessionRow.ended_at.is_not(None))
+    figures["kept_artifacts"] = count(ArtifactRow, ArtifactRow.kept)
+    figures["expired_artifacts"] = count(ArtifactRow, ArtifactRow.expires_at <= now)
+    figures["staged_blobs"] = count(BlobRow, BlobRow.published_at.is_(None))
+    figures["unused_blobs"] = count(BlobRow, ~exists().where(ArtifactRow.blob_id == BlobRow.id))
+    figures["payload_bytes"] = one(select(func.sum(BlobRow.size_bytes)))
+    figures["stored_bytes"] = one(select(func.sum(func.length(FrameRow.data))))
+    figures["tenants"] = one(select(func.count(SessionRow.tenant.distinct())))
+    return figures
+
+
+def _found(connection: Connection, grace: timedelta) -> Iterator[Problem]:
+    """Every problem that one moment of the database shows, a bounded number of each kind."""
+    for check, table, query, detail in (*_references(), *_bytes(grace), *_sessions(), *_states()):
+        for row in connection.execute(query.limit(MOST)).mappings():
+            yield Problem(check, table.__tablename__, _named(dict(row)), detail.format_map(row))
+    yield from _json(connection)
+
+
+_Check = tuple[str, Any, Any, str]  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+
+
+def _references() -> Iterator[_Check]:
+    """Rows that refer to what is not there, or is another tenant's or session's."""
+    for table in _OF_SESSION:
+        there = exists().where(SessionRow.id == table.session_id, SessionRow.tenant == table.tenant)
+        query = select(table.id, table.session_id).where(~there)
+        yield "no such session", table, query, "session {session_id} of the same tenant is not there"
+    blob = exists().where(BlobRow.id == ArtifactRow.blob_id, BlobRow.tenant == ArtifactRow.tenant)
+    published = exists().where(BlobRow.id == ArtifactRow.blob_id, BlobRow.published_at.is_not(None))
+    stored = select(ArtifactRow.id, ArtifactRow.public_id, ArtifactRow.blob_id)
+    yield (
+        "artifact without bytes",
+        ArtifactRow,
+        stored.where(~blob),
+        "{public_id}: blob {blob_id} of the same tenant is not there",
+    )
+    yield (
+        "artifact of unpublished bytes",
+        ArtifactRow,
+        stored.where(blob, ~published),
+        "{public_id}: blob {blob_id} is only staged",
+    )
+    data = exists().where(ArtifactRow.id == VariableRow.artifact_id, ArtifactRow.session_id == VariableRow.session_id)
+    variables = select(VariableRow.id, VariableRow.name, VariableRow.artifact_id).where(~data)
+    yield (
+        "variable without data",
+        VariableRow,
+        variables,
+        "{name}: artifact {artifact_id} of the same session is not there",
+    )
+    made = exists().where(ArtifactRow.id == LedgerRow.artifact_id, ArtifactRow.session_id == LedgerRow.session_id)
+    pointing = select(LedgerRow.id, LedgerRow.step, LedgerRow.artifact_id).where(
+        LedgerRow.artifact_id.is_not(None), ~made
+    )
+    yield (
+        "step without its artifact",
+        LedgerRow,
+        pointing,
+        "step {step}: artifact {artifact_id} of the same session is not there",
+    )
+    owner = exists().where(BlobRow.id == FrameRow.blob_id, BlobRow.tenant == FrameRow.tenant)
+    frames = select(FrameRow.blob_id, FrameRow.number).where(~owner)
+    yield "frame without a blob", FrameRow, frames, "blob {blob_id} of the same tenant is not there"
+
+
+def _bytes(grace: timedelta) -> Iterator[_Check]:
+    """Blobs and frames."""
+    yield (
+        "digest",
+        BlobRow,
+        select(BlobRow.id).where(func.length(type_coerce(BlobRow.digest, LargeBinary)) != 32),
+        "its digest has not 32 bytes",
+    )
+    twin = aliased(BlobRow)
+    twice = exists().where(
+        twin.tenant == BlobRow.tenant,
+        twin.digest == BlobRow.digest,
+        twin.published_at.is_not(None),
+        twin.id < BlobRow.id,
+    )
+    query = select(BlobRow.id).where(BlobRow.published_at.is_not(None), twice)
+    yield "bytes published twice", BlobRow, query, "the tenant has them under another id, too"
+    totals = (
+        select(FrameRow.blob_id, func.sum(FrameRow.size_bytes).label("size"), func.count().label("frames"))
+        .group_by(FrameRow.blob_id)
+        .subquery()
+    )
+    size = func.coalesce(totals.c.size, 0)
+    short = select(BlobRow.id, BlobRow.size_bytes, size.label("there")).outerjoin(
+        totals, totals.c.blob_id == BlobRow.id
+    )
+    short = short.where(BlobRow.published_at.is_not(None), BlobRow.size_bytes != size)
+    yield "bytes missing", BlobRow, short, "{there} of {size_bytes} bytes are there"
+    over: dict[str, Any] = {"partition_by": FrameRow.blob_id, "order_by": FrameRow.number}
+    placed = select(
+        FrameRow.blob_id,
+        FrameRow.number,
+        FrameRow.byte_offset,
+        FrameRow.first_line,
+        (func.row_number().over(**over) - 1).label("place"),
+        (func.sum(FrameRow.size_bytes).over(**over) - FrameRow.size_bytes).label("offset"),
+        func.lag(FrameRow.first_line, 1, 1).over(**over).label("line_before"),
+        func.lag(FrameRow.size_bytes, 1, 0).over(**over).label("size_before"),
+    ).subquery()
+    frame = select(placed.c.blob_id, placed.c.number, placed.c.place, placed.c.byte_offset, placed.c.offset)
+    yield "frames with a gap", FrameRow, frame.where(placed.c.number != placed.c.place), "number {place} was expected"
+    displaced = placed.c.byte_offset != placed.c.offset
+    yield "frames with a gap", FrameRow, frame.where(displaced), "it begins at byte {byte_offset}, expected at {offset}"
+    lines = or_(
+        placed.c.first_line < placed.c.line_before,
+        placed.c.first_line > placed.c.line_before + placed.c.size_before,
+        and_(placed.c.number == 0, placed.c.first_line != 1),
+    )
+    line = select(placed.c.blob_id, placed.c.number, placed.c.first_line, placed.c.line_before).where(lines)
+    yield "line numbers", FrameRow, line, "it begins on line {first_line}, the one before on {line_before}"
+    last = select(BlobRow.id, BlobRow.line_count).where(
+        or_(BlobRow.line_count > BlobRow.size_bytes, and_(BlobRow.size_bytes > 0, BlobRow.line_count < 1))
+    )
+    yield "line numbers", BlobRow, last, "{line_count} lines are not possible"
+    unused = select(BlobRow.id, BlobRow.staged_at).where(
+        BlobRow.staged_at < datetime.now(UTC) - grace, ~exists().where(ArtifactRow.blob_id == BlobRow.id)
+    )
+    yield "orphan", BlobRow, unused, "nothing has needed it since {staged_at:%Y-%m-%d %H:%M}; `byref sweep` deletes it"
+
+
+def _sessions() -> Iterator[_Check]:
+    """Steps without gaps, and sums that are the ledger's."""
+    steps = (
+        select(LedgerRow.session_id, func.max(LedgerRow.step).label("last"), func.count().label("steps"))
+        .group_by(LedgerRow.session_id)
+        .subquery()
+    )
+    last, count = func.coalesce(steps.c.last, 0), func.coalesce(steps.c.steps, 0)
+    taken = SessionRow.next_step - 1
+    query = (
+        select(SessionRow.id, taken.label("taken"), last.label("last"), count.label("steps"))
+        .outerjoin(steps, steps.c.session_id == SessionRow.id)
+        .where(or_(taken != last, count != last))
+    )
+    yield "ledger with a gap", SessionRow, query, "{taken} steps were taken; {steps} are there, up to {last}"
+    pending = (
+        select(func.coalesce(func.sum(LedgerRow.tokens), 0))
+        .where(
+            LedgerRow.session_id == SessionRow.id,
+            LedgerRow.kind.in_(("output", "reply")),
+            LedgerRow.step > SessionRow.pending_after,
+        )
+        .scalar_subquery()
+    )
+    query = select(SessionRow.id, SessionRow.pending_tokens, pending.label("sum")).where(
+        SessionRow.pending_tokens != pending
+    )
+    yield "pending tokens", SessionRow, query, "{pending_tokens} are pending, the ledger's sum is {sum}"
+    run = select(RunRow.id, RunRow.step).where(
+        RunRow.step.is_not(None),
+        ~exists().where(
+            LedgerRow.session_id == RunRow.session_id, LedgerRow.step == RunRow.step, LedgerRow.kind == "reply"
+        ),
+    )
+    yield "run without its reply", RunRow, run, "step {step} is no reply"
+
+
+def _states() -> Iterator[_Check]:
+    """Rows that should have gone with others."""
+    ended = exists().where(SessionRow.id == ArtifactRow.session_id, SessionRow.ended_at.is_not(None))
+    query = select(ArtifactRow.id, ArtifactRow.public_id).where(ended, not_(ArtifactRow.kept))
+    yield "artifact of an ended session", ArtifactRow, query, "{public_id} is not kept"
+    for table in (VariableRow, TombstoneRow):
+        over = exists().where(SessionRow.id == table.session_id, SessionRow.ended_at.is_not(None))
+        yield "row of an ended session", table, select(table.id).where(over), "it should have gone"
+    alive = exists().where(ArtifactRow.public_id == TombstoneRow.public_id)
+    stones = select(TombstoneRow.id, TombstoneRow.public_id).where(alive)
+    yield "tombstone of a live artifact", TombstoneRow, stones, "{public_id} is there"
+    lost = select(LedgerRow.id, LedgerRow.step).where(
+        LedgerRow.route.in_(("variables", "artifact")),
+        LedgerRow.artifact_id.is_(None),
+        LedgerRow.call_digest.is_not(None),
+        exists().where(SessionRow.id == LedgerRow.session_id, SessionRow.ended_at.is_(None)),
+    )
+    yield "output without its artifact", LedgerRow, lost, "step {step} names data that is gone and did not expire"
+    later = aliased(LedgerRow)
+    forward = select(LedgerRow.id, LedgerRow.step).where(
+        exists().where(later.session_id == LedgerRow.session_id, later.step == LedgerRow.step, later.id != LedgerRow.id)
+    )
+    yield "step taken twice", LedgerRow, forward, "step {step} is there again"
+
+
+def _json(connection: Connection) -> Iterator[Problem]:
+    """Columns that hold JSON."""
+    columns = ((VariableRow, VariableRow.path), (TombstoneRow, TombstoneRow.variables))
+    for table, column in columns:
+        found = 0
+        for row_id, text in connection.execute(select(table.id, column)).yield_per(MOST):
+            try:
+                value = json.loads(text)
+                is_good = isinstance(value, list) and all(isinstance(part, str) for part in value)
+            except ValueError:
+                is_good = False
+            if not is_good and found < MOST:
+                found += 1
+                yield Problem("JSON", table.__tablename__, f"id {row_id}", f"{column.key} is no array of strings")
+
+
+def _damage(database: Database) -> Iterator[Problem]:
+    """Read every byte: the file's own structure, then each published blob's frames, digest and lines."""
+    if database.dialect == "sqlite":
+        for line in database.read(lambda c: c.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()):
+            if line != "ok":
+                yield Problem("damaged file", "sqlite", "PRAGMA integrity_check", str(line))
+    after = 0
+    while True:
+        blobs = database.read(lambda c, after=after: _batch(c, after))  # type: ignore[misc]
+        for blob in blobs:
+            yield from database.read(lambda c, blob=blob: list(_damage_of(c, blob)))  # type: ignore[misc]
+        if len(blobs) < BATCH:
+            return
+        after = blobs[-1].id
+
+
+def _batch(connection: Connection, after: int) -> list[Any]:
+    columns = (BlobRow.id, BlobRow.key, BlobRow.digest, BlobRow.line_count)
+    query = select(*columns).where(BlobRow.id > after, BlobRow.published_at.is_not(None)).order_by(BlobRow.id)
+    return list(connection.execute(query.limit(BATCH)))
+
+
+def _damage_of(connection: Connection, blob: Any) -> Iterator[Problem]:
+    """One blob's, a frame at a time; nothing of one that was deleted meanwhile."""
+    if connection.execute(select(BlobRow.id).where(BlobRow.id == blob.id)).scalar() is None:
+        return
+    digest, line, last = blake3(), 1, b""
+    columns = (FrameRow.number, FrameRow.codec, FrameRow.size_bytes, FrameRow.first_line, FrameRow.data)
+    query = select(*columns).where(FrameRow.blob_id == blob.id).order_by(FrameRow.number)
+    frames = connection.execute(query.execution_options(yield_per=1))
+    for number, codec, size, first_line, data in frames:
+        place = f"blob {blob.id} frame {number}"
+        try:
+            content = _content(codec, bytes(data), size)
+        except ValueError as error:
+            yield Problem("damaged frame", "byref_frames", place, str(error))
+            frames.close()
+            return
+        if first_line != line:
+            yield Problem("line numbers", "byref_frames", place, f"it begins on line {first_line}, not on {line}")
+        digest.update(content)
+        line += content.count(b"\n")
+        last = content[-1:]
+    if digest.digest() != bytes(blob.digest):
+        yield Problem("digest", "byref_blobs", f"id {blob.id}", "its bytes have another digest")
+    lines = line - (last in (b"\n", b""))
+    if lines != blob.line_count:
+        yield Problem("line numbers", "byref_blobs", f"id {blob.id}", f"it has {lines} lines, not {blob.line_count}")
+
+
+def _content(codec: str, data: bytes, size: int) -> bytes:
+    if codec == "zstd":
+        try:
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"it cannot be decompressed: {error}") from None
+    if len(data) != size:
+        raise ValueError(f"it has {len(data)} bytes instead of {size}")
+    return data
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"id {row['id']}" if "id" in row else f"blob {row['blob_id']} frame {row['number']}"

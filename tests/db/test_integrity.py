@@ -1,0 +1,205 @@
+"""`byref.db.verify` finds nothing in what byref wrote, and everything that anybody broke."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, event, text
+
+import byref
+from byref import Engine, SchemaMismatch, StorageFailure
+from byref.db import integrity
+
+USERS = [{"id": n, "name": f"user {n}"} for n in range(60_000)]
+
+
+def fill(url: str) -> None:
+    """Something in every table; the users have two frames, a line each."""
+    with Engine(url) as engine:
+        for tenant in ("a", "b"):
+            session = engine.session("s", tenant=tenant)
+            session.process({"users": USERS, "page": {"n": 1}}, tool="users", call_id="c", arguments={"p": 1})
+            session.process("small", tool="t")
+            session.call("code_interpreter", {"code": "total = 1"}, call_id="d")
+            session.record_usage({"prompt_tokens": 5, "completion_tokens": 1}, request_id="r")
+            session.process("more", tool="t")
+            session.store_artifact("kept", name="kept")
+            session.keep("kept")
+        ended = engine.session("ended")
+        ended.store_artifact("kept")
+        ended.keep(ended.artifacts()[0])
+        ended.end()
+        brief = engine.session("brief", policy=byref.Policy(ttl=0.5))
+        brief.store_artifact("gone")
+        time.sleep(0.5)
+        engine.sweep(grace=timedelta(0))
+
+
+@pytest.fixture(scope="module")
+def filled_sqlite(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> Path:
+    path = shutil.copy(migrated_sqlite, tmp_path_factory.mktemp("filled") / "filled.db")
+    fill(f"sqlite:///{path}")
+    return Path(path)
+
+
+@pytest.fixture
+def broken(tmp_path: Path, filled_sqlite: Path) -> Callable[[str], str]:
+    """Make a copy of a filled file in which a statement was run that no key or check hindered; give its URL."""
+
+    def make(statement: str) -> str:
+        path = shutil.copy(filled_sqlite, tmp_path / "broken.db")
+        engine = create_engine(f"sqlite:///{path}")
+
+        @event.listens_for(engine, "connect")
+        def _(driver: Any, _record: object) -> None:
+            driver.execute("PRAGMA ignore_check_constraints = ON")
+
+        with engine.begin() as connection:
+            for one in statement.split(";"):
+                connection.execute(text(one))
+        engine.dispose()
+        return f"sqlite:///{path}"
+
+    return make
+
+
+def test_what_byref_wrote_is_in_order(shared_url: str) -> None:
+    fill(shared_url)
+    report = integrity.examine(shared_url, deep=True)
+    assert report.problems == ()
+    assert byref.db.verify(shared_url, deep=True) == []
+    figures = report.figures
+    assert (figures["sessions"], figures["ended_sessions"], figures["tenants"]) == (4, 1, 3)
+    assert (figures["artifacts"], figures["kept_artifacts"], figures["tombstones"]) == (7, 3, 1)
+    assert (figures["ledger"], figures["runs"], figures["variables"]) == (10, 2, 8)
+    assert figures["blobs"] == 7 and figures["frames"] >= 9
+    assert figures["payload_bytes"] > figures["stored_bytes"] > 0
+    assert figures["staged_blobs"] == figures["unused_blobs"] == figures["expired_artifacts"] == 0
+
+
+LAST = "(SELECT MAX(id) FROM byref_artifacts)"
+BIG = "(SELECT blob_id FROM byref_frames WHERE number = 1 LIMIT 1)"
+OLD = (datetime.now(UTC) - timedelta(hours=2)).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+@pytest.mark.parametrize(
+    ("statement", "check", "table"),
+    [
+        ("DELETE FROM byref_sessions WHERE name = 'ended'", "no such session", "byref_artifacts"),
+        ("UPDATE byref_ledger SET tenant = 'x' WHERE id = 1", "no such session", "byref_ledger"),
+        ("UPDATE byref_variables SET tenant = 'x' WHERE id = 1", "no such session", "byref_variables"),
+        ("UPDATE byref_runs SET session_id = 7 WHERE id = 1", "no such session", "byref_runs"),
+        ("UPDATE byref_tombstones SET session_id = 7", "no such session", "byref_tombstones"),
+        (f"DELETE FROM byref_blobs WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
+        (f"DELETE FROM byref_blobs WHERE id = {BIG}", "frame without a blob", "byref_frames"),
+        (f"UPDATE byref_blobs SET tenant = 'x' WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
+        (f"UPDATE byref_blobs SET published_at = NULL WHERE id = {BIG}", "artifact of unpublished bytes", "byref_artifacts"),
+        ("UPDATE byref_variables SET artifact_id = 9999 WHERE id = 1", "variable without data", "byref_variables"),
+        (f"UPDATE byref_variables SET artifact_id = {LAST} WHERE id = 1", "variable without data", "byref_variables"),
+        ("UPDATE byref_ledger SET artifact_id = 9999 WHERE id = 1", "step without its artifact", "byref_ledger"),
+        (f"UPDATE byref_ledger SET artifact_id = {LAST} WHERE id = 1", "step without its artifact", "byref_ledger"),
+        (f"UPDATE byref_blobs SET digest = x'00' WHERE id = {BIG}", "digest", "byref_blobs"),
+        (f"DELETE FROM byref_frames WHERE number = 1 AND blob_id = {BIG}", "bytes missing", "byref_blobs"),
+        (f"DELETE FROM byref_frames WHERE number = 0 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
+        (f"UPDATE byref_frames SET number = 9 WHERE number = 1 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
+        (f"UPDATE byref_frames SET byte_offset = 5 WHERE number = 1 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
+        (f"UPDATE byref_frames SET first_line = 2 WHERE number = 0 AND blob_id = {BIG}", "line numbers", "byref_frames"),
+        (f"UPDATE byref_frames SET first_line = 0 WHERE number = 1 AND blob_id = {BIG}", "line numbers", "byref_frames"),
+        (f"UPDATE byref_frames SET first_line = 99999999 WHERE number = 1 AND blob_id = {BIG}", "line numbers", "byref_frames"),
+        (f"UPDATE byref_blobs SET line_count = 0 WHERE id = {BIG}", "line numbers", "byref_blobs"),
+        (f"UPDATE byref_blobs SET line_count = 999999999 WHERE id = {BIG}", "line numbers", "byref_blobs"),
+        ("DROP INDEX uq_byref_blobs_published; UPDATE byref_blobs SET tenant = 'a', digest = (SELECT digest FROM byref_blobs WHERE id = 1)",
+         "bytes published twice", "byref_blobs"),
+        (f"INSERT INTO byref_blobs (tenant, key, digest, size_bytes, line_count, staged_at) VALUES ('a', 'k', zeroblob(32), 0, 0, '{OLD}')",
+         "orphan", "byref_blobs"),
+        ("DELETE FROM byref_ledger WHERE step = 2 AND tenant = 'a'", "ledger with a gap", "byref_sessions"),
+        ("DELETE FROM byref_ledger WHERE step = 5 AND tenant = 'a'", "ledger with a gap", "byref_sessions"),
+        ("UPDATE byref_sessions SET next_step = 9 WHERE tenant = 'a'", "ledger with a gap", "byref_sessions"),
+        ("UPDATE byref_sessions SET pending_tokens = pending_tokens + 1 WHERE tenant = 'a'", "pending tokens", "byref_sessions"),
+        ("UPDATE byref_runs SET step = 1 WHERE id = 1", "run without its reply", "byref_runs"),
+        ("UPDATE byref_artifacts SET kept = 0 WHERE tenant = 'default'", "artifact of an ended session", "byref_artifacts"),
+        ("UPDATE byref_sessions SET ended_at = created_at WHERE tenant = 'a'", "row of an ended session", "byref_variables"),
+        ("UPDATE byref_sessions SET ended_at = created_at WHERE name = 'brief'", "row of an ended session", "byref_tombstones"),
+        ("UPDATE byref_tombstones SET public_id = (SELECT public_id FROM byref_artifacts LIMIT 1)",
+         "tombstone of a live artifact", "byref_tombstones"),
+        ("UPDATE byref_ledger SET artifact_id = NULL WHERE id = 1", "output without its artifact", "byref_ledger"),
+        ("UPDATE byref_variables SET path = '[1' WHERE id = 1", "JSON", "byref_variables"),
+        ("UPDATE byref_variables SET path = '[1]' WHERE id = 1", "JSON", "byref_variables"),
+        ("UPDATE byref_tombstones SET variables = '{}'", "JSON", "byref_tombstones"),
+    ],
+)  # fmt: skip
+def test_each_invariant_is_looked_at(broken: Callable[[str], str], statement: str, check: str, table: str) -> None:
+    problems = byref.db.verify(broken(statement))
+    assert (check, table) in {(problem.check, problem.table) for problem in problems}, problems
+    for problem in problems:
+        assert str(problem) == f"{problem.check}: {problem.table}, {problem.row}: {problem.detail}"
+        assert "{" not in problem.detail and "None" not in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("statement", "check"),
+    [
+        (f"UPDATE byref_blobs SET digest = zeroblob(32) WHERE id = {BIG}", "digest"),
+        (f"UPDATE byref_frames SET data = zeroblob(40) WHERE number = 1 AND blob_id = {BIG}", "damaged frame"),
+        (f"UPDATE byref_frames SET data = substr(data, 1, 100) WHERE number = 1 AND blob_id = {BIG}", "damaged frame"),
+        (f"UPDATE byref_frames SET codec = 'none' WHERE number = 1 AND blob_id = {BIG}", "damaged frame"),
+        (f"UPDATE byref_frames SET first_line = 7 WHERE number = 1 AND blob_id = {BIG}", "line numbers"),
+        (f"UPDATE byref_blobs SET line_count = 7 WHERE id = {BIG}", "line numbers"),
+    ],
+)
+def test_bytes_are_looked_at_only_in_depth(broken: Callable[[str], str], statement: str, check: str) -> None:
+    url = broken(statement)
+    assert byref.db.verify(url) == []
+    assert check in {problem.check for problem in byref.db.verify(url, deep=True)}
+
+
+def test_a_damaged_file_is_found_in_depth(broken: Callable[[str], str]) -> None:
+    url = broken("SELECT 1")
+    path = Path(url.removeprefix("sqlite:///"))
+    data = bytearray(path.read_bytes())
+    root = create_engine(url)
+    with root.connect() as connection:
+        page = connection.execute(
+            text("SELECT rootpage FROM sqlite_master WHERE name = 'ix_byref_blobs_staged_at'")
+        ).scalar_one()
+    root.dispose()
+    data[(page - 1) * 4096 : (page - 1) * 4096 + 64] = bytes(64)
+    path.write_bytes(data)
+    try:
+        found = {problem.check for problem in byref.db.verify(url, deep=True)}
+    except StorageFailure:
+        return
+    assert "damaged file" in found
+
+
+def test_problems_are_bounded(broken: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integrity, "MOST", 3)
+    problems = byref.db.verify(broken("UPDATE byref_ledger SET tenant = 'x'"))
+    assert len([problem for problem in problems if problem.check == "no such session"]) == 3
+
+
+def test_what_is_about_to_be_committed_is_no_problem(broken: Callable[[str], str]) -> None:
+    url = broken(
+        f"UPDATE byref_blobs SET staged_at = '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'; DELETE FROM byref_artifacts WHERE name = 'kept'"
+    )
+    assert byref.db.verify(url) == []
+    assert {problem.check for problem in integrity.examine(url, grace=timedelta(0)).problems} == {"orphan"}
+
+
+def test_nothing_is_changed(sqlite_url: str) -> None:
+    fill(sqlite_url)
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    before = path.read_bytes()
+    byref.db.verify(sqlite_url, deep=True)
+    assert path.read_bytes() == before
+
+
+def test_another_schema_is_none_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatch):
+        byref.db.verify(f"sqlite:///{tmp_path / 'new.db'}")

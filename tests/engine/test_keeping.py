@@ -1,0 +1,230 @@
+"""Artifacts that outlive their conversation, and their bytes in files; deleted things leave nothing, not even their room."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import tracemalloc
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from material import page, prose, records
+from sqlalchemy import delete, text, update
+from sqlcheck import TABLES
+
+from byref import ArtifactMissing, ConfigurationError, Engine, Policy, QuotaExceeded, Session, SessionGone
+from byref.db.tables import FrameRow
+from byref.policy import TOOL_NAMES
+from byref_sandbox import Sandbox
+
+
+def rows(engine: Engine, tenant: str) -> dict[str, int]:
+    return engine.database.read(
+        lambda c: {
+            t: int(c.execute(text(f"SELECT COUNT(*) FROM byref_{t} WHERE tenant = :t"), {"t": tenant}).scalar() or 0)
+            for t in TABLES
+        }
+    )
+
+
+# Keeping
+
+
+def test_what_is_kept_survives_the_end_and_its_bytes_can_be_had(engine: Engine, tenant: str, tmp_path: Path) -> None:
+    session = engine.session("s", tenant=tenant)
+    session.process(page(2_000), tool="users")
+    session.process(prose(1_200_000), tool="log")
+    report = session.store_artifact("report " * 1_000, name="report")
+    [users, log, _] = session.artifacts()
+    for given in (users, log.id, report.pointer):
+        kept = session.keep(given)
+        assert kept.is_kept and kept.expires_at is None
+    assert session.keep("report").id == report.id
+    session.store_artifact("not kept")
+    session.end()
+    later = engine.session("s", tenant=tenant)
+    assert [artifact.id for artifact in later.artifacts()] == [users.id, log.id, report.id]
+    assert later.variables() == []
+    found = later.get_artifact("report")
+    assert found is not None and found.value == "report " * 1_000
+    assert later.get_artifact(users.id) == users and later.artifacts()[0].value == page(2_000)
+    assert later.export("report", tmp_path / "report") == 7_000
+    assert (tmp_path / "report").read_bytes() == ("report " * 1_000).encode()
+    assert later.export(log, tmp_path / "log") == log.payload.size
+    assert (tmp_path / "log").read_bytes() == log.payload.read() == prose(1_200_000).encode()
+    assert later.history()[0].original == users
+    with pytest.raises(SessionGone):
+        later.keep("report")
+    engine.delete_session("s", tenant=tenant)
+    assert set(rows(engine, tenant).values()) == {0}
+    assert later.get_artifact("report") is None
+
+
+def test_only_a_conversations_own_artifacts_are_kept_or_exported_by_it(
+    engine: Engine, tenant: str, tmp_path: Path
+) -> None:
+    one, other = engine.session("one", tenant=tenant), engine.session("other", tenant=tenant)
+    foreign = engine.session("one", tenant=tenant + "x")
+    for session in (other, foreign):
+        secret = session.store_artifact("secret", name="secret")
+        for given in (secret, secret.id, secret.pointer, "secret", "art_nonsense"):
+            for act in (one.keep, lambda a: one.export(a, tmp_path / "out")):
+                with pytest.raises(ConfigurationError, match=r"^no artifact '.*' in session 'one'$"):
+                    act(given)
+    assert list(tmp_path.iterdir()) == []
+    assert not other.artifacts()[0].is_kept
+
+
+def test_what_is_kept_never_expires(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, policy=Policy(ttl=0.5))
+    assert session.store_artifact("x", name="x").expires_at is not None
+    session.keep("x")
+    mine = text("SELECT COUNT(*) FROM byref_artifacts WHERE tenant = :t AND ttl_seconds IS NULL AND expires_at IS NULL")
+    assert engine.database.read(lambda c: c.execute(mine, {"t": tenant}).scalar()) == 1
+
+
+# Exporting
+
+
+def test_exported_bytes_are_the_stored_ones_in_any_kind_of_file(session: Session, tmp_path: Path) -> None:
+    data = b"".join(i.to_bytes(4, "big") for i in range(700_000))
+    artifact = session.store_artifact(data, content_type="application/octet-stream")
+    stored = artifact.payload.read()
+    path = tmp_path / "ü out.bin"
+    path.write_text("before")
+    assert session.export(artifact, path) == session.export(artifact, str(path)) == len(stored)
+    assert path.read_bytes() == stored and [p.name for p in tmp_path.iterdir()] == [path.name]
+    buffer = io.BytesIO(b"head")
+    buffer.seek(4)
+    assert session.export(artifact, buffer) == len(stored)
+    assert buffer.getvalue() == b"head" + stored
+    with open(tmp_path / "raw", "wb", buffering=0) as raw:
+        session.export(artifact, raw)
+    assert (tmp_path / "raw").read_bytes() == stored
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe, open(writer, "wb") as target:
+        session.export(session.store_artifact("x" * 1_000), target)
+        target.flush()
+        assert pipe.read(1_000) == b"x" * 1_000
+    session.export(session.store_artifact(""), tmp_path / "empty")
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
+def test_places_that_take_no_bytes_are_named(session: Session, tmp_path: Path) -> None:
+    artifact = session.store_artifact("x")
+    for target in (tmp_path, "/dev/null", io.StringIO(), 5, None):
+        with pytest.raises(ConfigurationError):
+            session.export(artifact, target)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        session.export(artifact, tmp_path / "no" / "folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_whole_or_as_it_was(engine: Engine, session: Session, tmp_path: Path) -> None:
+    artifact = session.store_artifact(records(90_000))
+    path, buffer = tmp_path / "out", io.BytesIO(b"head")
+    path.write_text("before")
+    buffer.seek(4)
+    last = delete(FrameRow).where(FrameRow.blob_id == artifact.payload.blob_id, FrameRow.number >= 3)
+    engine.database.write(lambda c: c.execute(last))
+    for target in (path, buffer):
+        with pytest.raises(ArtifactMissing):
+            session.export(artifact, target)
+    assert path.read_text() == "before" and [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert buffer.getvalue() == b"head"
+    other = session.store_artifact("y" * 5_000)
+    frame = update(FrameRow).where(FrameRow.blob_id == other.payload.blob_id)
+    engine.database.write(lambda c: c.execute(frame.values(codec="none", data=b"z" * 5_000)))
+    with pytest.raises(ArtifactMissing, match="are not the ones that were stored"):
+        session.export(other, path)
+    assert path.read_text() == "before"
+
+
+def test_exporting_takes_no_memory_of_the_artifacts_size(session: Session, tmp_path: Path) -> None:
+    artifact = session.store_artifact(os.urandom(30_000_000).hex())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        session.export(artifact, tmp_path / "big")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "big").stat().st_size == 60_000_000
+    assert peak < 20_000_000, peak
+
+
+# Nothing is left
+
+
+@pytest.fixture
+def own(database_url: str, sandbox: Sandbox) -> Iterator[Engine]:
+    """An engine on a database of this test's own: sweeps know no tenants."""
+    with Engine(database_url, interpreter=sandbox) as engine:
+        yield engine
+
+
+def test_deleting_takes_tombstones_and_kept_artifacts_along(own: Engine) -> None:
+    for name in ("a", "b"):
+        session = own.session(name, tenant="t", policy=Policy(ttl=0.3), tools=TOOL_NAMES)
+        session.process(page(2_000), tool="users", call_id="c")
+        session.call("code_interpreter", {"code": "n = 1"})
+        session.call("artifact_jq", {"artifact_id": "n", "expression": "."})
+        session.store_artifact("kept", name="kept")
+        session.keep("kept")
+    own.session("a", tenant="t2").store_artifact("theirs")
+    while own.database.read(lambda c: c.execute(text("SELECT COUNT(*) FROM byref_tombstones")).scalar()) < 4:
+        own.sweep()
+    for name in ("a", "b"):
+        own.session(name, tenant="t", policy=Policy()).process(page(2_000), tool="users", call_id="d")
+    assert all(rows(own, "t").values()), rows(own, "t")
+    own.session("a", tenant="t").end()
+    assert rows(own, "t")["tombstones"] == 2
+    own.delete_session("a", tenant="t")
+    assert all(rows(own, "t").values())
+    assert own.delete_tenant("t") == 1
+    assert set(rows(own, "t").values()) == {0}
+    assert sum(rows(own, "t2").values()) == 4
+
+
+def test_a_sqlite_file_shrinks_by_what_a_sweep_took(sqlite_url: str, sandbox: Sandbox) -> None:
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    with Engine(sqlite_url, interpreter=sandbox) as engine:
+        empty = path.stat().st_size
+        session = engine.session("s")
+        for _ in range(5):
+            session.store_artifact(os.urandom(4_000_000).hex())
+        engine.session("live").store_artifact(os.urandom(500_000).hex(), name="live")
+        with engine.database.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        full = path.stat().st_size
+        assert full > 20_000_000
+        session.end()
+        engine.sweep()
+        assert empty < path.stat().st_size < 1_000_000 + empty
+        live = engine.session("live").get_artifact("live")
+        assert live is not None and len(live.payload.read()) == 1_000_000
+
+
+def test_a_file_of_a_hosts_own_keeps_its_size(tmp_path: Path, sandbox: Sandbox) -> None:
+    from sqlalchemy import create_engine
+
+    host = create_engine(f"sqlite:///{tmp_path / 'host.db'}")
+    with host.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE theirs (x)")
+    with Engine(host, create=True, interpreter=sandbox) as engine:
+        engine.session("s").store_artifact(os.urandom(500_000).hex())
+        engine.delete_session("s")
+        assert not engine.sweep(grace=timedelta(0))
+    host.dispose()
+
+
+def test_sharing_counts_for_the_one_that_receives(engine: Engine, tenant: str) -> None:
+    one = engine.session("one", tenant=tenant, policy=Policy(max_session_bytes=100))
+    engine.session("other", tenant=tenant).store_artifact("y" * 60)
+    one.store_artifact("x" * 60, name="x")
+    with pytest.raises(QuotaExceeded, match="120 bytes"):
+        one.share("x", "other")
+    assert one.share("x", "one").payload.size == 60
