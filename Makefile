@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos lint format bench statements clean
+.PHONY: help demo test test-all chaos lint format bench statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ demo: $(READY) ## replay an analyst's chat over real data, answers checked
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+
+test-all: $(READY) ## the test suite with its slow parts
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 chaos: $(READY) ## hammer and kill for minutes, then verify (SQLite and PostgreSQL)

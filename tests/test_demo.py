@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -43,6 +45,7 @@ def test_all_routes_are_shown_with_what_they_save(tmp_path: Path) -> None:
     assert "past the headroom limit" in shown
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_fails_the_demo(tmp_path: Path) -> None:
     run = replay(tmp_path, "demo.WEATHER.pop(3)")
     assert run.returncode == 1

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HAMMER = Path(__file__).parent / "hammer.py"
 
 

@@ -182,6 +182,7 @@ def test_a_preview_of_everyday_values_keeps_its_promises(name: str, budget: int)
 
 
 @pytest.mark.parametrize("name", installed_files())
+@pytest.mark.slow
 def test_a_preview_of_real_files_keeps_its_promises(name: str) -> None:
     value = load(installed_files()[name])
     for budget in (25, 100, 1_000):

@@ -510,6 +510,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 def test_a_consumer_is_typed(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.py", tmp_path / "bad.py"
     good.write_text(CONSUMER)

@@ -18,6 +18,8 @@ from sqlcheck import check_invariants
 from byref import AsyncEngine, AsyncSession
 from byref_sandbox import Sandbox
 
+pytestmark = pytest.mark.slow
+
 POINTS = 12
 """Points at which each call is cancelled, spread over all there are."""
 

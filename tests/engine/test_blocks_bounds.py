@@ -58,6 +58,7 @@ def test_no_error_text_is_hidden_behind_a_placeholder(session: Session) -> None:
 
 
 @pytest.mark.parametrize("knobs", [{"mode": "truncate"}, {"tools": ()}])
+@pytest.mark.slow
 def test_any_number_of_blocks_is_bounded(counted: Opener, knobs: Any) -> None:
     session = counted(**knobs)
     result = session.process([{"type": "text", "text": f"{i} " + prose(1_200)} for i in range(1_000)], tool="t")

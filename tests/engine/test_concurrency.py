@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from material import page, prose, records
 from sqlcheck import check_invariants
 
@@ -74,6 +75,7 @@ with Engine(sys.argv[1]) as engine:
 """
 
 
+@pytest.mark.slow
 def test_processes_share_conversations(shared_url: str, race: Callable[..., list[str]]) -> None:
     lines = [line.split() for printed in race(4, WORKS, shared_url) for line in printed.splitlines()]
     assert len(lines) == 32

@@ -287,6 +287,7 @@ with Engine(sys.argv[1], interpreter=Sandbox()) as engine:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_sweep_at_once_share_the_work(
     shared_url: str, sandbox: Sandbox, race: Callable[..., list[str]]
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_failure_at_any_statement_leaves_nothing_half_written(
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.slow
 def test_a_server_process_that_ends_at_any_statement_is_survived(
     postgres_url: str, sandbox: Sandbox, name: str
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_file_that_is_deleted(sqlite_url: str, sandbox: Sandbox) -> None:
         assert "cannot be reached" in reply.content
 
 
+@pytest.mark.slow
 def test_calls_survive_a_failure_at_any_statement(shared_url: str, sandbox: Sandbox) -> None:
     for name, arguments in {
         "code_interpreter": {"code": "total = sum(r['id'] for r in users)\ntotal"},
@@ -367,6 +369,7 @@ engine.close()
 
 
 @pytest.mark.parametrize("what", ["process", "call"])
+@pytest.mark.slow
 def test_a_process_killed_at_any_statement_leaves_nothing_half_written(shared_url: str, what: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", DIES_AT_EVERY_STATEMENT, shared_url, what], capture_output=True, text=True, timeout=120

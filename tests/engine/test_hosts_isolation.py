@@ -28,6 +28,8 @@ from byref import (
 )
 from byref_sandbox import Sandbox
 
+pytestmark = pytest.mark.slow
+
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 

@@ -22,6 +22,8 @@ APP = """
 import os
 from byref import AsyncEngine, Engine
 
+pytestmark = pytest.mark.slow
+
 URL = os.environ["BYREF_TEST_URL"]
 engine = Engine(URL)
 engine.session("warm").process("before the fork", tool="warm")

@@ -18,6 +18,8 @@ from byref import ByrefError, ConfigurationError, Engine, Policy, Session, ToolE
 from byref.policy import TOOL_NAMES
 from byref_sandbox import Sandbox
 
+pytestmark = pytest.mark.slow
+
 ALL = list(TOOL_NAMES)
 SECRET = "xyzzy-the-secret"
 

@@ -381,6 +381,7 @@ def test_a_log_of_200_kilobytes_under_pointers(local: Engine, tenant: str) -> No
 
 @pytest.mark.parametrize("budget", [100, 150, 199, 200])
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_the_words_leave_room_in_the_smallest_budget(local: Engine, tenant: str, form: str, budget: int) -> None:
     gate = {"max_output_bytes": 300} if form == "pointers" else {"max_result_tokens": 60}
     policy = getattr(Policy, form)(envelope_tokens=budget, **gate)

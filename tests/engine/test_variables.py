@@ -171,6 +171,7 @@ HOSTILE_KEYS = [
 
 
 @pytest.mark.parametrize("tool", ["\0\ud800", "x" * 10_240, "var_step_1", "漢" * 300])
+@pytest.mark.slow
 def test_hostile_names_reach_their_own_data(session: Session, tool: str) -> None:
     value = {key: [[i] * 2_000] for i, key in enumerate(HOSTILE_KEYS)}
     for _ in range(2):

@@ -45,5 +45,6 @@ CLOSED_ELSEWHERE = {
 
 
 @pytest.mark.parametrize("name", [name for name in ATTACKS if not CLOSED_ELSEWHERE.get(name)])
+@pytest.mark.slow
 def test_attack_would_be_seen(name: str, tmp_path: Path) -> None:
     assert attempt(in_plain_python(ATTACKS[name]), tmp_path) is not None

@@ -18,6 +18,8 @@ from s3server import S3, Faults
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
 from byref.stores import ObjectStore, object_key, objects
 
+pytestmark = pytest.mark.slow
+
 SOON = datetime.now(UTC) + timedelta(hours=1)
 KEY = object_key("acme", "0" * 32, "application/json")
 DATA = random.Random(1).randbytes(3 << 20)
