@@ -72,11 +72,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "OO-35": "An explicit mode is honoured, with a warning where nothing can follow the reference.",
     "OO-36": "One tool's outputs can be kept inline.",
     "OO-37": "The host's own uploads and outputs share one store, and go together when the conversation ends.",
-    "OO-38": (
-        "An artifact can be kept beyond its conversation, or exported.",
-        "not yet",
-        "`keep` and `export` are missing; what is to outlive the session is read with `get_artifact` and stored elsewhere",
-    ),
+    "OO-38": "An artifact can be kept beyond its conversation, or exported.",
     "MP-1": "What carrying a big output along costs is known, in tokens and in dollars.",
     "MP-2": "Twenty million tokens become an exact answer with at most 1,234 tokens of context.",
     "MP-3": (

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from itertools import combinations
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -511,3 +512,15 @@ def test_uploads_and_outputs_share_one_store(exact: Engine) -> None:
     assert [entry.route for entry in session.ledger()] == ["artifact"]
     with pytest.raises(SessionGone):
         session.process("x", tool="t")
+
+
+@pytest.mark.statement("OO-38")
+def test_what_is_to_outlive_the_session_is_kept_or_exported(exact: Engine, tmp_path: Path) -> None:
+    session = exact.session("outlived", policy=Policy.references(), context_window=200_000)
+    [kept] = session.process(lines(300_000), tool="t").artifacts
+    session.keep(kept)
+    assert session.export(kept, tmp_path / "log.txt") == 300_000
+    session.end()
+    found = session.get_artifact(kept.id)
+    assert found is not None and found.value == lines(300_000)
+    assert (tmp_path / "log.txt").read_text() == lines(300_000)
