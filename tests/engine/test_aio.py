@@ -291,6 +291,7 @@ class TestTheEngine:
 
 
 class TestCancelling:
+    @pytest.mark.slow
     def test_at_any_moment(self, shared_url: str, sandbox: Sandbox) -> None:
         """Two hundred times; what a cancelled call did, the same call answers with."""
         chance = random.Random(8)

@@ -200,6 +200,7 @@ USES: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.parametrize("use", USES)
+@pytest.mark.slow
 def test_a_use_puts_expiry_off_once_it_moved_by_a_tenth(own: Engine, use: str) -> None:
     session = own.session("s", tools=ALL)
     session.process(page(2_000), tool="users")

@@ -403,6 +403,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_had_answered_is_there(shared_url: str) -> None:
     moments = random.Random(7)
     for life in range(3):

@@ -18,11 +18,11 @@ from urllib.request import urlopen
 import pytest
 from sqlcheck import check_invariants, rows
 
+pytestmark = pytest.mark.slow
+
 APP = """
 import os
 from byref import AsyncEngine, Engine
-
-pytestmark = pytest.mark.slow
 
 URL = os.environ["BYREF_TEST_URL"]
 engine = Engine(URL)

@@ -70,6 +70,7 @@ def is_marked(content: str) -> bool:
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("name", DATA)
+@pytest.mark.slow
 def test_every_reply_is_bounded_and_says_so(local: Engine, kept: dict[str, str], name: str, limit: int) -> None:
     session = opened(local, limit)
     for tool, arguments in CALLS:
