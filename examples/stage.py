@@ -89,15 +89,14 @@ class Stage:
             table.add_column(name, justify="right", footer=_number(total))
         table.add_column("USD", justify="right", footer="?" if totals.cost is None else f"{totals.cost:.4f}")
         for entry in entries:
-            is_usage = entry.kind == "usage"
+            is_tool = entry.kind in ("output", "reply")
+            what = "request" if entry.kind == "usage" else entry.kind
             table.add_row(
                 str(entry.step),
-                Text("request", style="dim")
-                if is_usage
-                else Text(entry.tool or "", style="red" if entry.is_error else ""),
+                Text(entry.tool or "", style="red" if entry.is_error else "") if is_tool else Text(what, style="dim"),
                 entry.route or "",
                 _number(entry.original_tokens),
-                "" if is_usage else _number(entry.tokens),
+                _number(entry.tokens) if is_tool else "",
                 _number(entry.tokens_saved or None),
                 _number(entry.input_tokens),
                 _number(entry.output_tokens),

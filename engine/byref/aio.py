@@ -23,9 +23,9 @@ import sqlalchemy
 
 from byref import streams
 from byref.artifacts import store
-from byref.artifacts.blobs import GRACE
 from byref.artifacts.store import Artifact
 from byref.db.database import Database
+from byref.db.tables import GRACE
 from byref.engine import Engine
 from byref.errors import ConfigurationError
 from byref.explain import Explanation

@@ -14,9 +14,9 @@ import sqlalchemy
 from sqlalchemy import Connection
 
 from byref import lifecycle, policyjson
-from byref.artifacts.blobs import GRACE
 from byref.artifacts.uses import Uses
 from byref.db.database import Database, retried
+from byref.db.tables import GRACE
 from byref.errors import ConfigurationError, StorageFailure
 from byref.lifecycle import Opened, SessionInfo, Swept
 from byref.models import Models

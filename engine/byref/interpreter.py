@@ -17,12 +17,12 @@ from sqlalchemy import Connection, insert
 
 from byref import variables
 from byref.artifacts import quotas, staging, store
-from byref.artifacts.frames import line_count
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
 from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of, truncate, truncate_json
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
+from byref.frames import line_count
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable

@@ -14,6 +14,7 @@ from byref import ledger
 from byref.artifacts import blobs, quotas, store, tombstones
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import (
+    GRACE,
     ID_BYTES,
     ArtifactRow,
     BlobRow,
@@ -239,7 +240,7 @@ def delete_tenant(connection: Connection, tenant: str) -> int:
     return gone
 
 
-def sweep(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = blobs.GRACE) -> Swept:
+def sweep(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = GRACE) -> Swept:
     """Take what has expired and what nothing needs, all of it, a batch and a short transaction at a time."""
     total = Swept()
     while True:
@@ -249,7 +250,7 @@ def sweep(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta 
             return total
 
 
-def sweep_batch(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = blobs.GRACE) -> Swept:
+def sweep_batch(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = GRACE) -> Swept:
     """Take a batch of each kind. What another process holds is left to it, so that any number may sweep at once."""
     artifacts, bytes_gone = write(_expire_artifacts)
     unused = write(lambda connection: blobs.sweep(connection, grace))

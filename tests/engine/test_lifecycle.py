@@ -23,7 +23,7 @@ from byref import (
     Usage,
 )
 from byref.artifacts import blobs, staging
-from byref.db.tables import BlobRow
+from byref.db.tables import GRACE, BlobRow
 from byref.engine import SWEEP_SECONDS
 from byref_sandbox import Sandbox
 
@@ -273,7 +273,7 @@ def test_what_was_staged_and_never_committed_is_swept_after_its_grace(own: Engin
     staging.stage(own.database.write, "default", data, b"d" * 32, 1)
     assert counts(own)["blobs"] == live["blobs"] + 1
     assert own.sweep().blobs == 0
-    before = datetime.now(UTC) - blobs.GRACE - timedelta(seconds=1)
+    before = datetime.now(UTC) - GRACE - timedelta(seconds=1)
     own.database.write(lambda c: c.execute(update(BlobRow).values(staged_at=before)))
     assert own.sweep().blobs == 1
     assert counts(own) == live
@@ -291,7 +291,7 @@ def test_a_sweep_takes_any_number(own: Engine) -> None:
 
 def test_a_sweep_in_passing_takes_one_batch_at_a_time(own: Engine) -> None:
     def stage(number: int) -> None:
-        old = datetime.now(UTC) - blobs.GRACE - timedelta(seconds=1)
+        old = datetime.now(UTC) - GRACE - timedelta(seconds=1)
         for i in range(number):
             own.database.write(lambda c, i=i: blobs.stage(c, "t", i.to_bytes(32, "big"), 0, 0))
         own.database.write(lambda c: c.execute(update(BlobRow).values(staged_at=old)))

@@ -15,12 +15,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
-from byref.artifacts.frames import Frame, unpack
-from byref.db.tables import ArtifactRow, BlobRow, FrameRow
+from byref.db.tables import GRACE, ArtifactRow, BlobRow, FrameRow
 from byref.errors import ArtifactMissing
+from byref.frames import Frame, unpack
 
-GRACE = timedelta(hours=1)
-"""Age at which an unneeded blob is garbage: longer than any `process` takes."""
 SWEEP_BLOBS = 100
 """Most blobs one sweep of a transaction takes."""
 

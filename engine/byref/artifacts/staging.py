@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from byref.artifacts import blobs
-from byref.artifacts.frames import cut
 from byref.errors import ArtifactMissing
+from byref.frames import cut
 
 STAGE_BATCH = 8
 """Frames written by one staging transaction; they are compressed before it begins."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import zstandard
 from blake3 import blake3
 from sqlalchemy import (
     URL,
@@ -31,6 +30,7 @@ from sqlalchemy.orm import aliased
 
 from byref.db.database import Database
 from byref.db.tables import (
+    GRACE,
     ArtifactRow,
     BlobRow,
     FrameRow,
@@ -40,9 +40,8 @@ from byref.db.tables import (
     TombstoneRow,
     VariableRow,
 )
+from byref.frames import unpack
 
-GRACE = timedelta(hours=1)
-"""Younger than this, what nothing refers to may be about to be committed."""
 MOST = 1_000
 """Problems of one kind that are named."""
 BATCH = 100
@@ -342,7 +341,7 @@ def _damage_of(connection: Connection, blob: Any) -> Iterator[Problem]:
     for number, codec, size, first_line, data in frames:
         place = f"blob {blob.id} frame {number}"
         try:
-            content = _content(codec, bytes(data), size)
+            content = unpack(codec, bytes(data), size)
         except ValueError as error:
             yield Problem("damaged frame", "byref_frames", place, str(error))
             frames.close()
@@ -357,17 +356,6 @@ def _damage_of(connection: Connection, blob: Any) -> Iterator[Problem]:
     lines = line - (last in (b"\n", b""))
     if lines != blob.line_count:
         yield Problem("line numbers", "byref_blobs", f"id {blob.id}", f"it has {lines} lines, not {blob.line_count}")
-
-
-def _content(codec: str, data: bytes, size: int) -> bytes:
-    if codec == "zstd":
-        try:
-            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
-        except zstandard.ZstdError as error:
-            raise ValueError(f"it cannot be decompressed: {error}") from None
-    if len(data) != size:
-        raise ValueError(f"it has {len(data)} bytes instead of {size}")
-    return data
 
 
 def _named(row: Mapping[str, Any]) -> str:

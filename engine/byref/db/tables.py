@@ -7,7 +7,7 @@ refuses, survive. Host ids are at most `ID_BYTES` long, so that they fit an inde
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import (
     BigInteger,
@@ -30,6 +30,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
+GRACE = timedelta(hours=1)
+"""Age at which a blob that nothing refers to is garbage: longer than any `process` takes."""
 ID_BYTES = 512
 """Longest host id in UTF-8 bytes: PostgreSQL refuses index keys of about 2.7 KB."""
 

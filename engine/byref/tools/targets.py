@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 from byref import variables
 from byref.artifacts import listing as listings
 from byref.artifacts import store, tombstones
-from byref.artifacts.frames import line_count
 from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
 from byref.errors import ToolError
+from byref.frames import line_count
 from byref.outputs import to_block
 from byref.scope import Scope
 
