@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from payloads import Memory
 
 from byref.artifacts import grep as module
-from byref.artifacts.grep import GrepResult, grep
+from byref.artifacts.grep import COUNTED, GrepResult, grep
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
 
@@ -178,27 +179,51 @@ def test_case_is_ignored_on_request():
 
 
 def test_an_exact_total_when_the_display_is_cut():
-    result = search(b"x\n" * 100_000, ".", max_matches=40, context_lines=0, max_chars=5_000)
+    result = search(b"x\n" * 1_000, ".", max_matches=40, context_lines=0, max_chars=5_000)
     assert result.text.startswith(
-        "[100,000 matches for /./; INCOMPLETE: first 40 shown. Narrow the pattern, or go on with start_line=41]\n\n>      1| x\n"
+        "[1,000 matches for /./; INCOMPLETE: first 40 shown. Narrow the pattern, or go on with start_line=41]\n\n>    1| x\n"
     )
-    assert (marked(result), result.matches, result.complete) == ([*range(1, 41)], 100_000, True)
+    assert (marked(result), result.matches, result.complete) == ([*range(1, 41)], 1_000, True)
     tight = search(b"x\n" * 100_000, ".", max_matches=1_000, context_lines=0, max_chars=2_000)
     assert f"; INCOMPLETE: first {tight.shown} shown." in tight.text
     assert len(marked(tight)) == tight.shown > 50
 
 
+@pytest.mark.parametrize("frame", [700, 1 << 20])
+def test_beyond_the_cap_it_is_more_than_that(frame):
+    for lines, unit in ((COUNTED + 1, b"x\n"), (100_000, b"x\n"), (5_000, b"y\nx\n")):
+        result = search(Memory(unit * lines, frame), "x", max_matches=40, context_lines=0)
+        assert result.text.startswith(
+            "[more than 1,000 matches for /x/; INCOMPLETE: first 40 shown. Narrow the pattern, or go on with start_line="
+        )
+        assert (result.matches, result.complete, result.shown) == (COUNTED, False, 40)
+        assert "stopped" not in result.text
+    most = search(Memory(b"x\n" * 3_000, frame), "x", max_matches=2_000, context_lines=0, max_chars=100_000)
+    assert (most.matches, most.shown) == (2_000, 2_000)
+    assert "[more than 2,000 matches for /x/; INCOMPLETE: first 2000 shown." in most.text
+    assert "go on with start_line=2001]" in most.text
+
+
+def test_what_is_not_needed_is_not_read():
+    payload = Memory(b"x\n" * 1_000_000, 20_000)
+    assert not search(payload, "x").complete
+    assert sum(payload.read) < 100_000
+
+
 def test_a_deadline_stops_the_search_and_says_where():
-    result = next(
-        result
-        for seconds in (0.05, 0.2, 0.8, 3.2)
-        if (result := search(b"ab\n" * 3_000_000, "a|b", deadline=seconds, context_lines=0)).matches > 40
-    )
+    class Slow(Memory):
+        def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
+            for chunk in super().chunks(line):
+                time.sleep(0.002)
+                yield chunk
+
+    slow = Slow((b"ab\n" * 99 + b"ac\n") * 1_000, 300)
+    result = search(slow, "c|d", deadline=0.5, context_lines=0)
     line = int(re.search(r"stopped in line ([\d,]+) after", result.text)[1].replace(",", ""))
     assert not result.complete
-    assert 40 < result.matches <= line < 3_000_000
-    assert result.text.startswith(f"[more than {result.matches:,} matches for /a|b/; INCOMPLETE: first 50 shown.")
-    assert "or go on with start_line=51;" in result.text
+    assert 50 < result.matches <= line // 100 + 1 < 1_000
+    assert result.text.startswith(f"[more than {result.matches:,} matches for /c|d/; INCOMPLETE: first 50 shown.")
+    assert "or go on with start_line=5001;" in result.text
     nothing = search(b"ab\n" * 3_000_000, "c", deadline=-1)
     assert nothing.text.startswith(
         "[no matches for /c/; INCOMPLETE: the search stopped in line 1 after -1 seconds. Go on with start_line=1]"

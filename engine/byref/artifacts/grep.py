@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from byref.artifacts.lines import Payload, check_range, decode, number_width, numbered, segments
+from byref.artifacts.excerpts import LINE_CHARS, Hit, excerpts
+from byref.artifacts.lines import Payload, check_range, decode
 from byref.artifacts.patterns import SHOWN_CHARS, Match, Regexp, compile_pattern, forget_patterns, shortened
 from byref.errors import ToolError
 
-__all__ = ["MIN_CHARS", "Found", "GrepResult", "grep", "search"]
+__all__ = ["COUNTED", "MIN_CHARS", "Found", "GrepResult", "grep", "search"]
 
 MIN_CHARS = 40
 """The least room of an answer; the header may take more, and then stands alone."""
-_LINE_CHARS = 500
 _WINDOW_CHARS = 240
 _WINDOWS_PER_LINE = 3
 _NUMBER_CHARS = 8
 _REASONED_CHARS = 600
+COUNTED = 1_000
+"""Matching lines that are counted; beyond it an answer says "more than"."""
 
 # One call of RE2 takes at most about 1.6 ns per byte and instruction: the bytes searched at once are chosen so that even
 # the worst pattern returns in about a second, to look at the clock.
@@ -46,12 +48,6 @@ def _from_line(line: int, end: int | None) -> str:
     return f"start_line={line}" + ("" if end is None else f", end_line={end}")
 
 
-@dataclass(slots=True)
-class _Hit:
-    line: int
-    rows: list[str] = field(default_factory=list)
-
-
 def grep(
     payload: Payload,
     pattern: str,
@@ -67,9 +63,9 @@ def grep(
     """Return the lines from `start` to `end` (1-based, inclusive) that match `pattern`, with the lines around them.
 
     The pattern is RE2's, matched within single lines (`^` and `$` are a line's ends); one that does not compile is
-    searched as literal text, which the header says. Every matching line is counted, at most `max_matches` are shown,
-    in at most `max_chars` characters; of a line over 500 characters the surroundings of its matches. After `deadline`
-    seconds the search stops and says how far it came. In a line over 32 KiB to 1 MiB (the more complex the pattern,
+    searched as literal text, which the header says. At most `max_matches` matching lines are shown, in at most
+    `max_chars` characters; of a line over 500 characters the surroundings of its matches. Beyond `COUNTED` matching lines
+    the search stops; after `deadline` seconds it does too, and says how far it came. In a line over 32 KiB to 1 MiB (the more complex the pattern,
     the less), a match longer than a quarter of that may be missed.
 
     Raises:
@@ -131,11 +127,11 @@ class Found:
         rows: list[str] = []
         shown = 0
         # Room for the header of an answer that shows all; only where that is not enough, for one that says how to go on.
-        for assumed in (done.matches, 0):
+        for assumed in (0,) if done.capped else (done.matches, 0):
             reserve = 1 if assumed else len(f", or go on with {go_on(done.last, self._end)}") + _NUMBER_CHARS
             room = max_chars - len(self._header(assumed, max_chars, go_on)) - reserve
             if room > 0:
-                rows, shown = _render(done.payload, done.hits, done.start, done.last, context_lines, room)
+                rows, shown = excerpts(done.payload, done.hits, done.start, done.last, context_lines, room)
             if shown == done.matches:
                 break
         header = self._header(shown, max_chars, go_on)
@@ -152,13 +148,13 @@ class Found:
             if max_chars > _REASONED_CHARS:
                 header += f" (no usable regular expression: {shortened(self._literal)})"
         notes = []
-        if shown < total:
+        if shown < total or search.capped:
             following = search.hits[shown - 1].line + 1 if shown else 0
             further = f", or go on with {go_on(following, self._end)}" if shown and following <= search.last else ""
             notes.append(f"INCOMPLETE: first {shown} shown. Narrow the pattern{further}")
-        if not search.complete:
+        if search.late:
             stopped = f"the search stopped in line {search.line} after {self._deadline:g} seconds"
-            known = "" if shown < total else f". Go on with {go_on(search.line, self._end)}"
+            known = "" if notes else f". Go on with {go_on(search.line, self._end)}"
             notes.append(f"{'' if notes else 'INCOMPLETE: '}{stopped}{known}")
         if not total and ("\n" in pattern or "\\n" in pattern):
             notes.append("patterns match within single lines, so a line break never matches")
@@ -170,24 +166,51 @@ class _Search:
 
     def __init__(self, payload: Payload, regexp: Regexp, start: int, last: int, max_matches: int, until: float) -> None:
         self.payload, self.regexp, self.start, self.last, self.until = payload, regexp, start, last, until
-        self.matches, self.complete = 0, True
-        self.hits: list[_Hit] = []
-        self.line = start
+        self._found, self.late = 0, False
+        self.hits: list[Hit] = []
         self._free = max_matches
+        self._most = max(COUNTED, max_matches)
+        self._to_the_end = last == payload.line_count
         # The bytes in hand; where to go on in them; within a line longer than a slice, also the characters of it
         # before the position, and where the search for its next match begins.
         self._chunks: Iterator[tuple[int, bytes]]
         self._data: bytes
         self._position: int
+        # Line feeds are counted where a line's number is asked for: in most chunks never.
+        self._line: int
+        self._counted: int
         self._inside: bool
         self._column: int
         self._resume: int
         self._slice = max(_MIN_SLICE_BYTES, min(_SLICE_BYTES, _SLICE_WORK // regexp.programsize))
         self._seek(start)
 
+    @property
+    def line(self) -> int:
+        """The number of the line that the position is in."""
+        if self._counted < self._position:
+            self._line += self._data.count(b"\n", self._counted, self._position)
+            self._counted = self._position
+        return self._line
+
+    @property
+    def complete(self) -> bool:
+        """Whether all lines were searched."""
+        return not self.late and not self.capped
+
+    @property
+    def capped(self) -> bool:
+        """Whether there are more matching lines than are counted."""
+        return self._found > self._most
+
+    @property
+    def matches(self) -> int:
+        """Matching lines that were counted."""
+        return min(self._found, self._most)
+
     def run(self) -> None:
-        while self._fill() and self.line <= self.last:
-            if self._late():
+        while self._fill() and (self._to_the_end or self.line <= self.last):
+            if self._is_late() or not self.complete:
                 return
             if self._inside:
                 self._search_part()
@@ -205,30 +228,26 @@ class _Search:
     def _search_lines(self, stop: int) -> None:
         """Search whole lines: those from the position up to the line feed, or end, at `stop`."""
         data, at, search = self._data, self._position, self.regexp.search
-        feeds = data.count(b"\n", at, stop)
-        if self.line + feeds > self.last:
-            feeds = self.last - self.line
+        if not self._to_the_end and data.count(b"\n", at, stop) > (feeds := self.last - self.line):
             stop -= len(data[at:stop].split(b"\n", feeds + 1)[-1]) + 1
-        following = self.line + feeds + 1
         while self._free and at <= stop and (match := search(data, at, stop)):
             begin = match.start()
             first = data.rfind(b"\n", at, begin) + 1 or at
             line_end = data.find(b"\n", begin, stop)
             line_end = stop if line_end < 0 else line_end
-            self.line += data.count(b"\n", self._position, first)
             self._position = first
-            self.matches += 1
-            self.hits.append(_Hit(self.line))
+            self._found += 1
+            self.hits.append(Hit(self.line))
             self._show(first, 0, match, line_end, True)
             at = line_end + 1
-        # The others are only counted, which is most of the work where every line matches.
+        # The others are only counted.
         while not self._free and at <= stop and (match := search(data, at, stop)):
-            self.matches += 1
+            self._found += 1
             at = data.find(b"\n", match.start(), stop) + 1 or stop + 1
-            if not self.matches & 1023 and self._late():
-                self.line += data.count(b"\n", self._position, at)
+            if self.capped or (not self._found & 63 and self._is_late()):
+                self._position = at
                 return
-        self.line, self._position = following, stop + 1
+        self._position = stop + 1
 
     def _search_part(self) -> None:
         """Search a part of a line that is longer than a slice, overlapping the part before by a quarter."""
@@ -239,16 +258,16 @@ class _Search:
         seen = bool(self.hits) and self.hits[-1].line == self.line
         match = self.regexp.search(data, self._resume, stop)
         if match and not seen:
-            self.matches += 1
+            self._found += 1
             if self._free:
-                self.hits.append(_Hit(self.line))
+                self.hits.append(Hit(self.line))
                 seen = True
         if match and seen and self._show(self._position, self._column, match, stop, ends):
             match = None
         if match:
             self._skip_line(feed)
         elif ends:
-            self._inside, self._position, self.line = False, stop + 1, self.line + 1
+            self._inside, self._position = False, stop + 1
         else:
             ahead = stop - self._slice // 4
             ahead -= next((back for back in range(4) if data[ahead - back] & 0xC0 != 0x80), 0)
@@ -261,9 +280,9 @@ class _Search:
         `first` is where the part of the line in hand begins, after `column` characters of it; `stop` where it ends.
         """
         data, hit = self._data, self.hits[-1]
-        if ends and not column and stop - first <= 4 * _LINE_CHARS:
+        if ends and not column and stop - first <= 4 * LINE_CHARS:
             text = decode(data[first:stop].removesuffix(b"\r"))
-            if len(text) <= _LINE_CHARS:
+            if len(text) <= LINE_CHARS:
                 hit.rows.append(text)
                 self._free -= 1
                 return False
@@ -282,7 +301,7 @@ class _Search:
             text = (before + after.decode("utf-8", "replace")).replace("\0", "\ufffd").removesuffix("\r")
             hit.rows.append(f"[column {character + 1}] {left}{text}{right}")
             self._free, most = self._free - 1, most - 1
-            match = self.regexp.search(data, at, stop) if at < stop and not self._late() else None
+            match = self.regexp.search(data, at, stop) if at < stop and not self._is_late() else None
         self._resume = at
         if match or (not most and not ends):
             narrow = "" if self.start == self.last else f": search line {self.line} alone to see them"
@@ -290,125 +309,40 @@ class _Search:
         return not match and bool(most)
 
     def _fill(self) -> bool:
-        """Have more than a slice at hand behind the position, or all there is; False if that is nothing."""
-        while len(self._data) - self._position <= self._slice:
+        """Have whole lines or more than a slice at hand behind the position, or all there is; False if that is nothing."""
+        while (left := len(self._data) - self._position) <= self._slice and (left <= 0 or self._data[-1:] != b"\n"):
             chunk = next(self._chunks, None)
             if chunk is None:
                 break
+            if left <= 0:
+                (self._line, self._data), self._position, self._counted, self._resume = chunk, 0, 0, 0
+                continue
             # One byte before the position stays, for `^` and `\b`.
-            keep = max(0, self._position - 1)
+            self._line, keep = self.line, max(0, self._position - 1)
             self._data = self._data[keep:] + chunk[1]
             self._position, self._resume = self._position - keep, max(0, self._resume - keep)
+            self._counted = self._position
         return self._position < len(self._data)
 
     def _seek(self, line: int) -> None:
         """Go to the beginning of `line`."""
         self._data, self._position, self._resume, self._column, self._inside = b"", 0, 0, 0, False
-        self.line = line
+        self._line, self._counted = line, 0
         self._chunks = self.payload.chunks(line)
         for first, data in self._chunks:
             if data.count(b"\n") >= line - first:
                 self._data = data
-                self._position = len(data) - len(data.split(b"\n", line - first)[-1])
+                self._position = self._counted = len(data) - len(data.split(b"\n", line - first)[-1])
                 return
 
     def _skip_line(self, feed: int) -> None:
         if feed >= 0:
-            self._inside, self._position, self.line = False, feed + 1, self.line + 1
+            self._inside, self._position = False, feed + 1
         elif self.line < self.last:
             self._seek(self.line + 1)
         else:
-            self.line += 1
+            self._chunks, self._position = iter(()), len(self._data)
 
-    def _late(self) -> bool:
-        self.complete = self.complete and time.monotonic() < self.until
-        return not self.complete
-
-
-def _render(
-    payload: Payload, hits: list[_Hit], start: int, last: int, context_lines: int, room: int
-) -> tuple[list[str], int]:
-    """The rows of as many hits as fit into `room` characters, and how many that are."""
-    width = number_width(payload.line_count)
-    context = min(context_lines, room // (width + 3))  # no more rows than that can be shown
-    rows: list[str] = []
-    used = shown = done = 0
-    chunks = _Chunks(payload)
-    for index, hit in enumerate(hits):
-        low = max(start, hit.line - context, done + 1)
-        high = min(last, hit.line + context)
-        if index + 1 < len(hits):
-            high = min(high, hits[index + 1].line - 1)
-        marked = [numbered(hit.line, text, width, ">") for text in hit.rows]
-        before = [numbered(n, text, width) for n, text in chunks.lines(low, hit.line - 1)]
-        if rows and low > done + 1:
-            before.insert(0, "---")
-        cost = _cost(marked)
-        if used + cost + (_cost(before) if rows else 0) > room:
-            if rows:
-                break
-            # A first hit of many windows: as many as fit, or as much of one.
-            while cost > room and len(marked) > 1:
-                cost -= len(marked.pop()) + 1
-            if cost > room:
-                marked[0] = marked[0][: max(0, room - 2)] + "…"
-                cost = _cost(marked)
-        if not rows:
-            while _cost(before) > room - cost:
-                before.pop(0)
-        rows += before + marked
-        used += _cost(before) + cost
-        shown, done = shown + 1, hit.line
-        for number, text in chunks.lines(hit.line + 1, high):
-            row = numbered(number, text, width)
-            if used + len(row) + 1 > room:
-                return rows, shown
-            rows.append(row)
-            used, done = used + len(row) + 1, number
-    return rows, shown
-
-
-def _cost(rows: list[str]) -> int:
-    return sum(map(len, rows)) + len(rows)
-
-
-class _Chunks:
-    """Lines by number, in rising order, reading again only what is not in the chunk in hand."""
-
-    def __init__(self, payload: Payload) -> None:
-        self._payload = payload
-        self._source: Iterator[tuple[int, bytes]] = iter(())
-        self._first, self._data = 0, b""
-
-    def lines(self, low: int, high: int) -> Iterator[tuple[int, str]]:
-        """Yield (line, text) from `low` to `high`; only the beginning of long ones."""
-        while low <= high:
-            text = b""
-            for number, data, ends in segments(self._from(low), low):
-                text += data[: 4 * _LINE_CHARS + 1 - len(text)]
-                if ends:
-                    yield number, _clipped(text)
-                    low, text = number + 1, b""
-                elif len(text) > 4 * _LINE_CHARS:
-                    # Leave the rest of a long line unread: the next one is looked up.
-                    yield number, _clipped(text)
-                    low = number + 1
-                    break
-                if low > high:
-                    break
-            else:
-                return
-
-    def _from(self, line: int) -> Iterator[tuple[int, bytes]]:
-        if self._first < line <= self._first + self._data.count(b"\n"):
-            yield self._first, self._data
-        else:
-            self._source = self._payload.chunks(line)
-        for chunk in self._source:
-            self._first, self._data = chunk
-            yield chunk
-
-
-def _clipped(data: bytes) -> str:
-    text = decode(data.removesuffix(b"\r"))
-    return text if len(text) <= _LINE_CHARS else text[:_LINE_CHARS] + "…"
+    def _is_late(self) -> bool:
+        self.late = self.late or time.monotonic() >= self.until
+        return self.late

@@ -1,0 +1,110 @@
+"""What is shown of a search: the matching lines, and the lines around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from byref.artifacts.lines import Payload, decode, number_width, numbered, segments
+
+__all__ = ["LINE_CHARS", "Hit", "excerpts"]
+
+LINE_CHARS = 500
+"""Of a longer line only the surroundings of its matches are shown, of one around a match its beginning."""
+
+
+@dataclass(slots=True)
+class Hit:
+    """A matching line, and the rows that show its matches."""
+
+    line: int
+    rows: list[str] = field(default_factory=list)
+
+
+def excerpts(
+    payload: Payload, hits: list[Hit], start: int, last: int, context_lines: int, room: int
+) -> tuple[list[str], int]:
+    """Return the rows of as many hits as fit into `room` characters, and how many that are."""
+    width = number_width(payload.line_count)
+    context = min(context_lines, room // (width + 3))  # no more rows than that can be shown
+    rows: list[str] = []
+    used = shown = done = 0
+    chunks = _Chunks(payload)
+    for index, hit in enumerate(hits):
+        low = max(start, hit.line - context, done + 1)
+        high = min(last, hit.line + context)
+        if index + 1 < len(hits):
+            high = min(high, hits[index + 1].line - 1)
+        marked = [numbered(hit.line, text, width, ">") for text in hit.rows]
+        before = [numbered(n, text, width) for n, text in chunks.lines(low, hit.line - 1)]
+        if rows and low > done + 1:
+            before.insert(0, "---")
+        cost = _cost(marked)
+        if used + cost + (_cost(before) if rows else 0) > room:
+            if rows:
+                break
+            # A first hit of many windows: as many as fit, or as much of one.
+            while cost > room and len(marked) > 1:
+                cost -= len(marked.pop()) + 1
+            if cost > room:
+                marked[0] = marked[0][: max(0, room - 2)] + "…"
+                cost = _cost(marked)
+        if not rows:
+            while _cost(before) > room - cost:
+                before.pop(0)
+        rows += before + marked
+        used += _cost(before) + cost
+        shown, done = shown + 1, hit.line
+        for number, text in chunks.lines(hit.line + 1, high):
+            row = numbered(number, text, width)
+            if used + len(row) + 1 > room:
+                return rows, shown
+            rows.append(row)
+            used, done = used + len(row) + 1, number
+    return rows, shown
+
+
+def _cost(rows: list[str]) -> int:
+    return sum(map(len, rows)) + len(rows)
+
+
+class _Chunks:
+    """Lines by number, in rising order, reading again only what is not in the chunk in hand."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+        self._source: Iterator[tuple[int, bytes]] = iter(())
+        self._first, self._data = 0, b""
+
+    def lines(self, low: int, high: int) -> Iterator[tuple[int, str]]:
+        """Yield (line, text) from `low` to `high`; only the beginning of long ones."""
+        while low <= high:
+            text = b""
+            for number, data, ends in segments(self._from(low), low):
+                text += data[: 4 * LINE_CHARS + 1 - len(text)]
+                if ends:
+                    yield number, _clipped(text)
+                    low, text = number + 1, b""
+                elif len(text) > 4 * LINE_CHARS:
+                    # Leave the rest of a long line unread: the next one is looked up.
+                    yield number, _clipped(text)
+                    low = number + 1
+                    break
+                if low > high:
+                    break
+            else:
+                return
+
+    def _from(self, line: int) -> Iterator[tuple[int, bytes]]:
+        if self._first < line <= self._first + self._data.count(b"\n"):
+            yield self._first, self._data
+        else:
+            self._source = self._payload.chunks(line)
+        for chunk in self._source:
+            self._first, self._data = chunk
+            yield chunk
+
+
+def _clipped(data: bytes) -> str:
+    text = decode(data.removesuffix(b"\r"))
+    return text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + "…"
