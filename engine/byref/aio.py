@@ -35,6 +35,7 @@ from byref.models import Models
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
 from byref.session import HistoryEntry, Session
+from byref.stores.protocol import BlobStore
 from byref.tokens import TokenCounter
 from byref.usage import is_count
 from byref.variables import Variable
@@ -69,7 +70,7 @@ class AsyncEngine:
         *,
         create: bool | None = None,
         policy: Policy | None = None,
-        blobs: None = None,
+        blobs: BlobStore | None = None,
         interpreter: Sandbox | None = None,
         jail: Literal["full", "language-only"] = "full",
         counter: TokenCounter | None = None,

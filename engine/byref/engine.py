@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from byref import lifecycle, policyjson
 from byref.artifacts.uses import Uses
+from byref.db import discards
 from byref.db.database import Database, retried
 from byref.db.tables import GRACE
 from byref.errors import ConfigurationError, StorageFailure
@@ -23,6 +24,7 @@ from byref.models import Models
 from byref.policy import Policy, check_tools
 from byref.scope import Host, Scope, join
 from byref.session import Session
+from byref.stores.protocol import BlobStore, check_store
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
 from byref.usage import is_count
@@ -42,7 +44,8 @@ class Engine:
     `url`: a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a SQLite
     database that is new and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) is
     where the tables live. `interpreter` is a `byref_sandbox.Sandbox` to use in place of one of the engine's own; `jail`
-    says which walls that one must have. `counter` counts tokens, `models` knows windows and prices.
+    says which walls that one must have. `counter` counts tokens, `models` knows windows and prices. `blobs` is where the
+    bytes of artifacts go instead of into the database: a store of `byref.stores`, or one of your own.
 
     Raises:
         SchemaMismatch: the database is at another revision; the text names the cure.
@@ -56,7 +59,7 @@ class Engine:
         *,
         create: bool | None = None,
         policy: Policy | None = None,
-        blobs: None = None,
+        blobs: BlobStore | None = None,
         interpreter: Sandbox | None = None,
         jail: Literal["full", "language-only"] = "full",
         counter: TokenCounter | None = None,
@@ -64,9 +67,7 @@ class Engine:
         schema: str | None = None,
     ) -> None:
         if blobs is not None:
-            raise ConfigurationError(
-                f"blobs={blobs!r}: this version keeps the bytes of artifacts in SQL only; leave it out"
-            )
+            check_store(blobs)
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigurationError(f"policy={policy!r}: expected a byref.Policy")
         self._database = Database(url, schema=schema)
@@ -74,6 +75,7 @@ class Engine:
         self._policy = policy or Policy()
         self._counter = counter or SampledCounter()
         self._models = models or Models()
+        self._objects = blobs
         self._own_sandbox = interpreter is None
         self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
         self._unknown_models: set[str] = set()
@@ -162,6 +164,7 @@ class Engine:
                 policy=effective,
                 tools=tuple(name for name in wanted if self._sandbox is not None or not TOOLS[name].needs_sandbox),
                 uses=self._uses,
+                objects=self._objects,
             )
         )
 
@@ -171,23 +174,35 @@ class Engine:
         return self._database.read(lambda connection: lifecycle.sessions(connection, tenant))
 
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
-        """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none."""
+        """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none.
+
+        Raises:
+            StorageFailure: the database failed, and nothing was deleted; or the store of objects did, and `sweep` is to
+                delete there what is left.
+        """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
-        return retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
+        gone = retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
+        discards.empty(self._database.write, self._objects)
+        return gone
 
     def delete_tenant(self, tenant: str) -> int:
-        """Delete everything of a tenant and return how many conversations it had."""
+        """Delete everything of a tenant and return how many conversations it had; it raises as `delete_session` does."""
         tenant = lifecycle.check_id("tenant", tenant)
-        return retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
+        gone = retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
+        discards.empty(self._database.write, self._objects)
+        return gone
 
     def sweep(self, *, grace: timedelta = GRACE) -> Swept:
         """Delete what has expired, what was staged and never committed, and bytes that no artifact needs; say how much.
 
         What was staged and is younger than `grace` is left alone: a `process` may be about to commit it. Any number of
-        processes may sweep at once. A SQLite file is made smaller by what was deleted.
+        processes may sweep at once. A SQLite file is made smaller by what was deleted. In the store of objects all go that
+        this database does not know: its folder, or its prefix, is to be of one database only.
         """
         self._write_uses()
         gone = lifecycle.sweep(self._database.write, grace)
+        write, objects = self._database.write, self._objects
+        gone += Swept(objects=discards.empty(write, objects) + discards.delete_strays(write, objects, grace))
         while self._database.shrink(SHRINK_PAGES):
             pass
         return gone
@@ -256,6 +271,7 @@ class Engine:
             before, self._swept_at = self._swept_at, time.monotonic()
             self._write_uses()
             gone = lifecycle.sweep_batch(self._database.write)
+            discards.empty(self._database.write, self._objects)
             self._database.shrink(SHRINK_PAGES)
             if lifecycle.is_full(gone):
                 self._swept_at = before

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 import zstandard
 
 FRAME_BYTES = 1 << 20
 """Most of a frame, uncompressed: 1 MiB writes fastest in SQLite, and random reads stay in milliseconds."""
+_LEVEL = 1
+_WORKERS = 2
+_AHEAD = 6
+"""Frames compressed, or being so, before the first of them is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,26 +27,64 @@ class Frame:
     first_line: int
     size_bytes: int
     """Uncompressed."""
+    line_feeds: int
     codec: str
-    data: bytes
+    data: bytes | memoryview | None
+    """None where an object has it, `object_bytes` long from `object_offset` on."""
+    object_offset: int | None = None
+    object_bytes: int | None = None
 
 
-def cut(payload: bytes) -> Iterator[Frame]:
-    """Yield the frames of a payload in order; each ends with a line where one ends inside it."""
-    compress = zstandard.ZstdCompressor(level=1).compress
-    offset, number, line = 0, 0, 1
-    view = memoryview(payload)
-    while offset < len(payload):
-        end = min(offset + FRAME_BYTES, len(payload))
-        if end < len(payload):
-            newline = payload.rfind(b"\n", offset, end)
-            end = newline + 1 if newline >= 0 else end
-        packed = compress(view[offset:end])
-        small = len(packed) < end - offset
-        data = packed if small else bytes(view[offset:end])
-        yield Frame(number, offset, line, end - offset, "zstd" if small else "none", data)
-        line += payload.count(b"\n", offset, end)
-        offset, number = end, number + 1
+def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame, None, None]:
+    """Yield the frames of a payload that comes in pieces, in order; each ends with a line where one ends inside it.
+
+    The cuts do not depend on the pieces. Frames are compressed on other threads, a few ahead.
+    """
+    plain = _plain(pieces)
+    if not compresses:
+        yield from plain
+        return
+    first = list(islice(plain, 2))
+    if len(first) < 2:
+        yield from map(_compressed, first)
+        return
+    ahead: deque[Future[Frame]] = deque()
+    with ThreadPoolExecutor(_WORKERS, "byref-frames") as pool:
+        for frame in chain(first, plain):
+            ahead.append(pool.submit(_compressed, frame))
+            if len(ahead) == _AHEAD:
+                yield ahead.popleft().result()
+        for future in ahead:
+            yield future.result()
+
+
+def _plain(pieces: Iterable[bytes]) -> Iterator[Frame]:
+    number, offset, line = 0, 0, 1
+    for data, start, end in _spans(pieces):
+        line_feeds = data.count(b"\n", start, end)
+        yield Frame(number, offset, line, end - start, line_feeds, "none", memoryview(data)[start:end])
+        number, offset, line = number + 1, offset + end - start, line + line_feeds
+
+
+def _spans(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the bytes of each frame as (data, start, end)."""
+    rest = b""
+    for piece in pieces:
+        data, start = rest + piece if rest else piece, 0
+        while len(data) - start > FRAME_BYTES:
+            feed = data.rfind(b"\n", start, start + FRAME_BYTES)
+            end = feed + 1 if feed >= 0 else start + FRAME_BYTES
+            yield data, start, end
+            start = end
+        rest = data[start:]
+    if rest:
+        yield rest, 0, len(rest)
+
+
+def _compressed(frame: Frame) -> Frame:
+    assert frame.data is not None
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(frame.data)
+    return replace(frame, codec="zstd", data=packed) if len(packed) < frame.size_bytes else frame
 
 
 def unpack(codec: str, data: bytes, size: int) -> bytes:

@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, insert
 
 from byref import variables
 from byref.artifacts import quotas, staging, store
+from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
 from byref.describe.shape import kind_of
@@ -44,9 +45,7 @@ _LISTED_NAMES = 30
 class Kept:
     """What a run leaves behind, staged: a JSON object of names and values in one artifact."""
 
-    blob_id: int
-    digest: bytes
-    data: bytes = field(repr=False)
+    staged: Staged
     parts: tuple[Part, ...]
     preview: str
     tokens: int
@@ -95,7 +94,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     if len(code) > MAX_CODE_CHARS:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
     names = free_names(strip_dollars(code))
-    found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, names))
+    found = scope.read(lambda connection: variables.find(connection, scope.source, scope.row, names))
     scope.uses.note(scope.row, (variable.artifact for variable in found.values()))
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
@@ -113,7 +112,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         )
     assigned = outcome.bound.keys() - bound.keys()
     if assigned:
-        bound |= scope.read(lambda connection: variables.find(connection, scope.read, scope.row, assigned))
+        bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
     rebound = tuple(sorted(stored & outcome.bound.keys()))
     new = [name for name in outcome.bound if name not in stored]
@@ -300,10 +299,10 @@ def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
     if len(document) > scope.policy.max_artifact_bytes:
         raise QuotaExceeded(f"larger than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
     scope.read(lambda connection: _see_that_it_fits(connection, scope, digest, len(document)))
-    blob_id = staging.stage(scope.stage, scope.tenant, document, digest, line_count(document))
+    staged = staging.stage(scope.place, Content(document, digest, line_count(document), "application/json"))
     text = store.decode_text(document)
     shown = head_of(text, store.PREVIEW_CHARS)
-    return Kept(blob_id, digest, document, parts, shown, scope.count(text, "json"))
+    return Kept(staged, parts, shown, scope.count(text, "json"))
 
 
 def _part(name: str, kind: str, value: Any) -> Part:
@@ -319,9 +318,8 @@ def _see_that_it_fits(connection: Connection, scope: Scope, digest: bytes, size:
 
 
 def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
-    _see_that_it_fits(connection, scope, kept.digest, len(kept.data))
-    lines = line_count(kept.data)
-    blob_id = staging.publish_kept(connection, scope.tenant, kept.blob_id, kept.digest, kept.data, lines)
+    _see_that_it_fits(connection, scope, kept.staged.digest, kept.staged.size)
+    blob_id = staging.publish_kept(connection, scope.place, kept.staged)
     about: Any = {part.wanted: part.shape for part in kept.parts}
     return store.insert_artifact(
         connection,
@@ -332,7 +330,7 @@ def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None
         step=step,
         origin="run",
         name=None,
-        about=Description("json", "application/json", len(kept.data), kept.preview, kept.tokens, about),
+        about=Description("json", "application/json", kept.staged.size, kept.preview, kept.tokens, about),
         ttl=scope.policy.ttl,
     )
 

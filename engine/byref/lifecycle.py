@@ -17,8 +17,6 @@ from byref.db.tables import (
     GRACE,
     ID_BYTES,
     ArtifactRow,
-    BlobRow,
-    FrameRow,
     LedgerRow,
     RunRow,
     SessionRow,
@@ -56,6 +54,8 @@ class Swept:
     tombstones: int = 0
     sessions: int = 0
     """Idle for longer than their `ledger_ttl`."""
+    objects: int = 0
+    """Of the store of objects: those of blobs that went, and those that SQL did not know."""
 
     def __add__(self, other: Swept) -> Swept:
         """Return the sums."""
@@ -64,6 +64,7 @@ class Swept:
             self.blobs + other.blobs,
             self.tombstones + other.tombstones,
             self.sessions + other.sessions,
+            self.objects + other.objects,
         )
 
     def __bool__(self) -> bool:
@@ -183,7 +184,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
         return public_id
 
     public_id = scope.write(work)
-    shared = scope.read(lambda connection: store.find(connection, scope.read, other.row, public_id))
+    shared = scope.read(lambda connection: store.find(connection, scope.source, other.row, public_id))
     if shared is None:
         raise ArtifactMissing(f"the artifact {public_id!r} was deleted while it was shared")
     return shared
@@ -234,9 +235,7 @@ def delete_tenant(connection: Connection, tenant: str) -> int:
     for table in _OF_SESSION:
         connection.execute(delete(table).where(table.session_id.in_(here)))
     gone = connection.execute(delete(SessionRow).where(SessionRow.tenant == tenant)).rowcount
-    theirs = select(BlobRow.id).where(BlobRow.tenant == tenant)
-    connection.execute(delete(FrameRow).where(FrameRow.blob_id.in_(theirs)))
-    connection.execute(delete(BlobRow).where(BlobRow.tenant == tenant))
+    blobs.delete_of_tenant(connection, tenant)
     return gone
 
 

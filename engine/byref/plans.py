@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from byref import gates, ledger
 from byref.artifacts import quotas, staging, store
 from byref.artifacts.quotas import Excess
+from byref.artifacts.staging import Content
 from byref.artifacts.store import Description
 from byref.calibration import Standing
 from byref.describe.truncate import head_of
@@ -284,8 +285,8 @@ def _repeats(prepared: Prepared) -> int | None:
 
 
 def restage(prepared: Prepared, kept: Kept) -> int:
-    """Write a payload's frames, or find its bytes published already; return the blob's id."""
+    """Write a payload, or find its bytes published already; return the blob's id."""
     block = kept.block.piece.block
     assert block is not None
-    scope = prepared.scope
-    return staging.stage(scope.stage, scope.tenant, block.data, kept.block.digest, block.line_count)
+    content = Content(block.data, kept.block.digest, block.line_count, kept.about.content_type)
+    return staging.stage(prepared.scope.place, content).blob_id

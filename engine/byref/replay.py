@@ -46,12 +46,12 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
 def has_expired(scope: Scope, entry: ledger.Entry) -> bool:
     """Tell whether data that an output became is gone: the same again is stored again, not answered with a dead name."""
     rows = artifact_rows(entry)
-    return bool(rows) and len(scope.read(lambda c: store.by_row_ids(c, scope.read, scope.row, rows))) < len(set(rows))
+    return bool(rows) and len(scope.read(lambda c: store.by_row_ids(c, scope.source, scope.row, rows))) < len(set(rows))
 
 
 def stored(connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]) -> Stored:
-    artifacts = store.by_row_ids(connection, scope.read, scope.row, rows)
-    found = variables.find(connection, scope.read, scope.row, names)
+    artifacts = store.by_row_ids(connection, scope.source, scope.row, rows)
+    found = variables.find(connection, scope.source, scope.row, names)
     return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
 
 

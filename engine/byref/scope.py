@@ -11,11 +11,14 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session as HostSession
 
 from byref import ledger
+from byref.artifacts.staging import Place
 from byref.artifacts.uses import Uses
 from byref.calibration import Standing
 from byref.db.database import Database, keeps_snapshot, retried
+from byref.db.payloads import Source
 from byref.models import Models
 from byref.policy import Policy
+from byref.stores.protocol import BlobStore
 from byref.tokens import Kind, TokenCounter
 from byref_sandbox import Sandbox
 
@@ -66,6 +69,18 @@ class Scope:
     tools: tuple[str, ...]
     uses: Uses = field(default_factory=Uses, compare=False)
     """The engine's: what was used of any session and is to be written."""
+    objects: BlobStore | None = None
+    """Where payloads are written to; None: into SQL."""
+
+    @property
+    def source(self) -> Source:
+        """Where payloads are read from."""
+        return Source(self.read, self.objects)
+
+    @property
+    def place(self) -> Place:
+        """Where payloads are written to."""
+        return Place(self.stage, self.tenant, self.objects)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""

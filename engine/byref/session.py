@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, streams, variables
 from byref.artifacts import export, store, tombstones
 from byref.artifacts.store import Artifact
+from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
 from byref.ledger import Entry, Recorded, Totals
@@ -267,7 +268,7 @@ class Session:
         def work(connection: Connection) -> list[HistoryEntry]:
             steps = [entry for entry in ledger.entries(connection, scope.row) if entry.kind == "output"]
             rows = [row for entry in steps for row in replay.artifact_rows(entry)]
-            kept = store.by_row_ids(connection, scope.read, scope.row, rows)
+            kept = store.by_row_ids(connection, scope.source, scope.row, rows)
             return [
                 HistoryEntry(
                     step=entry.step,
@@ -294,7 +295,7 @@ class Session:
 
     def variables(self) -> list[Variable]:
         """Return the session's variables in the order in which they were first bound."""
-        return self._scope.read(lambda connection: variables.all_of(connection, self._scope.read, self._scope.row))
+        return self._scope.read(lambda connection: variables.all_of(connection, self._scope.source, self._scope.row))
 
     def variable(self, name: str) -> Variable:
         """Return a variable by its name, with or without `$`, or by its alias `var_step_N`.
@@ -303,7 +304,7 @@ class Session:
             ConfigurationError: nothing is bound to the name.
         """
         scope = self._scope
-        found = scope.read(lambda connection: variables.find(connection, scope.read, scope.row, [name]))
+        found = scope.read(lambda connection: variables.find(connection, scope.source, scope.row, [name]))
         if name not in found:
             gone = scope.read(lambda connection: tombstones.find(connection, scope.row, [name]))
             if gone:
@@ -315,12 +316,12 @@ class Session:
 
     def artifacts(self) -> list[Artifact]:
         """Return the session's artifacts, oldest first, each once."""
-        return self._scope.read(lambda connection: store.all_of(connection, self._scope.read, self._scope.row))
+        return self._scope.read(lambda connection: store.all_of(connection, self._scope.source, self._scope.row))
 
     def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
         """Return an artifact by id (`art_…`), pointer (`art:…`) or name, the newest of that name; None if there is none."""
         scope = self._scope
-        found = scope.read(lambda connection: store.find(connection, scope.read, scope.row, id_pointer_or_name))
+        found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, id_pointer_or_name))
         if found is not None:
             scope.uses.note(scope.row, [found])
         return found
@@ -342,11 +343,13 @@ class Session:
         """
         scope = self._scope
         value = streams.whole(value, scope.policy.max_artifact_bytes)
-        staged = keepers.store_value(scope, value, name=name, content_type=content_type, preview_chars=preview_chars)
+        staged, about = keepers.store_value(
+            scope, value, name=name, content_type=content_type, preview_chars=preview_chars
+        )
 
         def work(connection: Connection) -> str:
             ledger.lock(connection, scope.row)
-            return keepers.insert_value(connection, scope, staged, name=name, origin="host", step=None)
+            return keepers.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
 
         public_id = scope.write(work)
         found = self.get_artifact(public_id)
@@ -406,7 +409,10 @@ class Session:
 
     def end(self) -> None:
         """End the conversation: artifacts that are not kept and variables go, the ledger stays, nothing more is taken in."""
-        self._scope.write(lambda connection: lifecycle.end(connection, self._scope.row))
+        scope = self._scope
+        scope.write(lambda connection: lifecycle.end(connection, scope.row))
+        if scope.host is None:
+            discards.try_to_empty(scope.database.write, scope.objects)
 
     def close(self) -> None:
         """Release the handle; the conversation stays as it is."""

@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Connection, func, insert, select, update
 
 from byref.artifacts import store
-from byref.artifacts.blobs import Read
 from byref.artifacts.store import Artifact
+from byref.db.payloads import Source
 from byref.db.tables import ArtifactRow, VariableRow
+from byref.describe.rows import Rows
 from byref.describe.shape import kind_of
 
 NAME_CHARS = 64
@@ -91,7 +92,7 @@ def parts(
     if type(value) is not dict or isinstance(words, str):
         return [Part(identifier(tool), (), words if isinstance(words, str) else kind_of(value))]
     whole = Part(identifier(tool), (), kind_of(value))
-    inner = [(key, member) for key, member in value.items() if type(member) in (dict, list)]
+    inner = [(key, member) for key, member in value.items() if type(member) in (dict, list, Rows)]
     if len(inner) > MAX_PARTS:
         return [whole]
     names = renamed or {}
@@ -186,7 +187,7 @@ def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: 
     return done.rowcount == 1
 
 
-def find(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Variable]:
+def find(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
     if len(bare) > store.MANY:  # than a statement takes: code may hold tens of thousands of names
@@ -201,7 +202,7 @@ def find(connection: Connection, read: Read, session_id: int, names: Collection[
         for some in store.batched(values)
         for row in connection.execute(_columns().where(VariableRow.session_id == session_id, column.in_(some)))
     ]
-    artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
+    artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
     wholes = {v.step: v for v in by_name.values() if not v.path and v.origin == "output"}
     found = {}
@@ -213,10 +214,10 @@ def find(connection: Connection, read: Read, session_id: int, names: Collection[
     return found
 
 
-def all_of(connection: Connection, read: Read, session_id: int) -> list[Variable]:
+def all_of(connection: Connection, source: Source, session_id: int) -> list[Variable]:
     """Return the session's variables in the order in which they were first bound."""
     rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
-    artifacts = store.by_row_ids(connection, read, session_id, {row.artifact_id for row in rows})
+    artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 

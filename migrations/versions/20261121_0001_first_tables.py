@@ -65,7 +65,8 @@ def upgrade() -> None:
         "byref_blobs",
         sa.Column("id", KEY, nullable=False),
         sa.Column("tenant", HOST_ID, nullable=False),
-        sa.Column("key", sa.String(64), nullable=False),
+        sa.Column("key", sa.String(80), nullable=False),
+        sa.Column("store", sa.String(20)),
         sa.Column("digest", sa.LargeBinary(32), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("line_count", sa.BigInteger(), nullable=False),
@@ -89,7 +90,9 @@ def upgrade() -> None:
         sa.Column("first_line", sa.BigInteger(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("codec", sa.String(8), nullable=False),
-        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.Column("data", sa.LargeBinary()),
+        sa.Column("object_offset", sa.BigInteger()),
+        sa.Column("object_bytes", sa.BigInteger()),
         sa.PrimaryKeyConstraint("blob_id", "number", name=op.f("pk_byref_frames")),
         sa.ForeignKeyConstraint(
             ["tenant", "blob_id"],
@@ -102,10 +105,23 @@ def upgrade() -> None:
             name=op.f("ck_byref_frames_place"),
         ),
         sa.CheckConstraint("codec IN ('zstd', 'none')", name=op.f("ck_byref_frames_codec")),
+        sa.CheckConstraint(
+            "(data IS NULL) = (object_offset IS NOT NULL) AND (object_offset IS NULL) = (object_bytes IS NULL)",
+            name=op.f("ck_byref_frames_data"),
+        ),
     )
     if op.get_context().dialect.name == "postgresql":
         # Frames are compressed already: PostgreSQL's own attempt costs three quarters of the write speed.
         op.execute("ALTER TABLE byref_frames ALTER COLUMN data SET STORAGE EXTERNAL")
+
+    op.create_table(
+        "byref_discards",
+        sa.Column("id", KEY, nullable=False),
+        sa.Column("store", sa.String(20), nullable=False),
+        sa.Column("key", sa.String(80), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_discards")),
+        sa.UniqueConstraint("store", "key", name=op.f("uq_byref_discards_store_key")),
+    )
 
     op.create_table(
         "byref_artifacts",
@@ -291,7 +307,17 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop every table, referring ones first."""
-    for table in ("tombstones", "runs", "ledger", "variables", "artifacts", "frames", "blobs", "sessions"):
+    for table in (
+        "tombstones",
+        "runs",
+        "ledger",
+        "variables",
+        "artifacts",
+        "discards",
+        "frames",
+        "blobs",
+        "sessions",
+    ):
         op.drop_table(f"byref_{table}")
 
 

@@ -23,6 +23,7 @@ from byref import (
     Usage,
 )
 from byref.artifacts import blobs, staging
+from byref.artifacts.staging import Content, Place
 from byref.db.tables import GRACE, BlobRow
 from byref.engine import SWEEP_SECONDS
 from byref_sandbox import Sandbox
@@ -270,7 +271,7 @@ def test_what_was_staged_and_never_committed_is_swept_after_its_grace(own: Engin
     fill(own.session("s"))
     live = counts(own)
     data = b"x" * 3_000_000
-    staging.stage(own.database.write, "default", data, b"d" * 32, 1)
+    staging.stage(Place(own.database.write, "default", None), Content(data, b"d" * 32, 1, "text/plain"))
     assert counts(own)["blobs"] == live["blobs"] + 1
     assert own.sweep().blobs == 0
     before = datetime.now(UTC) - GRACE - timedelta(seconds=1)

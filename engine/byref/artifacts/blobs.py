@@ -1,23 +1,22 @@
-"""Blobs in SQL: staged frame by frame, found by digest, published in the commit, swept when nothing needs them.
+"""Blobs' rows: staged, found by digest, published in the commit, swept when nothing needs them.
 
 A staged blob is invisible: nothing refers to it until `publish`. What is staged and never published, and what was
 published and lost its last artifact, is taken by `sweep` once `GRACE` is over; a commit refreshes that time under the
-row's lock, so that no sweep can take a blob from under it.
+row's lock, so that no sweep can take a blob from under it. The object of a blob that goes is noted in the same
+transaction, and deleted from its store afterwards.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Update, delete, exists, func, insert, select, update
 
-from byref.db.tables import GRACE, ArtifactRow, BlobRow, FrameRow
-from byref.errors import ArtifactMissing
-from byref.frames import Frame, unpack
+from byref.db.tables import GRACE, ArtifactRow, BlobRow, DiscardRow, FrameRow
+from byref.frames import Frame
 
 SWEEP_BLOBS = 100
 """Most blobs one sweep of a transaction takes."""
@@ -25,19 +24,34 @@ SWEEP_BLOBS = 100
 DELETE_BATCH = 500
 """Most blobs named in one statement."""
 
-READ_AHEAD = 4
-"""Frames fetched by one query."""
+UNSEALED = bytes(32)
+"""Stands for the digest of a blob that is still being written."""
 
+_OBJECT_BYTES = (
+    select(func.coalesce(func.sum(FrameRow.object_bytes), 0)).where(FrameRow.blob_id == BlobRow.id).scalar_subquery()
+)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
 
-Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs work in a read transaction and returns what it returns."""
 
-
-def stage(connection: Connection, tenant: str, digest: bytes, size: int, lines: int) -> int:
-    """Insert a blob without frames and return its id."""
+def stage(
+    connection: Connection,
+    tenant: str,
+    digest: bytes = UNSEALED,
+    size: int = 0,
+    lines: int = 0,
+    *,
+    key: str | None = None,
+    store: str | None = None,
+) -> int:
+    """Insert a blob without frames and return its id; `key` is that of its object in `store`, if it has one."""
     row = insert(BlobRow).values(
-        tenant=tenant, key=secrets.token_hex(16), digest=digest, size_bytes=size, line_count=lines, staged_at=_now()
+        tenant=tenant,
+        key=key or secrets.token_hex(16),
+        store=store,
+        digest=digest,
+        size_bytes=size,
+        line_count=lines,
+        staged_at=_now(),
     )
     return int(connection.execute(row.returning(BlobRow.id)).scalar_one())
 
@@ -54,6 +68,8 @@ def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterab
             "size_bytes": frame.size_bytes,
             "codec": frame.codec,
             "data": frame.data,
+            "object_offset": frame.object_offset,
+            "object_bytes": frame.object_bytes,
         }
         for frame in frames
     ]
@@ -61,16 +77,46 @@ def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterab
         connection.execute(insert(FrameRow), rows)
 
 
-def find_published(connection: Connection, tenant: str, digest: bytes) -> int | None:
-    """Return the id of the tenant's published blob with this digest.
+def seal(connection: Connection, tenant: str, blob_id: int, digest: bytes, size: int, lines: int) -> bool:
+    """Say what a blob turned out to be that was staged before its end was known; False if a sweep has taken it."""
+    values = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": _now()}
+    return connection.execute(_staged(tenant, blob_id).values(values)).rowcount == 1
+
+
+def put_off(connection: Connection, tenant: str, blob_id: int) -> bool:
+    """Let a blob that is still being written not look abandoned; False if a sweep has taken it."""
+    return connection.execute(_staged(tenant, blob_id).values(staged_at=_now())).rowcount == 1
+
+
+def move(connection: Connection, blob_id: int, old_key: str, new_key: str, store: str | None) -> bool:
+    """Give a blob another place for its bytes, whose frames are to be added; False if somebody was faster."""
+    here = BlobRow.id == blob_id, BlobRow.key == old_key
+    if connection.execute(update(BlobRow).where(*here).values(key=new_key, store=store)).rowcount != 1:
+        return False
+    connection.execute(delete(FrameRow).where(FrameRow.blob_id == blob_id))
+    return True
+
+
+class Found(NamedTuple):
+    """A published blob, and the object that has its bytes."""
+
+    id: int
+    key: str
+    store: str | None
+    object_bytes: int
+
+
+def find_published(connection: Connection, tenant: str, digest: bytes) -> Found | None:
+    """Return the tenant's published blob with this digest.
 
     It takes no lock: a host's transaction on this very thread may hold the row's. Should a sweep take the blob before it
     is committed, `publish` says so.
     """
-    query = select(BlobRow.id).where(
+    query = select(BlobRow.id, BlobRow.key, BlobRow.store, _OBJECT_BYTES).where(
         BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None)
     )
-    return connection.execute(query).scalar_one_or_none()
+    row = connection.execute(query).one_or_none()
+    return None if row is None else Found(*row)
 
 
 def published(connection: Connection, tenant: str, digest: bytes) -> int | None:
@@ -86,12 +132,7 @@ def published(connection: Connection, tenant: str, digest: bytes) -> int | None:
 def publish(connection: Connection, tenant: str, blob_id: int) -> bool:
     """Make a staged blob visible; False if a sweep has taken it."""
     now = _now()
-    done = connection.execute(
-        update(BlobRow)
-        .where(BlobRow.tenant == tenant, BlobRow.id == blob_id, BlobRow.published_at.is_(None))
-        .values(published_at=now, staged_at=now)
-    )
-    return done.rowcount == 1
+    return connection.execute(_staged(tenant, blob_id).values(published_at=now, staged_at=now)).rowcount == 1
 
 
 def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> int:
@@ -112,70 +153,24 @@ def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
         chosen = BlobRow.id.in_(ids[start : start + DELETE_BATCH])
         connection.execute(select(BlobRow.id).where(chosen).order_by(BlobRow.id).with_for_update())
         unused = connection.execute(select(BlobRow.id).where(chosen, _UNUSED)).scalars().all()
-        connection.execute(delete(FrameRow).where(FrameRow.blob_id.in_(unused)))
-        gone += connection.execute(delete(BlobRow).where(BlobRow.id.in_(unused))).rowcount
+        gone += _delete(connection, BlobRow.id.in_(unused))
     return gone
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPayload:
-    """A published blob's bytes, read frame by frame; each frame by a short read of its own."""
+def delete_of_tenant(connection: Connection, tenant: str) -> None:
+    """Delete all of a tenant's blobs, staged ones as well."""
+    _delete(connection, BlobRow.tenant == tenant)
 
-    blob_id: int
-    key: str
-    """The blob's own: an id that came back after a rollback reaches nothing."""
-    size: int
-    line_count: int
-    read_rows: Read = field(compare=False, repr=False)
 
-    def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
-        """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
-        number = self._frame_before(line)
-        end = None
-        while frames := self._frames(number):
-            for offset, first_line, data in frames:
-                if end not in (None, offset):
-                    raise ArtifactMissing(f"blob {self.blob_id} has a gap before frame {number}")
-                yield first_line, data
-                end = offset + len(data)
-                number += 1
-        if (end or 0) != self.size:
-            raise ArtifactMissing(f"blob {self.blob_id} ends at byte {end or 0} of {self.size}")
+def _delete(connection: Connection, which: ColumnElement[bool]) -> int:
+    discarded = select(BlobRow.store, BlobRow.key).where(which, BlobRow.store.is_not(None))
+    connection.execute(insert(DiscardRow).from_select(["store", "key"], discarded))
+    connection.execute(delete(FrameRow).where(FrameRow.blob_id.in_(select(BlobRow.id).where(which))))
+    return connection.execute(delete(BlobRow).where(which)).rowcount
 
-    def read(self) -> bytes:
-        """Return the whole payload."""
-        return b"".join(data for _, data in self.chunks())
 
-    def head(self, size: int) -> bytes:
-        """Return at most the first `size` bytes."""
-        parts, have = [], 0
-        for _, data in self.chunks():
-            parts.append(data)
-            have += len(data)
-            if have >= size:
-                break
-        return b"".join(parts)[:size]
-
-    def _frames(self, number: int) -> list[tuple[int, int, bytes]]:
-        """Return the next few frames as (byte offset, first line, bytes)."""
-        columns = (FrameRow.byte_offset, FrameRow.first_line, FrameRow.codec, FrameRow.data, FrameRow.size_bytes)
-        query = (
-            select(*columns)
-            .join(BlobRow, BlobRow.id == FrameRow.blob_id)
-            .where(FrameRow.blob_id == self.blob_id, BlobRow.key == self.key, FrameRow.number >= number)
-            .order_by(FrameRow.number)
-            .limit(READ_AHEAD)
-        )
-        rows = self.read_rows(lambda connection: connection.execute(query).all())
-        try:
-            return [(offset, line, unpack(codec, bytes(data), size)) for offset, line, codec, data, size in rows]
-        except ValueError as error:
-            raise ArtifactMissing(f"blob {self.blob_id}, from frame {number}: {error}") from None
-
-    def _frame_before(self, line: int) -> int:
-        """Return the number of the last frame that begins before `line`: it holds the line's first byte, or ends there."""
-        query = select(func.max(FrameRow.number)).where(FrameRow.blob_id == self.blob_id, FrameRow.first_line < line)
-        return self.read_rows(lambda connection: connection.execute(query).scalar()) or 0 if line > 1 else 0
+def _staged(tenant: str, blob_id: int) -> Update:
+    return update(BlobRow).where(BlobRow.tenant == tenant, BlobRow.id == blob_id, BlobRow.published_at.is_(None))
 
 
 def _now() -> datetime:

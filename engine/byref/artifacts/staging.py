@@ -1,16 +1,31 @@
-"""Staging: a payload's bytes go into the database before anything refers to them, in short transactions."""
+"""Staging: a payload's bytes are stored before anything refers to them, in short transactions.
+
+They go into the frames' rows, or into an object of a store, of which the frames are the index. An object is written
+after its blob's row: what a crash leaves is a row that a sweep takes, and the object with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from blake3 import blake3
 from sqlalchemy import Connection
 
 from byref.artifacts import blobs
-from byref.errors import ArtifactMissing
-from byref.frames import cut
+from byref.artifacts.blobs import Found
+from byref.db import discards
+from byref.errors import ArtifactMissing, StorageFailure
+from byref.frames import Frame, cut
+from byref.stores.keys import object_key
+from byref.stores.protocol import BlobStore
+
+logger = logging.getLogger("byref")
 
 STAGE_BATCH = 8
 """Frames written by one staging transaction; they are compressed before it begins."""
@@ -20,23 +35,51 @@ _ATTEMPTS = 4
 Transact = Callable[[Callable[[Connection], Any]], Any]
 
 
-def stage(transact: Transact, tenant: str, data: bytes, digest: bytes, lines: int) -> int:
-    """Write a payload's frames, or find its bytes published already in the tenant; return the blob's id."""
-    known = transact(lambda connection: blobs.find_published(connection, tenant, digest))
-    if known is not None:
-        return int(known)
-    frames = cut(data)
-    batch = list(islice(frames, STAGE_BATCH))
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tenant's payloads are written to."""
 
-    def begin(connection: Connection) -> int:
-        blob_id = blobs.stage(connection, tenant, digest, len(data), lines)
-        blobs.add_frames(connection, tenant, blob_id, batch)
-        return blob_id
+    transact: Transact
+    tenant: str
+    objects: BlobStore | None
+    """None: into SQL."""
 
-    blob_id = int(transact(begin))
-    while batch := list(islice(frames, STAGE_BATCH)):
-        transact(lambda connection: blobs.add_frames(connection, tenant, blob_id, batch))
-    return blob_id
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is to be stored: bytes, their digest, how many lines they have and what they are."""
+
+    data: bytes
+    digest: bytes
+    lines: int
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A blob that is staged, or was found published."""
+
+    blob_id: int
+    digest: bytes
+    size: int
+    lines: int
+    content: Content | None
+    """What it was written of; None: of a stream, which does not come again."""
+
+
+def stage(place: Place, content: Content) -> Staged:
+    """Write a payload, or find its bytes published already in the tenant."""
+    found: Found | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
+    if found is None:
+        return _write(place, [content.data], content.content_type, content)
+    if not _is_there(place, found):
+        _write_again(place, found, content)
+    return Staged(found.id, content.digest, len(content.data), content.lines, content)
+
+
+def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> Staged:
+    """Write a payload as it comes; what its pieces raise passes on, and then nothing is left of it."""
+    return _write(place, pieces, content_type, None)
 
 
 def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) -> int | None:
@@ -47,14 +90,151 @@ def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) ->
     return blob_id if blobs.publish(connection, tenant, blob_id) else None
 
 
-def publish_kept(connection: Connection, tenant: str, blob_id: int, digest: bytes, data: bytes, lines: int) -> int:
+def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
     """Return the published blob with these bytes, as `publish`; what was deleted meanwhile is written once more, in here.
 
-    Raises ArtifactMissing where it is deleted each time.
+    Raises ArtifactMissing where it is deleted each time, or came as a stream.
     """
+    here = replace(place, transact=lambda work: work(connection))
     for _ in range(_ATTEMPTS):
-        published = publish(connection, tenant, blob_id, digest)
+        published = publish(connection, place.tenant, staged.blob_id, staged.digest)
         if published is not None:
             return published
-        blob_id = stage(lambda work: work(connection), tenant, data, digest, lines)
+        if staged.content is None:
+            break
+        staged = stage(here, staged.content)
     raise ArtifactMissing("the bytes were deleted again and again before anything could refer to them")
+
+
+def abandon(place: Place, blob_id: int) -> None:
+    """Delete a blob that will not be published; where that fails a sweep does it later."""
+    try:
+        place.transact(lambda connection: blobs.delete_unused(connection, [blob_id]))
+    except StorageFailure:
+        logger.warning("byref left a blob that was not stored to the next sweep", exc_info=True)
+    discards.try_to_empty(place.transact, place.objects)
+
+
+def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None) -> Staged:
+    """Write pieces, of which `content` says all if it is known beforehand."""
+    tally = _Tally()
+    whole = (content.digest, len(content.data), content.lines) if content else (blobs.UNSEALED, 0, 0)
+    key = _key(place, content_type)
+    store = place.objects.name if place.objects else None
+    blob_id: int | None = None
+    try:
+        with closing(cut(tally.of(pieces) if content is None else pieces, compresses=_compresses(place))) as frames:
+            # A small payload's row comes with its frames: that is one transaction.
+            first = list(islice(frames, STAGE_BATCH)) if place.objects is None else []
+
+            def begin(connection: Connection) -> int:
+                staged = blobs.stage(connection, place.tenant, *whole, key=key, store=store)
+                blobs.add_frames(connection, place.tenant, staged, first)
+                return staged
+
+            blob_id = int(place.transact(begin))
+            if place.objects is None:
+                while batch := list(islice(frames, STAGE_BATCH)):
+                    _add(place, blob_id, batch)
+            else:
+                _add(place, blob_id, _write_object(place.objects, key, frames, content_type))
+        if content is None:
+            whole = tally.digest(), tally.size, tally.lines
+            if not place.transact(lambda connection: blobs.seal(connection, place.tenant, blob_id, *whole)):
+                raise StorageFailure("what was staged of a stream was swept while it came: it came too slowly")
+    except BaseException:
+        if blob_id is not None:
+            abandon(place, blob_id)
+        raise
+    return Staged(blob_id, *whole, content)
+
+
+def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
+    def work(connection: Connection) -> None:
+        if not blobs.put_off(connection, place.tenant, blob_id):
+            raise StorageFailure("what was staged was swept while it was written: it was written too slowly")
+        blobs.add_frames(connection, place.tenant, blob_id, frames)
+
+    place.transact(work)
+
+
+def _write_object(objects: BlobStore, key: str, frames: Iterable[Frame], content_type: str) -> list[Frame]:
+    """Write the frames as one object and return its index."""
+    index: list[Frame] = []
+
+    def parts() -> Iterator[bytes]:
+        offset = 0
+        for frame in frames:
+            data = bytes(frame.data or b"")
+            index.append(replace(frame, data=None, object_offset=offset, object_bytes=len(data)))
+            offset += len(data)
+            yield data
+
+    objects.write(key, parts(), content_type=content_type)
+    return index
+
+
+def _is_there(place: Place, found: Found) -> bool:
+    """Tell whether a published blob's bytes can be read here: a store may be another one now, or have lost them."""
+    if found.store is None:
+        return True
+    if place.objects is None or place.objects.name != found.store:
+        return False
+    try:
+        place.objects.read(found.key, found.object_bytes, 0)
+    except ArtifactMissing:
+        return False
+    return True
+
+
+def _write_again(place: Place, found: Found, content: Content) -> None:
+    """Give a published blob its bytes back, under a key of their own."""
+    key = _key(place, content.content_type)
+    store = place.objects.name if place.objects else None
+    with closing(cut([content.data], compresses=_compresses(place))) as cutting:
+        frames = (
+            list(cutting) if place.objects is None else _write_object(place.objects, key, cutting, content.content_type)
+        )
+
+    def work(connection: Connection) -> None:
+        if blobs.move(connection, found.id, found.key, key, store):
+            blobs.add_frames(connection, place.tenant, found.id, frames)
+            discards.note(connection, found.store, found.key)
+        else:
+            discards.note(connection, store, key)
+
+    place.transact(work)
+
+
+def _key(place: Place, content_type: str) -> str:
+    name = secrets.token_hex(16)
+    return name if place.objects is None else object_key(place.tenant, name, content_type)
+
+
+def _compresses(place: Place) -> bool:
+    return place.objects is None or place.objects.compresses
+
+
+class _Tally:
+    """What passes by: its digest, its bytes and its lines."""
+
+    def __init__(self) -> None:
+        self._hash = blake3()
+        self._line_feeds = 0
+        self._last = b""
+        self.size = 0
+
+    def of(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._hash.update(piece)
+            self._line_feeds += piece.count(b"\n")
+            self.size += len(piece)
+            self._last = piece[-1:] or self._last
+            yield piece
+
+    def digest(self) -> bytes:
+        return bytes(self._hash.digest())
+
+    @property
+    def lines(self) -> int:
+        return self._line_feeds + (self._last not in (b"", b"\n"))

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import zstandard
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select
 
-from byref.artifacts.blobs import Read, StoredPayload
 from byref.artifacts.notes import first_note
+from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
 from byref.outputs import to_block
 from byref_sandbox import jsontext
@@ -185,22 +185,22 @@ def is_live() -> ColumnElement[bool]:
     return or_(ArtifactRow.expires_at.is_(None), ArtifactRow.expires_at > datetime.now(UTC))
 
 
-def find(connection: Connection, read: Read, session_id: int, key: str) -> Artifact | None:
+def find(connection: Connection, source: Source, session_id: int, key: str) -> Artifact | None:
     """Return the session's artifact of that id, pointer or name, as `by_names`."""
-    found = by_ids(connection, read, session_id, [key]) or by_names(connection, read, session_id, [key])
+    found = by_ids(connection, source, session_id, [key]) or by_names(connection, source, session_id, [key])
     return found.get(key)
 
 
-def by_row_ids(connection: Connection, read: Read, session_id: int, ids: Collection[int]) -> dict[int, Artifact]:
+def by_row_ids(connection: Connection, source: Source, session_id: int, ids: Collection[int]) -> dict[int, Artifact]:
     """Return the session's artifacts with these row ids, of which there may be any number."""
     found: dict[int, Artifact] = {}
     for some in batched(ids):
         rows = connection.execute(_query(session_id).where(ArtifactRow.id.in_(some))).all()
-        found |= {row.id: _artifact(row, read) for row in rows}
+        found |= {row.id: _artifact(row, source) for row in rows}
     return found
 
 
-def by_ids(connection: Connection, read: Read, session_id: int, keys: Collection[str]) -> dict[str, Artifact]:
+def by_ids(connection: Connection, source: Source, session_id: int, keys: Collection[str]) -> dict[str, Artifact]:
     """Return the session's artifacts by those of the keys that are ids or pointers."""
     given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
     rows: dict[str, int] = {}
@@ -208,10 +208,10 @@ def by_ids(connection: Connection, read: Read, session_id: int, keys: Collection
         where = ArtifactRow.session_id == session_id, ArtifactRow.public_id.in_(some), is_live()
         found = connection.execute(select(ArtifactRow.public_id, ArtifactRow.id).where(*where))
         rows |= {str(public_id): row_id for public_id, row_id in found}
-    return _by_key(connection, read, session_id, {key: rows[id_] for key, id_ in given.items() if id_ in rows})
+    return _by_key(connection, source, session_id, {key: rows[id_] for key, id_ in given.items() if id_ in rows})
 
 
-def by_names(connection: Connection, read: Read, session_id: int, names: Collection[str]) -> dict[str, Artifact]:
+def by_names(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Artifact]:
     """Return the session's artifacts by name, the newest of each.
 
     What a host, a model or code named goes before the names that documents in outputs happen to have.
@@ -222,7 +222,7 @@ def by_names(connection: Connection, read: Read, session_id: int, names: Collect
         came = ArtifactRow.origin == "output"
         newest = select(ArtifactRow.name, func.max(ArtifactRow.id)).where(*where).group_by(ArtifactRow.name, came)
         rows |= {str(name): row_id for name, row_id in connection.execute(newest.order_by(came.desc()))}
-    return _by_key(connection, read, session_id, rows)
+    return _by_key(connection, source, session_id, rows)
 
 
 def batched(values: Collection[T]) -> Iterator[list[T]]:
@@ -232,14 +232,14 @@ def batched(values: Collection[T]) -> Iterator[list[T]]:
         yield some
 
 
-def all_of(connection: Connection, read: Read, session_id: int) -> list[Artifact]:
+def all_of(connection: Connection, source: Source, session_id: int) -> list[Artifact]:
     """Return the session's artifacts, oldest first."""
     rows = connection.execute(_query(session_id).order_by(ArtifactRow.id)).all()
-    return [_artifact(row, read) for row in rows]
+    return [_artifact(row, source) for row in rows]
 
 
-def _by_key(connection: Connection, read: Read, session_id: int, rows: Mapping[str, int]) -> dict[str, Artifact]:
-    artifacts = by_row_ids(connection, read, session_id, set(rows.values()))
+def _by_key(connection: Connection, source: Source, session_id: int, rows: Mapping[str, int]) -> dict[str, Artifact]:
+    artifacts = by_row_ids(connection, source, session_id, set(rows.values()))
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 
@@ -263,6 +263,7 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
             ArtifactRow.kept,
             BlobRow.id.label("blob_id"),
             BlobRow.key.label("blob_key"),
+            BlobRow.store.label("blob_store"),
             BlobRow.digest,
             BlobRow.size_bytes.label("stored_bytes"),
             BlobRow.line_count,
@@ -272,7 +273,7 @@ def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of 
     )
 
 
-def _artifact(row: Row[Any], read: Read) -> Artifact:
+def _artifact(row: Row[Any], source: Source) -> Artifact:
     return Artifact(
         id=row.public_id,
         name=row.name,
@@ -285,7 +286,7 @@ def _artifact(row: Row[Any], read: Read) -> Artifact:
         shape=json.loads(row.shape),
         step=row.step,
         stored_at=row.created_at,
-        payload=StoredPayload(row.blob_id, row.blob_key, row.stored_bytes, row.line_count, read),
+        payload=StoredPayload(row.blob_id, row.blob_key, row.blob_store, row.stored_bytes, row.line_count, source),
         digest=bytes(row.digest),
         row_id=row.id,
         packed_schema=None if row.json_schema is None else bytes(row.json_schema),

@@ -15,6 +15,7 @@ from byref import Engine, Policy, Session, lifecycle
 from byref.cli import output
 from byref.cli.failures import Failed
 from byref.db.connections import sqlite_path
+from byref.stores import BlobStore, store_at
 from byref_sandbox import Sandbox
 
 POLICY = Policy(on_storage_failure="raise")
@@ -32,7 +33,9 @@ def engine_to_write(options: Namespace) -> Iterator[Engine]:
     """An engine that makes a SQLite file where there is none."""
     with (
         output.working("opening the database"),
-        Engine(database_url(options), policy=POLICY, jail=options.jail, schema=options.schema) as engine,
+        Engine(
+            database_url(options), policy=POLICY, blobs=blobs(options), jail=options.jail, schema=options.schema
+        ) as engine,
     ):
         opened = engine
         yield opened
@@ -44,8 +47,15 @@ def engine_to_read(options: Namespace) -> Iterator[Engine]:
     url = database_url(options)
     if (missing := missing_file(url)) is not None:
         raise Failed(f"there is no database {str(missing)!r}: name one with --db or BYREF_DB")
-    with Engine(url, create=False, policy=POLICY, schema=options.schema, interpreter=Sandbox()) as engine:
+    with Engine(
+        url, create=False, policy=POLICY, blobs=blobs(options), schema=options.schema, interpreter=Sandbox()
+    ) as engine:
         yield engine
+
+
+def blobs(options: Namespace) -> BlobStore | None:
+    """Return the store of objects that the options name; None: bytes are in the database."""
+    return None if options.blobs is None else store_at(options.blobs)
 
 
 def missing_file(url: str) -> Path | None:

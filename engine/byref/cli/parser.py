@@ -139,6 +139,14 @@ OPTIONS = {
         },
         lambda: os.environ.get("BYREF_DB") or DEFAULT_DB,
     ),
+    "blobs": Option(
+        "--blobs",
+        {
+            "metavar": "PLACE",
+            "help": "folder, or s3://, gs:// or az:// URL, that has the bytes instead of the database (BYREF_BLOBS)",
+        },
+        lambda: os.environ.get("BYREF_BLOBS") or None,
+    ),
     "schema": Option("--schema", {"metavar": "NAME", "help": "PostgreSQL schema of the tables"}, _none),
     "session": Option(
         "--session",
@@ -177,9 +185,9 @@ OPTIONS = {
 }
 """By the name of the parsed value."""
 
-_PUTS = ("db", "session", "tool", "call_id", "model", "context_window", "json")
-_RUNS = ("db", "session", "call_id", "model", "json")
-_READS = ("db", "session", "json")
+_PUTS = ("db", "blobs", "session", "tool", "call_id", "model", "context_window", "json")
+_RUNS = ("db", "blobs", "session", "call_id", "model", "json")
+_READS = ("db", "blobs", "session", "json")
 
 VERBS = (
     Verb(
@@ -257,7 +265,7 @@ VERBS = (
         "Turn expired artifacts into tombstones; delete old tombstones, idle sessions whose time is over, what was staged "
         "and never committed, and bytes that nothing needs any more. Any number of processes may sweep at once.",
         (),
-        ("db", "json"),
+        ("db", "blobs", "json"),
     ),
 )
 
@@ -287,8 +295,8 @@ DB_VERBS = (
         "exit 1 unless every invariant of the data holds",
         "Look at every invariant of the data, and print figures and each problem. Nothing is changed. Exit code 1 if there is a "
         "problem.",
-        (("--deep", {"action": "store_true", "help": "decompress and hash all bytes, too"}),),
-        _DB,
+        (("--deep", {"action": "store_true", "help": "read and hash all bytes, too, and list the store's objects"}),),
+        ("db", "blobs", "schema", "json"),
     ),
     Verb(
         "history", "the revisions there are, oldest first", "List the revisions there are, oldest first.", (), ("json",)

@@ -14,6 +14,7 @@ from byref.db.revisions import check, current, head, include_name
 if TYPE_CHECKING:
     from byref.db.integrity import Problem
     from byref.db.migrate import Revision
+    from byref.stores.protocol import BlobStore
 
 __all__ = ["check", "current", "downgrade", "head", "history", "include_name", "upgrade", "verify"]
 
@@ -32,11 +33,17 @@ def downgrade(url_or_engine: str | URL | Engine, revision: str, *, schema: str |
     migrate.downgrade(url_or_engine, revision, schema=schema)
 
 
-def verify(url_or_engine: str | URL | Engine, *, deep: bool = False, schema: str | None = None) -> list[Problem]:
+def verify(
+    url_or_engine: str | URL | Engine,
+    *,
+    deep: bool = False,
+    schema: str | None = None,
+    blobs: BlobStore | None = None,
+) -> list[Problem]:
     """Every invariant of the data that does not hold, read-only: see `byref.db.integrity.examine`."""
     from byref.db import integrity
 
-    return list(integrity.examine(url_or_engine, deep=deep, schema=schema).problems)
+    return list(integrity.examine(url_or_engine, deep=deep, schema=schema, blobs=blobs).problems)
 
 
 def history() -> list[Revision]:

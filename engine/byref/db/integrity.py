@@ -29,10 +29,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from byref.db.database import Database
+from byref.db.discards import strays
+from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import (
     GRACE,
     ArtifactRow,
     BlobRow,
+    DiscardRow,
     FrameRow,
     LedgerRow,
     RunRow,
@@ -40,14 +43,15 @@ from byref.db.tables import (
     TombstoneRow,
     VariableRow,
 )
-from byref.frames import unpack
+from byref.errors import ArtifactMissing
+from byref.stores.protocol import BlobStore
 
 MOST = 1_000
 """Problems of one kind that are named."""
 BATCH = 100
 """Blobs whose bytes are looked at in one read transaction."""
 
-_TABLES = (SessionRow, LedgerRow, ArtifactRow, VariableRow, BlobRow, FrameRow, RunRow, TombstoneRow)
+_TABLES = (SessionRow, LedgerRow, ArtifactRow, VariableRow, BlobRow, FrameRow, RunRow, TombstoneRow, DiscardRow)
 _OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, RunRow, TombstoneRow)
 
 
@@ -76,9 +80,16 @@ class Report:
 
 
 def examine(
-    url_or_engine: str | URL | Engine, *, deep: bool = False, schema: str | None = None, grace: timedelta = GRACE
+    url_or_engine: str | URL | Engine,
+    *,
+    deep: bool = False,
+    schema: str | None = None,
+    grace: timedelta = GRACE,
+    blobs: BlobStore | None = None,
 ) -> Report:
-    """Look at every invariant and count what there is; with `deep` decompress and hash every byte, too.
+    """Look at every invariant and count what there is; with `deep` read and hash every byte, too.
+
+    `blobs` is the store of objects, if there is one. Without it their bytes are not read.
 
     Raises:
         SchemaMismatch: the tables are not at the revision that this byref knows.
@@ -89,7 +100,8 @@ def examine(
         database.prepare(create=False)
         figures, problems = database.read(lambda connection: (_figures(connection), list(_found(connection, grace))))
         if deep:
-            problems += _damage(database)
+            problems += _damage(database, blobs)
+            problems += _strays(database, blobs, grace)
     finally:
         database.close()
     return Report(figures, tuple(problems))
@@ -110,7 +122,9 @@ def _figures(connection: Connection) -> dict[str, int]:
     figures["staged_blobs"] = count(BlobRow, BlobRow.published_at.is_(None))
     figures["unused_blobs"] = count(BlobRow, ~exists().where(ArtifactRow.blob_id == BlobRow.id))
     figures["payload_bytes"] = one(select(func.sum(BlobRow.size_bytes)))
-    figures["stored_bytes"] = one(select(func.sum(func.length(FrameRow.data))))
+    stored = func.coalesce(FrameRow.object_bytes, func.length(FrameRow.data))
+    figures["stored_bytes"] = one(select(func.sum(stored)))
+    figures["objects"] = count(BlobRow, BlobRow.store.is_not(None))
     figures["tenants"] = one(select(func.count(SessionRow.tenant.distinct())))
     return figures
 
@@ -308,54 +322,64 @@ def _json(connection: Connection) -> Iterator[Problem]:
                 yield Problem("JSON", table.__tablename__, f"id {row_id}", f"{column.key} is no array of strings")
 
 
-def _damage(database: Database) -> Iterator[Problem]:
+def _damage(database: Database, objects: BlobStore | None) -> Iterator[Problem]:
     """Read every byte: the file's own structure, then each published blob's frames, digest and lines."""
     if database.dialect == "sqlite":
         for line in database.read(lambda c: c.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()):
             if line != "ok":
                 yield Problem("damaged file", "sqlite", "PRAGMA integrity_check", str(line))
+    source = Source(database.read, objects)
     after = 0
     while True:
         blobs = database.read(lambda c, after=after: _batch(c, after))  # type: ignore[misc]
         for blob in blobs:
-            yield from database.read(lambda c, blob=blob: list(_damage_of(c, blob)))  # type: ignore[misc]
+            if blob.store is None or (objects is not None and blob.store == objects.name):
+                yield from _damage_of(database, source, blob)
         if len(blobs) < BATCH:
             return
         after = blobs[-1].id
 
 
 def _batch(connection: Connection, after: int) -> list[Any]:
-    columns = (BlobRow.id, BlobRow.key, BlobRow.digest, BlobRow.line_count)
+    columns = (BlobRow.id, BlobRow.key, BlobRow.store, BlobRow.digest, BlobRow.size_bytes, BlobRow.line_count)
     query = select(*columns).where(BlobRow.id > after, BlobRow.published_at.is_not(None)).order_by(BlobRow.id)
     return list(connection.execute(query.limit(BATCH)))
 
 
-def _damage_of(connection: Connection, blob: Any) -> Iterator[Problem]:
-    """One blob's, a frame at a time; nothing of one that was deleted meanwhile."""
-    if connection.execute(select(BlobRow.id).where(BlobRow.id == blob.id)).scalar() is None:
-        return
+def _damage_of(database: Database, source: Source, blob: Any) -> list[Problem]:
+    """One blob's, some frames at a time; nothing of one that was deleted meanwhile."""
     digest, line, last = blake3(), 1, b""
-    columns = (FrameRow.number, FrameRow.codec, FrameRow.size_bytes, FrameRow.first_line, FrameRow.data)
-    query = select(*columns).where(FrameRow.blob_id == blob.id).order_by(FrameRow.number)
-    frames = connection.execute(query.execution_options(yield_per=1))
-    for number, codec, size, first_line, data in frames:
-        place = f"blob {blob.id} frame {number}"
-        try:
-            content = unpack(codec, bytes(data), size)
-        except ValueError as error:
-            yield Problem("damaged frame", "byref_frames", place, str(error))
-            frames.close()
-            return
-        if first_line != line:
-            yield Problem("line numbers", "byref_frames", place, f"it begins on line {first_line}, not on {line}")
-        digest.update(content)
-        line += content.count(b"\n")
-        last = content[-1:]
-    if digest.digest() != bytes(blob.digest):
-        yield Problem("digest", "byref_blobs", f"id {blob.id}", "its bytes have another digest")
-    lines = line - (last in (b"\n", b""))
-    if lines != blob.line_count:
-        yield Problem("line numbers", "byref_blobs", f"id {blob.id}", f"it has {lines} lines, not {blob.line_count}")
+    found: list[Problem] = []
+    payload = StoredPayload(blob.id, blob.key, blob.store, blob.size_bytes, blob.line_count, source)
+    try:
+        for number, (first_line, content) in enumerate(payload.chunks()):
+            if first_line != line:
+                place = f"blob {blob.id} frame {number}"
+                found.append(
+                    Problem("line numbers", "byref_frames", place, f"it begins on line {first_line}, not on {line}")
+                )
+            digest.update(content)
+            line += content.count(b"\n")
+            last = content[-1:]
+    except ArtifactMissing as error:
+        found.append(Problem("damaged frame", "byref_blobs", f"id {blob.id}", str(error)))
+    else:
+        if digest.digest() != bytes(blob.digest):
+            found.append(Problem("digest", "byref_blobs", f"id {blob.id}", "its bytes have another digest"))
+        lines = line - (last in (b"\n", b""))
+        if lines != blob.line_count:
+            told = f"it has {lines} lines, not {blob.line_count}"
+            found.append(Problem("line numbers", "byref_blobs", f"id {blob.id}", told))
+    here = BlobRow.id == blob.id, BlobRow.key == blob.key
+    return found if database.read(lambda c: c.execute(select(BlobRow.id).where(*here)).scalar()) is not None else []
+
+
+def _strays(database: Database, objects: BlobStore | None, grace: timedelta) -> Iterator[Problem]:
+    """Objects that no blob has and that are not about to be deleted."""
+    for key in strays(database.read, objects, grace):
+        noted = select(DiscardRow.id).where(DiscardRow.key == key)
+        if database.read(lambda c, noted=noted: c.execute(noted).scalar()) is None:  # type: ignore[misc]
+            yield Problem("stray object", "store", key, "no blob has it; `byref sweep` deletes it")
 
 
 def _named(row: Mapping[str, Any]) -> str:

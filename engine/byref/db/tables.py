@@ -30,10 +30,14 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
+from byref.stores.protocol import NAME_CHARS
+
 GRACE = timedelta(hours=1)
 """Age at which a blob that nothing refers to is garbage: longer than any `process` takes."""
 ID_BYTES = 512
 """Longest host id in UTF-8 bytes: PostgreSQL refuses index keys of about 2.7 KB."""
+KEY_CHARS = 80
+"""Of a blob: no key of an object is longer."""
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -189,8 +193,10 @@ class BlobRow(Base):
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
-    key: Mapped[str] = mapped_column(String(64))
-    """Random; the object's name in a store outside SQL."""
+    key: Mapped[str] = mapped_column(String(KEY_CHARS))
+    """Random; of an object its whole key in the store."""
+    store: Mapped[str | None] = mapped_column(String(NAME_CHARS))
+    """The name of the store that has the bytes; None: the frames have."""
     digest: Mapped[bytes] = mapped_column(LargeBinary(32))
     size_bytes: Mapped[int]
     line_count: Mapped[int]
@@ -206,6 +212,10 @@ class FrameRow(Base):
         ForeignKeyConstraint(["tenant", "blob_id"], ["byref_blobs.tenant", "byref_blobs.id"], ondelete="CASCADE"),
         CheckConstraint("number >= 0 AND byte_offset >= 0 AND first_line >= 1 AND size_bytes > 0", name="place"),
         CheckConstraint(_one_of("codec", "zstd", "none"), name="codec"),
+        CheckConstraint(
+            "(data IS NULL) = (object_offset IS NOT NULL) AND (object_offset IS NULL) = (object_bytes IS NULL)",
+            name="data",
+        ),
     )
 
     blob_id: Mapped[int] = mapped_column(primary_key=True)
@@ -217,7 +227,21 @@ class FrameRow(Base):
     size_bytes: Mapped[int]
     """Uncompressed."""
     codec: Mapped[str] = mapped_column(String(8))
-    data: Mapped[bytes]
+    data: Mapped[bytes | None]
+    """None where the bytes are part of an object, from `object_offset` on."""
+    object_offset: Mapped[int | None]
+    object_bytes: Mapped[int | None]
+
+
+class DiscardRow(Base):
+    """An object whose blob is gone: it is to be deleted from its store, whenever that can be reached."""
+
+    __tablename__ = "byref_discards"
+    __table_args__ = (UniqueConstraint("store", "key"),)
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    store: Mapped[str] = mapped_column(String(NAME_CHARS))
+    key: Mapped[str] = mapped_column(String(KEY_CHARS))
 
 
 class ArtifactRow(Base):

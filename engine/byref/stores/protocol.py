@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+from byref.errors import ConfigurationError
+
+NAME_CHARS = 20
+"""Of a store's name."""
 
 
 @runtime_checkable
@@ -42,3 +47,16 @@ class BlobStore(Protocol):
 
     def uri(self, key: str) -> str | None:
         """Return what another program opens, a path or a URL; None where nothing outside this process can."""
+
+
+def check_store(store: Any) -> None:
+    """Raise ConfigurationError for what is no store, or has a name that SQL cannot keep."""
+    if isinstance(store, type) or not isinstance(store, BlobStore):
+        raise ConfigurationError(
+            f"blobs={store!r:.100}: expected a store, as FileStore(folder) or ObjectStore(url) of byref.stores"
+        )
+    name = store.name
+    if not (isinstance(name, str) and 1 <= len(name) <= NAME_CHARS and name.isascii() and name.isprintable()):
+        raise ConfigurationError(
+            f"blobs: the store's name is {name!r:.100}: expected 1 to {NAME_CHARS} ASCII characters"
+        )

@@ -119,6 +119,6 @@ def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
     """The same reply; an image or a document, which the ledger has no copy of, as long as it is there."""
     content: str | list[Any] = entry.content or ""
     if (shown := entry.detail.get("shown")) is not None:
-        found = scope.read(lambda connection: store.find(connection, scope.read, scope.row, shown))
+        found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, shown))
         content = content if found is None else native.blocks(found)
     return ToolReply(content, entry.is_error, entry.step, entry.tokens, entry.tool or "")

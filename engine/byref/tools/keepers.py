@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from byref import gates, variables
 from byref.artifacts import listing, quotas, staging, store
 from byref.artifacts.notes import first_note
+from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
 from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import head_of
@@ -65,8 +66,8 @@ def store_value(
     name: str | None,
     content_type: str | None,
     preview_chars: int = store.PREVIEW_CHARS,
-) -> tuple[Block | Media, bytes, int, Description]:
-    """Check and stage a value that is to be kept; return its block, digest, blob and description.
+) -> tuple[Staged, Description]:
+    """Check and stage a value that is to be kept, and describe it.
 
     Raises:
         ConfigurationError: the name, type or preview is out of range, or JSON cannot hold the value or a part of it.
@@ -88,14 +89,14 @@ def store_value(
             f"{len(block.data):,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
         )
     digest = bytes(blake3(block.data).digest())
-    scope.read(lambda connection: _see_that_it_fits(connection, scope, block, digest))
+    scope.read(lambda connection: _see_that_it_fits(connection, scope, digest, len(block.data)))
     if isinstance(block, Media):
         placeholder = block.placeholder if preview_chars else ""
         tokens = gates.media_tokens(scope.policy, is_image=block.kind == "image", size=block.size)
         about = Description(
             block.kind, content_type or block.content_type, block.size, placeholder, tokens, block.words
         )
-        return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
+        return _staged(scope, block, digest, about), about
     kind, parsed = block.parsed
     if kind == "json" and block.from_value:
         block.reparse()
@@ -114,22 +115,26 @@ def store_value(
         scope.count(block.text, kind),
         words,
     )
-    return block, digest, staging.stage(scope.stage, scope.tenant, block.data, digest, block.line_count), about
+    return _staged(scope, block, digest, about), about
+
+
+def _staged(scope: Scope, block: Block | Media, digest: bytes, about: Description) -> Staged:
+    return staging.stage(scope.place, Content(block.data, digest, block.line_count, about.content_type))
 
 
 def insert_value(
     connection: Connection,
     scope: Scope,
-    staged: tuple[Block | Media, bytes, int, Description],
+    staged: Staged,
+    about: Description,
     *,
     name: str | None,
     origin: str,
     step: int | None,
 ) -> str:
     """Publish a staged value as an artifact of the session and return its id."""
-    block, digest, blob_id, about = staged
-    _see_that_it_fits(connection, scope, block, digest)
-    published = staging.publish_kept(connection, scope.tenant, blob_id, digest, block.data, block.line_count)
+    _see_that_it_fits(connection, scope, staged.digest, staged.size)
+    published = staging.publish_kept(connection, scope.place, staged)
     public_id = store.new_id()
     store.insert_artifact(
         connection,
@@ -146,28 +151,27 @@ def insert_value(
     return public_id
 
 
-def _see_that_it_fits(connection: Connection, scope: Scope, block: Block | Media, digest: bytes) -> None:
-    adding = {digest: len(block.data)}
+def _see_that_it_fits(connection: Connection, scope: Scope, digest: bytes, size: int) -> None:
+    adding = {digest: size}
     quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
 
 
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
     try:
-        staged = store_value(scope, arguments.value, name=arguments.name, content_type=arguments.content_type)
+        staged, about = store_value(scope, arguments.value, name=arguments.name, content_type=arguments.content_type)
     except (ConfigurationError, QuotaExceeded) as error:
         raise ToolError(f"store_artifact: {error}") from None
-    block, *_, about = staged
 
     def commit(connection: Connection, step: int) -> str:
-        public_id = insert_value(connection, scope, staged, name=arguments.name, origin="model", step=step)
+        public_id = insert_value(connection, scope, staged, about, name=arguments.name, origin="model", step=step)
         kept = {
             "pointer": "art:" + public_id.removeprefix("art_"),
             "preview": about.preview,
-            "sizeBytes": block.size,
+            "sizeBytes": about.size_bytes,
             "name": arguments.name,
         }
         bare = arguments.name.removeprefix("$")
-        if variables.find(connection, scope.read, scope.row, [bare]):
+        if variables.find(connection, scope.source, scope.row, [bare]):
             kept["note"] = f"the name means the variable {bare}: get this by its pointer"
         return _json(kept)
 

@@ -94,12 +94,12 @@ def expired(scope: Scope, keys: Collection[str]) -> dict[str, str]:
 
 
 def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict[str, Target]:
-    found = {key: Target(one) for key, one in store.by_ids(connection, scope.read, scope.row, keys).items()}
+    found = {key: Target(one) for key, one in store.by_ids(connection, scope.source, scope.row, keys).items()}
     left = [key for key in keys if key not in found]
-    bound = variables.find(connection, scope.read, scope.row, left)
+    bound = variables.find(connection, scope.source, scope.row, left)
     found |= {key: Target(variable.artifact, variable.path) for key, variable in bound.items()}
     left = [key for key in left if key not in found]
-    return found | {key: Target(one) for key, one in store.by_names(connection, scope.read, scope.row, left).items()}
+    return found | {key: Target(one) for key, one in store.by_names(connection, scope.source, scope.row, left).items()}
 
 
 def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:

@@ -1,0 +1,84 @@
+"""Objects that nothing refers to any more: deleted from their store once the transaction that took their blob is over.
+
+A deletion cannot be taken back, as a transaction can; and a store may be out of reach. So the object of a blob that goes
+is noted in SQL along with it, and the note goes once the object is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from byref.db.tables import BlobRow, DiscardRow
+from byref.errors import StorageFailure
+from byref.stores.protocol import BlobStore
+
+logger = logging.getLogger("byref")
+
+BATCH = 500
+"""Objects deleted by one request, and keys named in one statement."""
+
+Transact = Callable[[Callable[[Connection], Any]], Any]
+
+
+def note(connection: Connection, store: str | None, key: str) -> None:
+    """Note an object that is to be deleted; nothing where there is none."""
+    if store is not None:
+        connection.execute(insert(DiscardRow).values(store=store, key=key))
+
+
+def empty(transact: Transact, objects: BlobStore | None) -> int:
+    """Delete the noted objects of a store and return how many; StorageFailure if it cannot be reached."""
+    gone = 0
+    while objects is not None and (noted := transact(lambda connection: _noted(connection, objects.name))):
+        objects.delete([key for _, key in noted])
+        rows = [row for row, _ in noted]
+        transact(lambda connection: connection.execute(delete(DiscardRow).where(DiscardRow.id.in_(rows))))  # noqa: B023
+        gone += len(noted)
+    return gone
+
+
+def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:
+    """As `empty`; what cannot be deleted now is left to the next sweep."""
+    try:
+        empty(transact, objects)
+    except StorageFailure:
+        logger.warning("byref left objects without a blob to the next sweep", exc_info=True)
+
+
+def delete_strays(transact: Transact, objects: BlobStore | None, grace: timedelta) -> int:
+    """Delete the objects of a store that SQL does not know and that are older than `grace`; return how many.
+
+    A blob's row is there before its object: what is listed first and asked for in SQL then has no row to come.
+    """
+    gone = 0
+    found = strays(transact, objects, grace)
+    while objects is not None and (keys := list(islice(found, BATCH))):
+        objects.delete(keys)
+        gone += len(keys)
+    return gone
+
+
+def strays(transact: Transact, objects: BlobStore | None, grace: timedelta) -> Iterator[str]:
+    """Yield the keys of the objects that `delete_strays` deletes."""
+    if objects is None:
+        return
+    listed = objects.keys(older_than=datetime.now(UTC) - grace)
+    while keys := list(islice(listed, BATCH)):
+        yield from transact(lambda connection: _unknown(connection, objects.name, keys))
+
+
+def _noted(connection: Connection, store: str) -> list[tuple[int, str]]:
+    query = select(DiscardRow.id, DiscardRow.key).where(DiscardRow.store == store).order_by(DiscardRow.id)
+    return [(row.id, row.key) for row in connection.execute(query.limit(BATCH))]
+
+
+def _unknown(connection: Connection, store: str, keys: list[str]) -> list[str]:
+    query = select(BlobRow.key).where(BlobRow.store == store, BlobRow.key.in_(keys))
+    known = set(connection.execute(query).scalars())
+    return [key for key in keys if key not in known]

@@ -1,0 +1,124 @@
+"""Stored bytes, read frame by frame: from the frames' rows themselves, or from the object that these are the index of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from byref.db.tables import BlobRow, FrameRow
+from byref.errors import ArtifactMissing
+from byref.frames import unpack
+from byref.stores.protocol import BlobStore
+
+READ_AHEAD = 4
+"""Frames fetched by one query, and one request to a store."""
+
+Read = Callable[[Callable[[Connection], Any]], Any]
+"""Runs work in a read transaction and returns what it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where stored bytes are read: in short transactions, and in a store of objects if there is one."""
+
+    read: Read
+    objects: BlobStore | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """A published blob's bytes, read frame by frame; each few of them by a short read of its own."""
+
+    blob_id: int
+    key: str
+    """The blob's own: an id that came back after a rollback reaches nothing."""
+    store: str | None
+    """The store that has the object of this key; None: the bytes are in SQL."""
+    size: int
+    line_count: int
+    source: Source = field(compare=False, repr=False)
+
+    @property
+    def uri(self) -> str | None:
+        """What another program opens to read the very bytes, a path or a URL; None where there is no such."""
+        objects = self.source.objects
+        if self.store is None or objects is None or objects.name != self.store or objects.compresses:
+            return None
+        return objects.uri(self.key)
+
+    def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
+        number = self._frame_before(line)
+        end = None
+        while frames := self._frames(number):
+            for offset, first_line, data in frames:
+                if end not in (None, offset):
+                    raise ArtifactMissing(f"blob {self.blob_id} has a gap before frame {number}")
+                yield first_line, data
+                end = offset + len(data)
+                number += 1
+        if (end or 0) != self.size:
+            raise ArtifactMissing(f"blob {self.blob_id} ends at byte {end or 0} of {self.size}")
+
+    def read(self) -> bytes:
+        """Return the whole payload."""
+        return b"".join([data for _, data in self.chunks()])
+
+    def head(self, size: int) -> bytes:
+        """Return at most the first `size` bytes."""
+        parts, have = [], 0
+        for _, data in self.chunks():
+            parts.append(data)
+            have += len(data)
+            if have >= size:
+                break
+        return b"".join(parts)[:size]
+
+    def _frames(self, number: int) -> list[tuple[int, int, bytes]]:
+        """Return the next few frames as (byte offset, first line, bytes)."""
+        columns = (
+            FrameRow.byte_offset,
+            FrameRow.first_line,
+            FrameRow.codec,
+            FrameRow.size_bytes,
+            FrameRow.data,
+            FrameRow.object_offset,
+            FrameRow.object_bytes,
+        )
+        query = (
+            select(*columns)
+            .join(BlobRow, BlobRow.id == FrameRow.blob_id)
+            .where(FrameRow.blob_id == self.blob_id, BlobRow.key == self.key, FrameRow.number >= number)
+            .order_by(FrameRow.number)
+            .limit(READ_AHEAD)
+        )
+        rows = self.source.read(lambda connection: connection.execute(query).all())
+        stored = [bytes(row.data) for row in rows] if self.store is None else self._of_object(rows)
+        try:
+            return [
+                (row.byte_offset, row.first_line, unpack(row.codec, data, row.size_bytes))
+                for row, data in zip(rows, stored, strict=True)
+            ]
+        except ValueError as error:
+            raise ArtifactMissing(f"blob {self.blob_id}, from frame {number}: {error}") from None
+
+    def _of_object(self, rows: Sequence[Any]) -> list[bytes]:
+        """Return what the object holds of some frames that follow on each other, by one request."""
+        if not rows:
+            return []
+        objects = self.source.objects
+        if objects is None or objects.name != self.store:
+            raise ArtifactMissing(
+                f"the bytes of blob {self.blob_id} are in the store {self.store!r}: give the engine that store as `blobs`"
+            )
+        begin = rows[0].object_offset
+        data = objects.read(self.key, begin, sum(row.object_bytes for row in rows))
+        return [data[row.object_offset - begin :][: row.object_bytes] for row in rows]
+
+    def _frame_before(self, line: int) -> int:
+        """Return the number of the last frame that begins before `line`: it holds the line's first byte, or ends there."""
+        query = select(func.max(FrameRow.number)).where(FrameRow.blob_id == self.blob_id, FrameRow.first_line < line)
+        return self.source.read(lambda connection: connection.execute(query).scalar()) or 0 if line > 1 else 0
