@@ -156,8 +156,8 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
         ledger.lock(connection, other.row)
         adding = {artifact.digest: artifact.payload.size}
         quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=other.row, adding=adding)
-        blob_id = blobs.published(connection, scope.tenant, artifact.digest)
-        if blob_id is None:
+        blob = blobs.published(connection, scope.tenant, artifact.digest)
+        if blob is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
         public_id = store.new_id()
         about = Description(
@@ -173,7 +173,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
             connection,
             tenant=scope.tenant,
             session_id=other.row,
-            blob_id=blob_id,
+            blob_id=blob.id,
             public_id=public_id,
             step=None,
             origin="host",

@@ -17,8 +17,9 @@ from sqlalchemy import Connection
 from byref import gates, ledger, lifecycle, variables
 from byref.artifacts import staging, store
 from byref.artifacts.quotas import Excess
+from byref.db.payloads import uri_of
 from byref.degraded import unstored
-from byref.envelope import Rendered, TruncateDraft
+from byref.envelope import Reference, Rendered, TruncateDraft
 from byref.errors import StorageFailure
 from byref.outputs import forms
 from byref.plans import (
@@ -29,6 +30,7 @@ from byref.plans import (
     has_headroom,
     headroom,
     is_no_smaller,
+    new_id,
     offload,
     over_quota,
     restage,
@@ -215,19 +217,19 @@ def _write_stand(
     """Publish, bind and render one stand; return the rows of its artifacts and the names of its variables, too."""
     scope, draft = prepared.scope, stand.draft
     rows: list[int] = []
-    ids: list[str] = []
+    named: list[Reference] = []
     names: list[str] = []
     for kept in stand.kept:
-        blob_id = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
-        if blob_id is None:
+        blob = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
+        if blob is None:
             raise _Replan("blob_gone")
-        ids.append(store.new_id(as_uuid=scope.policy.envelope_form == "pointers"))
+        named.append(Reference(new_id(scope), uri_of(scope.objects, blob.store, blob.key)))
         row = store.insert_artifact(
             connection,
             tenant=scope.tenant,
             session_id=scope.row,
-            blob_id=blob_id,
-            public_id=ids[-1],
+            blob_id=blob.id,
+            public_id=named[-1].id,
             step=turn.step,
             origin="output",
             name=kept.about.name,
@@ -247,7 +249,7 @@ def _write_stand(
             step=turn.step,
             origin="output",
         )
-    rendered = scope.compute(lambda: draft.render(names, turn.step, ids))
+    rendered = scope.compute(lambda: draft.render(names, turn.step, named))
     if is_no_smaller(stand, rendered):
         raise _Replan("not_smaller", stand)
     return rendered, rows, names

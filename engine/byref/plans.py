@@ -14,13 +14,15 @@ from byref.artifacts.quotas import Excess
 from byref.artifacts.staging import Content
 from byref.artifacts.store import Description
 from byref.calibration import Standing
+from byref.db.payloads import uri_of
 from byref.describe.truncate import head_of
 from byref.drafts import Shape, drafted, words_of
-from byref.envelope import Draft, Rendered
+from byref.envelope import Draft, Reference, Rendered
 from byref.gates import Reason, Verdict
 from byref.outputs import Block, Media
 from byref.policy import FOLLOWERS, INTERPRETER
 from byref.prepare import Measured, Prepared
+from byref.scope import Scope
 
 logger = logging.getLogger("byref")
 
@@ -252,8 +254,17 @@ def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
 
 
 def _rehearsed(prepared: Prepared, stand: Stand) -> Rendered:
-    ids = [store.new_id(as_uuid=prepared.scope.policy.envelope_form == "pointers")] * len(stand.kept)
-    return stand.draft.render([part.wanted for part in stand.draft.parts], 1, ids)
+    scope = prepared.scope
+    named = [
+        Reference(new_id(scope), uri_of(scope.objects, *staging.new_key(scope.place, kept.about.content_type)))
+        for kept in stand.kept
+    ]
+    return stand.draft.render([part.wanted for part in stand.draft.parts], 1, named)
+
+
+def new_id(scope: Scope) -> str:
+    """Return a fresh id for an artifact, as the envelope's form has them."""
+    return store.new_id(as_uuid=scope.policy.envelope_form == "pointers")
 
 
 def is_no_smaller(stand: Stand, rendered: Rendered) -> bool:

@@ -101,7 +101,7 @@ def test_importing_is_light() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"blobs": "s3://x"}, "keeps the bytes of artifacts in SQL only"),
+        ({"blobs": "s3://x"}, "expected a store, as FileStore"),
         ({"policy": {}}, "expected a byref.Policy"),
         ({"url": "nonsense"}, "that is no database URL"),
         ({"url": "mysql://x/y"}, "mysql"),

@@ -27,9 +27,7 @@ DELETE_BATCH = 500
 UNSEALED = bytes(32)
 """Stands for the digest of a blob that is still being written."""
 
-_OBJECT_BYTES = (
-    select(func.coalesce(func.sum(FrameRow.object_bytes), 0)).where(FrameRow.blob_id == BlobRow.id).scalar_subquery()
-)
+_PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
 
 
@@ -97,42 +95,49 @@ def move(connection: Connection, blob_id: int, old_key: str, new_key: str, store
     return True
 
 
-class Found(NamedTuple):
-    """A published blob, and the object that has its bytes."""
+class Published(NamedTuple):
+    """A published blob, and where its bytes are."""
 
     id: int
     key: str
     store: str | None
-    object_bytes: int
+    """None: in SQL."""
 
 
-def find_published(connection: Connection, tenant: str, digest: bytes) -> Found | None:
+def find_published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
     """Return the tenant's published blob with this digest.
 
     It takes no lock: a host's transaction on this very thread may hold the row's. Should a sweep take the blob before it
     is committed, `publish` says so.
     """
-    query = select(BlobRow.id, BlobRow.key, BlobRow.store, _OBJECT_BYTES).where(
+    query = select(*_PUBLISHED).where(
         BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None)
     )
     row = connection.execute(query).one_or_none()
-    return None if row is None else Found(*row)
+    return None if row is None else Published(*row)
 
 
-def published(connection: Connection, tenant: str, digest: bytes) -> int | None:
-    """Return the id of the tenant's published blob with this digest and keep sweeps away from it."""
-    return connection.execute(
-        update(BlobRow)
-        .where(BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None))
-        .values(staged_at=_now())
-        .returning(BlobRow.id)
-    ).scalar_one_or_none()
+def object_bytes(connection: Connection, blob_id: int) -> int:
+    """Return how long a blob's object is."""
+    query = select(func.coalesce(func.sum(FrameRow.object_bytes), 0)).where(FrameRow.blob_id == blob_id)
+    return int(connection.execute(query).scalar_one() or 0)
 
 
-def publish(connection: Connection, tenant: str, blob_id: int) -> bool:
-    """Make a staged blob visible; False if a sweep has taken it."""
+def published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
+    """Return the tenant's published blob with this digest and keep sweeps away from it."""
+    theirs = BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None)
+    row = connection.execute(
+        update(BlobRow).where(*theirs).values(staged_at=_now()).returning(*_PUBLISHED)
+    ).one_or_none()
+    return None if row is None else Published(*row)
+
+
+def publish(connection: Connection, tenant: str, blob_id: int) -> Published | None:
+    """Make a staged blob visible; None if a sweep has taken it."""
     now = _now()
-    return connection.execute(_staged(tenant, blob_id).values(published_at=now, staged_at=now)).rowcount == 1
+    made = _staged(tenant, blob_id).values(published_at=now, staged_at=now)
+    row = connection.execute(made.returning(*_PUBLISHED)).one_or_none()
+    return None if row is None else Published(*row)
 
 
 def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> int:

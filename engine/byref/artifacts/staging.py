@@ -18,7 +18,7 @@ from blake3 import blake3
 from sqlalchemy import Connection
 
 from byref.artifacts import blobs
-from byref.artifacts.blobs import Found
+from byref.artifacts.blobs import Published
 from byref.db import discards
 from byref.errors import ArtifactMissing, StorageFailure
 from byref.frames import Frame, cut
@@ -69,7 +69,7 @@ class Staged:
 
 def stage(place: Place, content: Content) -> Staged:
     """Write a payload, or find its bytes published already in the tenant."""
-    found: Found | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
+    found: Published | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
     if found is None:
         return _write(place, [content.data], content.content_type, content)
     if not _is_there(place, found):
@@ -82,12 +82,9 @@ def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> St
     return _write(place, pieces, content_type, None)
 
 
-def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) -> int | None:
+def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) -> Published | None:
     """Return the published blob with these bytes, publishing the staged one if there is none; None if a sweep took it."""
-    known = blobs.published(connection, tenant, digest)
-    if known is not None:
-        return known
-    return blob_id if blobs.publish(connection, tenant, blob_id) else None
+    return blobs.published(connection, tenant, digest) or blobs.publish(connection, tenant, blob_id)
 
 
 def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
@@ -99,11 +96,19 @@ def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
     for _ in range(_ATTEMPTS):
         published = publish(connection, place.tenant, staged.blob_id, staged.digest)
         if published is not None:
-            return published
+            return published.id
         if staged.content is None:
             break
         staged = stage(here, staged.content)
     raise ArtifactMissing("the bytes were deleted again and again before anything could refer to them")
+
+
+def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
+    """Return a fresh key for a blob, behind the name of the store that it is for, None for SQL."""
+    name = secrets.token_hex(16)
+    if place.objects is None:
+        return None, name
+    return place.objects.name, object_key(place.tenant, name, content_type)
 
 
 def abandon(place: Place, blob_id: int) -> None:
@@ -119,8 +124,7 @@ def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Co
     """Write pieces, of which `content` says all if it is known beforehand."""
     tally = _Tally()
     whole = (content.digest, len(content.data), content.lines) if content else (blobs.UNSEALED, 0, 0)
-    key = _key(place, content_type)
-    store = place.objects.name if place.objects else None
+    store, key = new_key(place, content_type)
     blob_id: int | None = None
     try:
         with closing(cut(tally.of(pieces) if content is None else pieces, compresses=_compresses(place))) as frames:
@@ -174,23 +178,22 @@ def _write_object(objects: BlobStore, key: str, frames: Iterable[Frame], content
     return index
 
 
-def _is_there(place: Place, found: Found) -> bool:
+def _is_there(place: Place, found: Published) -> bool:
     """Tell whether a published blob's bytes can be read here: a store may be another one now, or have lost them."""
     if found.store is None:
         return True
     if place.objects is None or place.objects.name != found.store:
         return False
     try:
-        place.objects.read(found.key, found.object_bytes, 0)
+        place.objects.read(found.key, place.transact(lambda connection: blobs.object_bytes(connection, found.id)), 0)
     except ArtifactMissing:
         return False
     return True
 
 
-def _write_again(place: Place, found: Found, content: Content) -> None:
+def _write_again(place: Place, found: Published, content: Content) -> None:
     """Give a published blob its bytes back, under a key of their own."""
-    key = _key(place, content.content_type)
-    store = place.objects.name if place.objects else None
+    store, key = new_key(place, content.content_type)
     with closing(cut([content.data], compresses=_compresses(place))) as cutting:
         frames = (
             list(cutting) if place.objects is None else _write_object(place.objects, key, cutting, content.content_type)
@@ -204,11 +207,6 @@ def _write_again(place: Place, found: Found, content: Content) -> None:
             discards.note(connection, store, key)
 
     place.transact(work)
-
-
-def _key(place: Place, content_type: str) -> str:
-    name = secrets.token_hex(16)
-    return name if place.objects is None else object_key(place.tenant, name, content_type)
 
 
 def _compresses(place: Place) -> bool:

@@ -67,6 +67,11 @@ class Artifact:
         return "art:" + self.id.removeprefix("art_")
 
     @property
+    def location(self) -> str | None:
+        """The path or URL at which other programs find the very bytes; None where they are in SQL, or compressed."""
+        return self.payload.uri
+
+    @property
     def value(self) -> object:
         """The whole payload: parsed JSON, text, or the bytes of an image or a document."""
         data = self.payload.read()

@@ -28,6 +28,13 @@ class Source:
     objects: BlobStore | None = None
 
 
+def uri_of(objects: BlobStore | None, store: str | None, key: str) -> str | None:
+    """Return what another program opens to read the very bytes of a blob; None where there is no such."""
+    if store is None or objects is None or objects.name != store or objects.compresses:
+        return None
+    return objects.uri(key)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
     """A published blob's bytes, read frame by frame; each few of them by a short read of its own."""
@@ -44,10 +51,7 @@ class StoredPayload:
     @property
     def uri(self) -> str | None:
         """What another program opens to read the very bytes, a path or a URL; None where there is no such."""
-        objects = self.source.objects
-        if self.store is None or objects is None or objects.name != self.store or objects.compresses:
-            return None
-        return objects.uri(self.key)
+        return uri_of(self.source.objects, self.store, self.key)
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
         """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byref.envelope.artifact import ArtifactDraft, PointerDraft
-from byref.envelope.draft import Draft, Rendered
+from byref.envelope.draft import Draft, Reference, Rendered
 from byref.envelope.inplace import PlaceholderDraft, TruncateDraft
 from byref.envelope.previews import Offloaded, PreviewDraft
 from byref.envelope.variables import VariablesDraft
@@ -15,6 +15,7 @@ __all__ = [
     "PlaceholderDraft",
     "PointerDraft",
     "PreviewDraft",
+    "Reference",
     "Rendered",
     "TruncateDraft",
     "VariablesDraft",

@@ -8,7 +8,7 @@ from typing import Any
 
 from byref.describe.jsontext import compact, encodable
 from byref.describe.truncate import head_of
-from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated, told
+from byref.envelope.draft import Count, Reference, Rendered, access_hints, grow, located, repeated, told
 from byref.policy import FOLLOWERS
 from byref.variables import Part
 
@@ -38,38 +38,39 @@ class ArtifactDraft:
     _shown: tuple[object, object] | None = None
     """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the artifact's id; the preview takes what the fixed parts leave."""
-        artifact_id = ids[0] if ids else ""
-        bare = self._rendered(artifact_id, step, None)
+        reference = kept[0] if kept else Reference("")
+        bare = self._rendered(reference, step, None)
         if bare.tokens > self.budget and isinstance(self.shape, dict):
             self.shape = "object"  # its keys alone are more than the budget holds
-            bare = self._rendered(artifact_id, step, None)
+            bare = self._rendered(reference, step, None)
         if bare.tokens > self.budget and self.repeats is not None:
             self.repeats = None
-            bare = self._rendered(artifact_id, step, None)
+            bare = self._rendered(reference, step, None)
         if self.make_preview is None:
             return bare
         if self._shown is not None:
-            rendered = self._rendered(artifact_id, step, self._shown)
+            rendered = self._rendered(reference, step, self._shown)
             if rendered.tokens <= self.budget:
                 return rendered
         grown = grow(
-            self._rendered(artifact_id, step, (None, None)),
+            self._rendered(reference, step, (None, None)),
             self.budget,
             most=self.preview_tokens,
             least=24,
             make=self.make_preview,
-            wrap=lambda shown: self._rendered(artifact_id, step, shown),
+            wrap=lambda shown: self._rendered(reference, step, shown),
         )
         if grown is None:
             return bare
         self._shown = grown[0]
         return grown[1]
 
-    def _rendered(self, artifact_id: str, step: int, shown: tuple[object, object] | None) -> Rendered:
+    def _rendered(self, reference: Reference, step: int, shown: tuple[object, object] | None) -> Rendered:
         envelope: dict[str, Any] = {
-            "artifact_id": artifact_id,
+            "artifact_id": reference.id,
+            **located(reference),
             "size_bytes": self.size,
             "line_count": self.lines,
             "shape": self.shape,
@@ -100,21 +101,22 @@ class PointerDraft:
     route: str = "artifact"
     parts: Sequence[Part] = ()
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the pointer; a preview over the budget is halved until it fits."""
-        artifact_id = ids[0] if ids else ""
-        kept = self.preview_chars
-        rendered = self._rendered(artifact_id, step, kept)
-        while rendered.tokens > self.budget and (kept or self.repeats is not None):
-            kept, self.repeats = (kept // 2, self.repeats) if kept else (0, None)
-            rendered = self._rendered(artifact_id, step, kept)
+        reference = kept[0] if kept else Reference("")
+        shown = self.preview_chars
+        rendered = self._rendered(reference, step, shown)
+        while rendered.tokens > self.budget and (shown or self.repeats is not None):
+            shown, self.repeats = (shown // 2, self.repeats) if shown else (0, None)
+            rendered = self._rendered(reference, step, shown)
         return rendered
 
-    def _rendered(self, artifact_id: str, step: int, kept: int) -> Rendered:
+    def _rendered(self, reference: Reference, step: int, shown: int) -> Rendered:
         again = f"{repeated(step, self.repeats)} " if self.repeats is not None else ""
         envelope = {
-            "pointer": "art:" + artifact_id.removeprefix("art_"),
-            "preview": encodable(head_of(self.text, kept)),
+            "pointer": "art:" + reference.id.removeprefix("art_"),
+            **located(reference),
+            "preview": encodable(head_of(self.text, shown)),
             "sizeBytes": self.size,
             "note": f"{again}INCOMPLETE: the output is too large to show; all of it is stored."
             f"{self._how()}{'' if self.budget < _SHORT_BELOW else _HAND_ON}",

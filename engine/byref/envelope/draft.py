@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from byref.describe.jsontext import encodable
 from byref.policy import READERS
 from byref.variables import Part
 
@@ -27,6 +28,14 @@ HINTS: Final = {
 _WITHOUT_READERS: Final = ("retrieve_offloaded_content", "get_artifact")
 
 
+class Reference(NamedTuple):
+    """An artifact as an envelope names it."""
+
+    id: str
+    location: str | None = None
+    """The path or URL at which other programs find the very bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """What the model reads, its tokens, and the envelope it is the text of, if it is one."""
@@ -43,8 +52,18 @@ class Draft(Protocol):
     parts: Sequence[Part]
     """Variables to bind; the first is the whole."""
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
-        """Fill in the names of `parts`, the step and the ids of the artifacts, none if nothing is stored."""
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the names of `parts`, the step and the artifacts, none if nothing is stored."""
+
+
+def located(reference: Reference) -> dict[str, str]:
+    """Return the member of an envelope that says where other programs find the bytes; none where they do not."""
+    return {} if reference.location is None else {"location": encodable(reference.location)}
+
+
+def at_location(reference: Reference) -> str:
+    """Return the same for a sentence."""
+    return "" if reference.location is None else f" at {encodable(reference.location)}"
 
 
 def repeated(step: int, first: int | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byref.describe.truncate import readable
-from byref.envelope.draft import Count, Rendered, repeated
+from byref.envelope.draft import Count, Reference, Rendered, at_location, repeated
 from byref.policy import VIEWERS
 from byref.variables import Part
 
@@ -32,14 +32,14 @@ class TruncateDraft:
     route: str = "truncate"
     parts: Sequence[Part] = ()
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the artifact's id, if it is to be named."""
         content = self.content
         readers = [name for name in _TEXT_WAYS if name in self.tools]
-        if readers and ids and not self.structured:
+        if readers and kept and not self.structured:
             ways = " or ".join(_TEXT_WAYS[name] for name in readers)
             content += (
-                f"\n[INCOMPLETE: all {readable(self.size)} in {self.lines:,} lines are kept as artifact {ids[0]}: "
+                f"\n[INCOMPLETE: all {readable(self.size)} in {self.lines:,} lines are kept as artifact {kept[0].id}{at_location(kept[0])}: "
                 f"{ways}.]"
             )
         if self.repeats is not None and not self.structured:
@@ -59,14 +59,15 @@ class PlaceholderDraft:
     route: str = "placeholder"
     parts: Sequence[Part] = ()
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the artifact's id, if there is one."""
         content = self.placeholder
-        if len(ids) == 1:
+        if len(kept) == 1:
             viewer = next((name for name in VIEWERS if name in self.tools), None)
             see = f" See it with {viewer}." if viewer else ""
             content += (
-                f'\n[Kept as artifact {ids[0]}.{see} To hand it to another tool, give "{ids[0]}" as its argument.]'
+                f"\n[Kept as artifact {kept[0].id}{at_location(kept[0])}.{see} To hand it to another tool, "
+                f'give "{kept[0].id}" as its argument.]'
             )
         if self.repeats is not None:
             content += f"\n[{repeated(step, self.repeats)}]"

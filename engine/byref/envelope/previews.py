@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from byref.envelope.draft import Count, Rendered, access_hints, grow, repeated
+from byref.envelope.draft import Count, Reference, Rendered, access_hints, at_location, grow, repeated
 from byref.variables import Part
 
 RETRIEVE: Final = "retrieve_offloaded_content"
@@ -58,9 +58,9 @@ class PreviewDraft:
     _shown: str = ""
     """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the references; the preview takes what the fixed parts leave."""
-        references = self._references(ids)
+        references = self._references(kept)
         if self._shown and (rendered := self._rendered(references, step, self._shown)).tokens <= self.budget:
             return rendered
 
@@ -87,15 +87,15 @@ class PreviewDraft:
                 room -= self.count(pieces[i]) + 1
         return "\n\n".join(pieces[i] for i in sorted(pieces) if pieces[i])
 
-    def _references(self, ids: Sequence[str]) -> str:
+    def _references(self, kept: Sequence[Reference]) -> str:
         lines: list[str] = []
         room = self.budget * (_SHORT_SHARE if self.budget < _SHORT_BELOW else _REFERENCES_SHARE)
-        for number, (artifact_id, block) in enumerate(zip(ids, self.blocks, strict=True)):
-            line = f"{artifact_id} ({block.kind}, {block.size:,} bytes)"
+        for number, (reference, block) in enumerate(zip(kept, self.blocks, strict=True)):
+            line = f"{reference.id} ({block.kind}, {block.size:,} bytes){at_location(reference)}"
             room -= self.count(line) + 1
             if room < 0 and number:
                 where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""
-                lines.append(f"… and {len(ids) - number:,} more{where}")
+                lines.append(f"… and {len(kept) - number:,} more{where}")
                 break
             lines.append(line)
         return "\n".join(lines)

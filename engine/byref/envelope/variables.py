@@ -10,7 +10,7 @@ from typing import Any
 from byref.describe.jsontext import compact
 from byref.describe.preview import Preview, preview
 from byref.describe.schema import Schema
-from byref.envelope.draft import ROUNDS, Count, Rendered, access_hints, repeated, told
+from byref.envelope.draft import ROUNDS, Count, Reference, Rendered, access_hints, located, repeated, told
 from byref.policy import INTERPRETER
 from byref.variables import Part
 
@@ -43,14 +43,16 @@ class VariablesDraft:
     _fitted: dict[str, Any] = field(default_factory=dict)
     _preview: Preview | None = None
     _sizes: list[int] = field(default_factory=list)
+    _location: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Fit schema and preview beside names as long as they may become."""
         self._sizes = [_size_at(self.value, part) for part in self.parts]
         self._fit([f"{part.wanted}_99" for part in self.parts], 999_999)
 
-    def render(self, names: Sequence[str], step: int, ids: Sequence[str]) -> Rendered:
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the names; refit where they took more room than was set aside."""
+        self._location = located(kept[0]) if kept else {}
         rendered = self._rendered(names, step)
         if rendered.tokens > self.budget:
             self._fit(names, step)
@@ -92,6 +94,7 @@ class VariablesDraft:
         example = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
         return {
             "variables": listing,
+            **self._location,
             "schema": self._fitted,
             "preview": shown.value if shown else None,
             "omitted": shown.omitted if shown else None,
