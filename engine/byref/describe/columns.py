@@ -13,6 +13,8 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, cast
 
+from byref.describe.rows import Rows
+
 NULL: Final = 1
 BOOLEAN: Final = 2
 INTEGER: Final = 4
@@ -41,6 +43,10 @@ class TooDeep(ValueError):
     """The value nests deeper than can be described."""
 
 
+class Abridged(ValueError):
+    """Elements that would have to be read once more are not in memory."""
+
+
 class _Missing:
     """Stands in a column where an object lacks the key."""
 
@@ -53,6 +59,7 @@ _KINDS: Final[dict[type, int]] = {
     float: NUMBER,
     str: STRING,
     list: ARRAY,
+    Rows: ARRAY,
     dict: OBJECT,
     _Missing: 0,
 }
@@ -132,13 +139,17 @@ class Inference:
         self.folded = False
 
     def read(self, value: object) -> Node:
-        """Read a whole value. Raises NotPlain and TooDeep."""
+        """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged."""
         node = Node()
+        self.add(node, [value], 0)
+        return node
+
+    def add(self, node: Node, column: Sequence[Any], depth: int) -> None:
+        """Read further values of one place, at this depth, of an array's elements `CHUNK` at once. Raises as `read`."""
         try:
-            self._add(node, [value], 0)
+            self._add(node, column, depth)
         except RecursionError:
             raise TooDeep("the value nests deeper than the interpreter's recursion limit leaves room for") from None
-        return node
 
     def _add(self, node: Node, column: Sequence[Any], depth: int) -> None:
         types = set(map(type, column))
@@ -155,7 +166,7 @@ class Inference:
                 raise TooDeep(f"the value nests deeper than {MAX_DEPTH} levels")
             if not node.kinds & CONTAINER:
                 node.arrays_first = (
-                    not kinds & OBJECT or next(t for t in map(type, column) if t in (dict, list)) is list
+                    not kinds & OBJECT or next(t for t in map(type, column) if _KINDS[t] & CONTAINER) is not dict
                 )
             if kinds & OBJECT:
                 objects = column if len(types) == 1 else [value for value in column if type(value) is dict]
@@ -163,12 +174,22 @@ class Inference:
             if kinds & ARRAY:
                 arrays = column if len(types) == 1 else [value for value in column if type(value) is list]
                 node.items = node.items or Node()
+                if Rows in types:
+                    arrays = [value for value in arrays if type(value) is list]
+                    self._add_rows(node, [value for value in column if type(value) is Rows])
                 self._add_chunks(node.items, chain.from_iterable(arrays), depth + 1)
         node.kinds |= kinds
 
     def _add_chunks(self, node: Node, values: Iterator[Any], depth: int) -> None:
         while chunk := list(islice(values, CHUNK)):
             self._add(node, chunk, depth)
+
+    def _add_rows(self, node: Node, several: Iterable[Rows]) -> None:
+        for rows in several:
+            if rows.folded and not self.fold:
+                raise Abridged(f"of {len(rows)} elements all but {len(rows.head) + len(rows.tail)} have passed by")
+            self.folded |= rows.folded
+            node.items = merge([node.items or Node(), rows.node])
 
     def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:
         if len(objects) == 1 and node.rest is None and (len(objects[0]) <= MAP_KEYS or not self.fold):
@@ -233,10 +254,10 @@ class Inference:
         for one in objects:
             values.update(one)
         folding: set[str] = set()
-        for type_ in (dict, list):
-            of_type = [key for key in rare if type(values[key]) is type_]
-            if len(of_type) > MAP_KEYS:
-                folding.update(of_type)
+        for kind in (OBJECT, ARRAY):
+            of_kind = [key for key in rare if _KINDS.get(type(values[key])) == kind]
+            if len(of_kind) > MAP_KEYS:
+                folding.update(of_kind)
         return folding
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from byref.describe.gaps import CutString, Gap, Kind
 from byref.describe.jsontext import encodable
 from byref.describe.room import example_shares, shares, size_within
+from byref.describe.rows import Rows, between, ends
 
 _DEPTH: Final = 40
 """Levels below which only what fits whole is shown; a model reads no deeper."""
@@ -50,7 +51,7 @@ class _Cutter:
             return _plain(value)
         if type(value) is dict:
             return self._object(value, room if depth < _DEPTH else 0, path, depth + 1)
-        if type(value) is list:
+        if type(value) is list or type(value) is Rows:
             return self._array(value, room if depth < _DEPTH else 0, path, depth + 1)
         if type(value) is str:
             return self._string(value, room, path)
@@ -68,40 +69,40 @@ class _Cutter:
         omitted = len(value) - kept
         return CutString(encodable(value[:kept]), self._gap("characters", path, kept, omitted))
 
-    def _array(self, values: list[Any], room: int, path: str, depth: int) -> list[Any]:
+    def _array(self, values: list[Any] | Rows, room: int, path: str, depth: int) -> list[Any]:
         count, below = len(values), f"{path or '$'}[]"
-        if count <= _FEW and room >= count * _LEAST:
-            granted = shares(count, room - 2 - count, lambda i, limit: size_within(values[i], limit))
+        start, end = ends(values)
+        if count <= _FEW and count <= len(start) and room >= count * _LEAST:
+            granted = shares(count, room - 2 - count, lambda i, limit: size_within(start[i], limit))
             few: list[Any] = []
-            for value, share in zip(values, granted, strict=True):
+            for value, share in zip(start, granted, strict=True):
                 few.append(self.cut(value, share, below, depth))
             return few
         left = room - 2 - _GAP
-        head, tail = _whole_ends(values, left)
+        head, tail = _whole_ends(start, end, count, left)
         if head:
             shown: list[Any] = []
-            for value in values[:head]:
+            for value in start[:head]:
                 shown.append(_plain(value))
             if head + tail < count:
                 shown.append(self._items_gap(values, head, tail, path))
-            for value in values[count - tail :]:
+            for value in end[len(end) - tail :]:
                 shown.append(_plain(value))
             return shown
         if left < _LEAST:
             return [self._items_gap(values, 0, 0, path)]
         if left < 2 * _LEAST or count == 1:
-            shown = [self.cut(values[0], left, below, depth)]
+            shown = [self.cut(start[0], left, below, depth)]
             return shown if count == 1 else [*shown, self._items_gap(values, 1, 0, path)]
-        ends = (values[0], values[-1])
-        granted = shares(2, left, lambda i, limit: size_within(ends[i], limit))
-        first = self.cut(values[0], granted[0], below, depth)
+        outer = (start[0], end[-1])
+        granted = shares(2, left, lambda i, limit: size_within(outer[i], limit))
+        first = self.cut(outer[0], granted[0], below, depth)
         gap = self._items_gap(values, 1, 1, path)
-        return [first, gap, self.cut(values[-1], granted[1], below, depth)]
+        return [first, gap, self.cut(outer[1], granted[1], below, depth)]
 
-    def _items_gap(self, values: list[Any], head: int, tail: int, path: str) -> Gap:
+    def _items_gap(self, values: list[Any] | Rows, head: int, tail: int, path: str) -> Gap:
         omitted = len(values) - head - tail
-        step = max(omitted // _SAMPLES, 1)
-        sample = [values[i] for i in range(head, head + omitted, step)][:_SAMPLES]
+        sample = between(values, head, head + omitted, _SAMPLES)
         return self._gap("items", path, head + tail, omitted, sample)
 
     def _object(self, value: dict[str, Any], room: int, path: str, depth: int) -> dict[str, Any]:
@@ -140,17 +141,16 @@ class _Cutter:
         return encodable(key[: _KEY // 2]) + gap.mark(0)
 
 
-def _whole_ends(values: list[Any], room: int) -> tuple[int, int]:
+def _whole_ends(start: list[Any], end: list[Any], count: int, room: int) -> tuple[int, int]:
     """How many whole elements to show from the start (two thirds of them) and from the end: of both or of none."""
-    last = size_within(values[-1], room) + 1
-    first = size_within(values[0], room) + 1
-    count = len(values)
+    last = size_within(end[-1], room) + 1
+    first = size_within(start[0], room) + 1
     if count < 2 or first + last > room:
         return 0, 0
     left, head, tail = room - first - last, 1, 1
-    while head + tail < count:
+    while head + tail < count and head < len(start) and tail < len(end):
         from_start = head <= 2 * tail
-        size = size_within(values[head] if from_start else values[-1 - tail], left) + 1
+        size = size_within(start[head] if from_start else end[-1 - tail], left) + 1
         if size > left:
             break
         left -= size

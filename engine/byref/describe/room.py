@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from byref.describe.rows import Rows
+
 _DEEP: Final = 900
 """Characters after which an example is deep enough to understand."""
 _THIN: Final = 300
@@ -37,6 +39,8 @@ def size_within(value: object, limit: int) -> int:
             size += one.bit_length() * 3 // 10 + 3
         elif kind is float:
             size += len(repr(one)) + 1
+        elif kind is Rows:
+            size = limit + 1  # more than is in memory
         else:
             size += 5
     return min(size, limit + 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from byref.describe.columns import Inference, Node, NotPlain, TooDeep
+from byref.describe.columns import CHUNK, Abridged, Inference, Node, NotPlain, TooDeep
 from byref.describe.fit import fit, render
 
-__all__ = ["NotPlain", "Schema", "TooDeep", "infer"]
+__all__ = ["Abridged", "Elements", "NotPlain", "Schema", "TooDeep", "infer"]
 
 SCHEMA_URI: Final = "http://json-schema.org/schema#"
 """The `$schema` that genson states."""
@@ -26,7 +26,10 @@ class Schema:
         """Whether maps were folded: then `full` costs another reading and may exceed the value itself in size."""
 
     def full(self) -> dict[str, object]:
-        """The schema that `genson.SchemaBuilder` builds from the value."""
+        """The schema that `genson.SchemaBuilder` builds from the value.
+
+        Raises Abridged where maps were folded in `Rows`, of which nothing is left to read again.
+        """
         node = Inference(fold=False, allow_nonfinite=True).read(self._value) if self.folded else self._node
         return {"$schema": SCHEMA_URI, **render(node)}
 
@@ -40,8 +43,47 @@ class Schema:
         return fit(self._node, budget, measure, head={} if self.folded else {"$schema": SCHEMA_URI})
 
 
+class Elements:
+    """What the elements of one array are like, read part by part as `infer` reads a whole one."""
+
+    def __init__(self, depth: int) -> None:
+        self._inference = Inference(fold=True, allow_nonfinite=True)
+        self._depth = depth
+        """Containers that the elements are in."""
+        self._node = Node()
+        self._pending: list[Any] = []
+        self._too_deep: TooDeep | None = None
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Read further elements."""
+        self._pending += values
+        whole = len(self._pending) // CHUNK * CHUNK
+        for at in range(0, whole, CHUNK):
+            self._read(self._pending[at : at + CHUNK])
+        del self._pending[:whole]
+
+    def end(self) -> tuple[Node, bool]:
+        """Return what they are like, and whether maps were folded. Raises TooDeep if one of them was."""
+        if self._pending:
+            self._read(self._pending)
+            self._pending = []
+        if self._too_deep is not None:
+            raise self._too_deep
+        return self._node, self._inference.folded
+
+    def _read(self, values: Sequence[Any]) -> None:
+        if self._too_deep is None:
+            try:
+                self._inference.add(self._node, values, self._depth)
+            except TooDeep as error:
+                self._too_deep = error.with_traceback(None)
+
+
 def infer(value: object, *, allow_nonfinite: bool = False) -> Schema:
     """Infer the schema of a parsed JSON value, a tree of dict, list, str, int, float, bool and None.
+
+    `Rows` stand for lists and say what `Elements` found. The schema is that of the whole value; but where the arrays of a
+    map's keys are one place, maps in them may be folded otherwise than if all had been read in one go.
 
     Raises NotPlain for any other type (a subclass included) and, unless allowed, for a float that is not finite;
     TooDeep beyond 250 levels of nesting, as in a circular value.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 from byref.describe.jsontext import encodable
-
-T = TypeVar("T")
+from byref.describe.rows import Rows
 
 _TURN: Final = 1 << 16
 """Values looked at in one go, in a millisecond or two."""
@@ -22,10 +21,41 @@ _ROOM: Final = 205.0
 """Tokens a shape may take as JSON, by the cautious estimate below; measured, hostile keys took 196 and words 150."""
 _MEMBER: Final = 5.0
 """Tokens of a member's punctuation and its kind's first word."""
-_COUNTED: Final[dict[type, float]] = {dict: 5.0, list: 11.0}
+_COUNTED: Final[dict[type, float]] = {dict: 5.0, list: 11.0, Rows: 11.0}
 """Tokens of the counts and further words in `object(6 keys)` and `array(500) of object(6 keys)`."""
 _KEY: Final = 30.0
 """Tokens of a key from which on it is cut."""
+
+
+class Elements:
+    """The kind that the elements of an array have in common, learnt part by part."""
+
+    __slots__ = ("_sizes", "_types")
+
+    def __init__(self) -> None:
+        self._types: set[type] = set()
+        self._sizes: set[int] = set()
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Learn of further elements."""
+        self._types.update(map(type, values))
+        if len(self._sizes) < 2 and (self._types == {dict} or self._types == {list}):
+            self._sizes.update(map(len, values))
+
+    @property
+    def kind(self) -> str:
+        """The kind in words, of one element at least: `object(6 keys)`, `object` where sizes differ, `mixed`."""
+        if self._types == {int, float}:
+            return "number"
+        if len(self._types) > 1:
+            return "mixed"
+        (type_,) = self._types
+        if type_ not in (dict, list):
+            return _scalar(type_)
+        if len(self._sizes) > 1:
+            return "object" if type_ is dict else "array"
+        (size,) = self._sizes
+        return _object(size) if type_ is dict else f"array({size})"
 
 
 def kind_of(value: object) -> str:
@@ -33,14 +63,13 @@ def kind_of(value: object) -> str:
 
     Raises TypeError for a type that JSON does not have.
     """
-    word = _SCALARS.get(type(value))
-    if word is not None:
-        return word
     if type(value) is dict:
         return _object(len(value))
     if type(value) is list:
         return f"array({len(value)}) of {_element_kind(value)}" if value else "array(0)"
-    raise TypeError(f"expected one of JSON's own types, found {type(value).__qualname__}")
+    if type(value) is Rows:
+        return f"array({len(value)}) of {value.element_kind}"
+    return _scalar(type(value))
 
 
 def shape(value: object) -> dict[str, str] | str:
@@ -65,29 +94,21 @@ def shape(value: object) -> dict[str, str] | str:
     return shown
 
 
+def _scalar(type_: type) -> str:
+    if type_ not in _SCALARS:
+        raise TypeError(f"expected one of JSON's own types, found {type_.__qualname__}")
+    return _SCALARS[type_]
+
+
 def _object(count: int) -> str:
     return f"object({count} key{'' if count == 1 else 's'})"
 
 
-def _element_kind(values: list[Any]) -> str:
-    types = set(_each(type, values))
-    if types == {int, float}:
-        return "number"
-    if len(types) > 1:
-        return "mixed"
-    (type_,) = types
-    if type_ not in (dict, list):
-        return kind_of(values[0])
-    sizes = set(_each(len, values))
-    if len(sizes) > 1:
-        return "object" if type_ is dict else "array"
-    (size,) = sizes
-    return _object(size) if type_ is dict else f"array({size})"
-
-
-def _each(of: Callable[[Any], T], values: list[Any]) -> Iterator[T]:
-    """`map`, which lets other threads have their turn in between."""
-    return (result for at in range(0, len(values), _TURN) for result in set(map(of, values[at : at + _TURN])))
+def _element_kind(values: Sequence[Any]) -> str:
+    elements = Elements()
+    for at in range(0, len(values), _TURN):  # so that other threads have their turn in between
+        elements.add(values[at : at + _TURN])
+    return elements.kind
 
 
 def _cut_key(key: str) -> tuple[str, float]:

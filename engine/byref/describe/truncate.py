@@ -16,6 +16,20 @@ _PIECE: Final = 1 << 19
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Ends:
+    """A text of which only the ends are in memory."""
+
+    head: str
+    """Its beginning; the whole text if that is short."""
+    tail: str
+    """Its end; the whole text if that is short."""
+    characters: int
+    """How long the text is."""
+    size: int
+    """UTF-8 bytes of the text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Truncated:
     """A text's head and tail around the notice."""
@@ -43,38 +57,43 @@ def readable(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def head_of(text: str, kept: int) -> str:
+def head_of(text: str | Ends, kept: int) -> str:
     """Return a text's first characters and, on a new line, exactly how many more there are."""
-    return text if len(text) <= kept else f"{text[:kept]}\n...(truncated, {len(text) - kept} more chars)"
+    head = text if isinstance(text, str) else text.head
+    characters = len(text) if isinstance(text, str) else text.characters
+    shown = head[:kept]
+    more = characters - len(shown)
+    return f"{shown}\n...(truncated, {more} more chars)" if more else head
 
 
-def head_within(text: str, *, budget: int, measure: Callable[[str], int]) -> str:
+def head_within(text: str | Ends, *, budget: int, measure: Callable[[str], int]) -> str:
     """Return the longest beginning of a text that was found to take at most `budget` tokens."""
+    head = text if isinstance(text, str) else text.head
     found = most_within(
         budget,
         room=int(budget * _CHARS_PER_TOKEN["text"]),
-        high=min(len(text), 16 * budget),
-        make=lambda room: Truncated(text[:room], measure(text[:room]), 0),
-        whole=lambda found: len(found.text) == len(text),
+        high=min(len(head), 16 * budget),
+        make=lambda room: Truncated(head[:room], measure(head[:room]), 0),
+        whole=lambda found: len(found.text) == len(head),
     )
     return "" if found is None else found.text
 
 
-def truncate(text: str, *, budget: int, measure: Callable[[str], int]) -> Truncated:
+def truncate(text: str | Ends, *, budget: int, measure: Callable[[str], int]) -> Truncated:
     """Cut the middle out of `text` until head, notice and tail take at most `budget` tokens.
 
     Two thirds of what is kept are head. Cuts fall on line ends where there is one nearby. The whole text where it fits.
     """
-    size = _size(text)
-    if len(text) <= 16 * budget and (tokens := measure(text)) <= budget:
-        return Truncated(text, tokens, 0)
+    ends = Ends(text, text, len(text), _size(text)) if isinstance(text, str) else text
+    if ends.characters <= min(16 * budget, len(ends.head)) and (tokens := measure(ends.head)) <= budget:
+        return Truncated(ends.head, tokens, 0)
     return most_within(
         budget,
         room=int(budget * _CHARS_PER_TOKEN["text"]),
-        high=min(len(text), 16 * budget),
-        make=lambda room: _cut(text, room, size, measure),
+        high=min(ends.characters, 16 * budget),
+        make=lambda room: _cut(ends, room, measure),
         whole=lambda found: not found.omitted_bytes,
-    ) or _cut(text, 0, size, measure)
+    ) or _cut(ends, 0, measure)
 
 
 def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], size: int) -> Truncated:
@@ -99,10 +118,10 @@ def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int]
     return Truncated(text, measure(text), omitted)
 
 
-def _cut(text: str, room: int, size: int, measure: Callable[[str], int]) -> Truncated:
-    head = _to_line_end(text[: room * 2 // 3])
-    tail = _from_line_start(text[len(text) - room // 3 :] if room >= 3 else "")
-    omitted = size - _size(head) - _size(tail)
+def _cut(ends: Ends, room: int, measure: Callable[[str], int]) -> Truncated:
+    head = _to_line_end(ends.head[: room * 2 // 3])
+    tail = _from_line_start(ends.tail[-(room // 3) :] if room >= 3 else "")
+    omitted = ends.size - _size(head) - _size(tail)
     body = head + ("" if not head or head.endswith("\n") else "\n") + notice(omitted) + ("\n" + tail if tail else "")
     return Truncated(body, measure(body), omitted)
 

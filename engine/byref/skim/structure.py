@@ -1,0 +1,124 @@
+"""Where the brackets and commas of JSON text are that are in no string, found for a block at a time by numpy.
+
+What is found holds as far as the text is JSON; behind its first error it is as good as any.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.intp]
+
+_CASE: Final = 0x20
+"""The bit that turns `[` into `{` and `]` into `}`."""
+_WINDOW: Final = 1 << 12
+
+
+class Block:
+    """The structure of one block of text; places in it are counted from the beginning of all text."""
+
+    def __init__(self, data: bytes, structure: Structure) -> None:
+        self.start, self.end = structure.read, structure.read + len(data)
+        self._bytes = np.frombuffer(data, np.uint8)
+        self._in_string = structure.in_string
+        self._quotes = _unescaped(self._bytes, structure.is_escaped)
+        folded = self._bytes | _CASE
+        brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
+        self._brackets: Positions = brackets[~self._inside(brackets)]
+        steps = np.where(folded[self._brackets] == ord("{"), 1, -1)
+        self._depths: Positions = structure.depth + np.concatenate(([0], np.cumsum(steps)))
+        """Before each bracket, and at the end."""
+        structure.read = self.end
+        structure.depth = int(self._depths[-1])
+        structure.in_string ^= bool(len(self._quotes) & 1)
+        structure.is_escaped = _trailing(data, structure.is_escaped)
+
+    @property
+    def brackets(self) -> int:
+        """How many there are."""
+        return len(self._brackets)
+
+    @property
+    def deepest(self) -> int:
+        """The greatest depth."""
+        return int(self._depths.max())
+
+    def left(self, depth: int, start: int) -> int | None:
+        """Return where, from `start` on, the first bracket is that leads out of a depth; None if there is none."""
+        first = int(np.searchsorted(self._brackets, start - self.start))
+        found = np.flatnonzero(self._depths[first + 1 :] < depth)
+        return self.start + int(self._brackets[first + found[0]]) if len(found) else None
+
+    def entered(self, depth: int, start: int) -> int | None:
+        """Return where the bracket is that led into the depth where the block ends.
+
+        None if the block ends above that depth; -1 if it was entered before `start`.
+        """
+        first = int(np.searchsorted(self._brackets, start - self.start))
+        above = np.flatnonzero(self._depths[first:] < depth)
+        if not len(above):
+            return -1
+        last = first + int(above[-1])
+        return self.start + int(self._brackets[last]) if last < len(self._brackets) else None
+
+    def is_array(self, bracket: int) -> bool:
+        """Tell whether it is an array that begins with the bracket at this place."""
+        return bool(self._bytes[bracket - self.start] == ord("["))
+
+    def last_comma(self, depth: int, start: int) -> int | None:
+        """Return where, from `start` on, the last comma between members at a depth is; None if there is none."""
+        low, least, window = len(self._bytes), max(start - self.start, 0), _WINDOW
+        while low > least:
+            high, low = low, max(least, low - window)
+            commas = np.flatnonzero(self._bytes[low:high] == ord(",")) + low
+            at_depth = self._depths[np.searchsorted(self._brackets, commas)] == depth
+            commas = commas[at_depth & ~self._inside(commas)]
+            if len(commas):
+                return self.start + int(commas[-1])
+            window *= 8
+        return None
+
+    def _inside(self, positions: Positions) -> NDArray[np.bool_]:
+        """Tell which positions are in strings."""
+        quotes = np.searchsorted(self._quotes, positions) + self._in_string
+        return quotes & 1 == 1
+
+
+class Structure:
+    """What must be known of the text so far to understand what follows."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        """How many bytes."""
+        self.depth = 0
+        self.in_string = False
+        self.is_escaped = False
+        """Whether the next character is, by a backslash."""
+
+    def scan(self, data: bytes) -> Block:
+        """Return the structure of the next block."""
+        return Block(data, self)
+
+
+def _unescaped(data: NDArray[np.uint8], is_escaped: bool) -> Positions:
+    """Return the positions of the quotes before which there is an even number of backslashes."""
+    quotes: Positions = np.flatnonzero(data == ord('"'))
+    slashes = np.flatnonzero(data == ord("\\"))
+    if is_escaped:
+        slashes = np.concatenate(([-1], slashes))
+    if not len(slashes) or not len(quotes):
+        return quotes
+    last = np.flatnonzero(np.diff(slashes, append=len(data) + 9) != 1)
+    first = np.concatenate(([0], last[:-1] + 1))
+    escaped = slashes[last[(last - first) & 1 == 0]] + 1
+    escaped = escaped[escaped < len(data)]
+    return np.delete(quotes, np.searchsorted(quotes, escaped[data[escaped] == ord('"')]))
+
+
+def _trailing(data: bytes, is_escaped: bool) -> bool:
+    """Tell whether the character behind the data is escaped."""
+    slashes = len(data) - len(data.rstrip(b"\\"))
+    return bool((slashes + (is_escaped and slashes == len(data))) & 1)
