@@ -15,8 +15,7 @@ from typing import Any
 from byref.knobs import MissingMapper, collected, one_line
 from byref.policy import ToolPolicy
 from byref.scope import Scope
-from byref.tools import plainjq
-from byref_sandbox import Limits, SandboxUnavailable, jsontext
+from byref_sandbox import Limits, SandboxUnavailable, jsontext, plainjq
 
 MAX_BYTES = 64 << 20
 """Of what a jq program or a template gives."""

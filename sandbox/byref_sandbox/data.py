@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,9 @@ JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
 
+Load = Callable[[], bytes | Iterable[bytes]]
+"""Reads a payload, whole or in pieces."""
+
 
 @dataclass(frozen=True, slots=True)
 class Data:
@@ -26,7 +29,7 @@ class Data:
 
     key: str
     """Names the payload: equal keys mean equal bytes."""
-    load: Callable[[], bytes]
+    load: Load
     content_type: str = JSON
     """application/json is bound as its value, text/* as str, anything else as bytes."""
     path: tuple[str | int, ...] = ()

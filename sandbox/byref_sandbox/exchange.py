@@ -7,13 +7,14 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
 
 from byref_sandbox import wire
+from byref_sandbox.data import Load
 
 START_SECONDS = 30.0
 """A zygote answers an order within this time, whatever else it is doing; loading prolongs it."""
@@ -42,7 +43,7 @@ class Answer:
     wall_ms: float = 0.0
 
 
-def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Callable[[], bytes]]) -> Answer:
+def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load]) -> Answer:
     """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
 
     Raises Broken if the order could not be given, and what a `loads` function raises.
@@ -50,7 +51,7 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Calla
     ours, theirs = wire.packet_sockets()
     reply, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     with ours, contextlib.closing(_Descriptor(reply)):
-        body = wire.memory_file(msgspec.msgpack.encode(request))
+        body = wire.memory_file([msgspec.msgpack.encode(request)])
         os.set_blocking(write_end, True)
         given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
         order = wire.Run(request.terms.wall_seconds, given)
@@ -72,9 +73,7 @@ class _Descriptor:
 
 
 class _Exchange:
-    def __init__(
-        self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Callable[[], bytes]]
-    ) -> None:
+    def __init__(self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Load]) -> None:
         self._channel = channel
         self._reply = reply
         self._loads = loads
@@ -129,11 +128,12 @@ class _Exchange:
 
     def _give(self, index: int) -> None:
         payload = self._loads[index]()
-        if not isinstance(payload, bytes | bytearray | memoryview):
+        chunks = (payload,) if isinstance(payload, bytes | bytearray | memoryview) else payload
+        if not isinstance(chunks, Iterable) or isinstance(chunks, str):
             raise TypeError(f"the load of {self._keys[index]!r} returned {type(payload).__name__}; expected bytes")
-        seconds = len(payload) / wire.LOAD_BYTES_PER_SECOND
+        descriptor = wire.memory_file(chunks)
+        seconds = os.fstat(descriptor).st_size / wire.LOAD_BYTES_PER_SECOND
         self._run_seconds += seconds
-        descriptor = wire.memory_file(payload)
         try:
             wire.send(self._channel, wire.Give(index), (descriptor,))
         except wire.Broken:

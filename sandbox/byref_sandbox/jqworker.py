@@ -2,39 +2,70 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import jq
+import msgspec
 
-from byref_sandbox import data, values, wire
+from byref_sandbox import data, plainjq, values, wire
 from byref_sandbox.outcome import Failure
 from byref_sandbox.worker import Body, Captured, error_frame, failure_of
 
 _KIND: Final = "JqError"
+_PARSED_BYTES: Final = 20
+"""Memory for one byte of JSON, as text and as libjq holds it: 4 to 18 were measured, over 30 where objects are tiny."""
+_MOST_PARSED_BYTES: Final = 4 << 30
 
 
-def jq_body(request: wire.Request, payload: bytes) -> Body:
+def jq_body(request: wire.Request, text: str) -> Body:
     """Runs the jq program in `request.source` over a JSON text."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         frames: list[wire.Frame] = []
-        room = request.max_output_bytes
         try:
-            outputs = iter(jq.compile(request.source).input_text(payload.decode("utf-8", "replace")))
-            for output in outputs:
-                encoded = values.to_json(output)
-                room -= len(encoded)
-                if room < 0 or len(frames) == request.max_outputs:
-                    return [*frames, wire.Done(truncated=True)]
-                frames.append(wire.Output(encoded))
+            return _taken(jq.compile(request.source).input_text(text), frames, request)
         except ValueError as error:
             return [*frames, error_frame(Failure(_KIND, _readable(str(error)), hint=_hint(str(error))))]
         except BaseException as error:  # noqa: BLE001
             return [*frames, error_frame(failure_of(error, request.terms))]
-        return [*frames, wire.Done()]
 
     return body
+
+
+def pick_body(request: wire.Request, value: object) -> Body:
+    """Runs the plain jq program in `request.source` over a decoded value."""
+
+    def body(_stdout: Captured) -> list[wire.Frame]:
+        try:
+            return _taken(plainjq.compiled(request.source)(value), [], request)
+        except plainjq.NotPlain:
+            return [error_frame(Failure(plainjq.NOT_PLAIN, "the program, or what it meets, is for jq"))]
+        except BaseException as error:  # noqa: BLE001
+            return [error_frame(failure_of(error, request.terms))]
+
+    return body
+
+
+def _taken(outputs: Iterable[object], frames: list[wire.Frame], request: wire.Request) -> list[wire.Frame]:
+    """Adds the outputs to `frames`, under the request's caps, and the end."""
+    room = request.max_output_bytes
+    for output in outputs:
+        encoded = values.to_json(output)
+        room -= len(encoded)
+        if room < 0 or len(frames) == request.max_outputs:
+            return [*frames, wire.Done(truncated=True)]
+        frames.append(wire.Output(encoded))
+    return [*frames, wire.Done()]
+
+
+def with_data(terms: wire.Terms, size: int) -> wire.Terms:
+    """The limits with room for data of `size` bytes, which libjq parses in the run itself."""
+    room = min(size * _PARSED_BYTES, _MOST_PARSED_BYTES)
+    return msgspec.structs.replace(terms, memory_bytes=terms.memory_bytes + room)
 
 
 def _readable(message: str) -> str:
@@ -46,18 +77,33 @@ def _readable(message: str) -> str:
 def _hint(message: str) -> str | None:
     if "Cannot iterate over null" in message or "Cannot index" in message:
         return "the path does not exist in every item: use `.a?`, or look at `keys` and `type` first"
+    if message == "break":
+        return "there is no further input: the data is `.`"
     if "syntax error" in message:
         return "check brackets, quotes and pipes of the program"
     return None
 
 
-def value_text(payload: bytes, content_type: str, path: list[str | int]) -> bytes:
-    """The JSON text that a program is given: the payload's value, or what is at `path` inside it; raises Unusable."""
+def value_text(source: int | bytes, content_type: str, path: list[str | int]) -> str:
+    """The JSON text that a program is given: a payload's value, or what is at `path` inside it; raises Unusable.
+
+    The payload is in an anonymous file, by its descriptor, or at hand.
+    """
     is_json = content_type == data.JSON or content_type.endswith("+json")
     if is_json and not path:
-        return payload.removeprefix(b"\xef\xbb\xbf")
+        return (source.decode("utf-8", "replace") if isinstance(source, bytes) else _text(source)).removeprefix(
+            "\ufeff"
+        )
+    payload = source if isinstance(source, bytes) else wire.read_memory_file(source)
     value = data.at_path(data.decode(content_type, payload), path)
     try:
-        return values.to_json(value)
+        return values.to_json(value).decode("utf-8", "replace")
     except values.NotData as error:
         raise data.Unusable(str(error)) from None
+
+
+def _text(descriptor: int) -> str:
+    if not os.fstat(descriptor).st_size:
+        return ""
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as view:
+        return str(view, "utf-8", "replace")

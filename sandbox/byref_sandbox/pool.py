@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal
 
-from byref_sandbox import wire
+from byref_sandbox import plainjq, wire
+from byref_sandbox.data import Data, Load
 from byref_sandbox.exchange import Answer, exchange
 from byref_sandbox.jail import LANGUAGE_ONLY, Layer, require
 from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
 from byref_sandbox.process import RootProcess, check_layers
 from byref_sandbox.reading import jq_outcome_of, outcome_of
-from byref_sandbox.request import Load, code_request, jq_request
+from byref_sandbox.request import code_request, jq_request
 
 MAX_SOURCE_CHARS: Final = 1_000_000
 _ATTEMPTS: Final = 3
@@ -146,8 +147,32 @@ class Sandbox:
         limits = limits or self.limits
         if len(program) > MAX_SOURCE_CHARS:
             return JqOutcome(error=Failure("JqError", f"the program is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = jq_request(program, value, limits, max_outputs, max_bytes)
+        request, loads = jq_request("jq", program, value, limits, max_outputs, max_bytes)
         return jq_outcome_of(self._answer(request, loads, None), limits)
+
+    def pick(
+        self,
+        program: str,
+        value: Data,
+        *,
+        session: str,
+        limits: Limits | None = None,
+        max_outputs: int = 10_000,
+        max_bytes: int = 16 << 20,
+    ) -> JqOutcome | None:
+        """Answers a jq program that only picks out of the value that the session's warm process keeps decoded, as for `run`.
+
+        Integers are exact. None where jq itself has to answer: the program is more than a pick, the data is not as it
+        expects, or it is too much to be kept decoded. Raises as `run` does.
+        """
+        limits = limits or self.limits
+        if not plainjq.is_plain(program):
+            return None
+        request, loads = jq_request("pick", program, value, limits, max_outputs, max_bytes)
+        answer = self._answer(request, loads, session)
+        outcome = jq_outcome_of(answer, limits)
+        is_unanswered = outcome.error is not None and outcome.error.kind == plainjq.NOT_PLAIN
+        return None if answer.refused is not None or is_unanswered else outcome
 
     def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
         with self._slots:

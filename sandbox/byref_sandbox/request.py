@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from byref_sandbox import data, wire
+from byref_sandbox.data import Load
 from byref_sandbox.language.source import free_names
 from byref_sandbox.outcome import Limits
 
 MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
 _MAX_NAMES: Final = 10_000
 _FRAME_CALL: Final = re.compile(r"\bdf\(\s*[\"']?\$?(\w+)")
-
-Load = Callable[[], bytes]
 
 
 def code_request(
@@ -63,14 +62,14 @@ def code_request(
 
 
 def jq_request(
-    program: str, value: object, limits: Limits, max_outputs: int, max_bytes: int
+    mode: Literal["jq", "pick"], program: str, value: object, limits: Limits, max_outputs: int, max_bytes: int
 ) -> tuple[wire.Request, list[Load]]:
     """The request for a jq program over one value; raises TypeError, ValueError."""
     if max_outputs < 1 or max_bytes < 1:
         raise ValueError(f"max_outputs is {max_outputs}, max_bytes is {max_bytes}; both must be positive")
     payload, load, path, _ = _payload("input", value)
     request = wire.Request(
-        mode="jq",
+        mode=mode,
         source=_encodable(program),
         terms=_terms(limits),
         payloads=[payload],

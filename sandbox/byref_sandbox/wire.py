@@ -14,6 +14,7 @@ import array
 import os
 import socket
 import struct
+from collections.abc import Iterable
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -97,7 +98,8 @@ class Terms(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """One run."""
 
-    mode: Literal["code", "raw", "jq"]
+    mode: Literal["code", "raw", "jq", "pick"]
+    """pick: a jq program of `plainjq`'s, over decoded data."""
     source: str
     terms: Terms
     payloads: list[Payload] = []
@@ -256,7 +258,7 @@ def read_some(descriptor: int) -> bytes:
     return os.read(descriptor, _READ_BYTES)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Writes all of `data`; raises OSError."""
     view = memoryview(data)
     while view:
@@ -304,12 +306,13 @@ def receive(
         raise Broken(str(error)) from None
 
 
-def memory_file(data: bytes) -> int:
-    """A descriptor of an anonymous file that holds `data`."""
+def memory_file(chunks: Iterable[bytes | memoryview]) -> int:
+    """A descriptor of an anonymous file that holds the chunks one behind the other."""
     descriptor = os.memfd_create("byref", os.MFD_CLOEXEC)
     try:
-        write_all(descriptor, data)
-    except OSError:
+        for chunk in chunks:
+            write_all(descriptor, chunk)
+    except BaseException:
         os.close(descriptor)
         raise
     return descriptor

@@ -198,16 +198,21 @@ class Zygote:
             request = call.request or _read_request(call.body)
             jail = self._jail.less(request.without)
             prepare = functools.partial(self._prepare, request, call.files)
-            worker.execute(request.terms, prepare, jail, reply=call.reply, parent=parent)
+            terms = request.terms
+            if request.mode == "jq":
+                terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in call.files.values()))
+            worker.execute(terms, prepare, jail, reply=call.reply, parent=parent)
         finally:
             os._exit(1)
 
     def _prepare(self, request: wire.Request, files: dict[int, int]) -> worker.Body:
         if request.mode == "jq":
-            raw = wire.read_memory_file(files[0]) if files else request.payloads[0].inline or b""
-            path = json.loads(request.variables[0].path)
-            return jqworker.jq_body(request, jqworker.value_text(raw, request.payloads[0].content_type, path))
+            payload, path = request.payloads[0], json.loads(request.variables[0].path)
+            source = files[0] if files else payload.inline or b""
+            return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
         bindings = self._bind(request, files)
+        if request.mode == "pick":
+            return jqworker.pick_body(request, bindings.values["input"])
         if request.mode == "raw":
             return bodies.raw_body(request, bindings)
         return bodies.language_body(self._language, request, bindings)

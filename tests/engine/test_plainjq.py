@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from byref.tools.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded
 from byref_sandbox import Sandbox, jsontext
+from byref_sandbox.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded
 
 DATA: dict[str, Any] = {
     "rows": [{"id": i, "tags": ["a", "b"][: i % 3], "in": {"b c": i * 2}} for i in range(7)],

@@ -17,16 +17,19 @@ from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
 from byref.scope import Scope
-from byref.tools import native, plainjq
+from byref.tools import native
 from byref.tools.mending import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
-from byref.tools.targets import Target, find, jq_fault, jq_within
-from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
+from byref.tools.targets import Target, find, jq_fault, jq_within, walk
+from byref_sandbox import Data, JqOutcome, Limits, Outcome, Usage, jsontext, plainjq
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
 JQ_BYTES = 1 << 20
 MAX_EXPRESSION_CHARS = 20_000
+DECODED_HERE_BYTES = 1 << 20
+"""An artifact of at most this size is decoded in this process for a program that only picks: sooner done than asked for."""
+_LIMIT_HINT = "select or slice first and compute on less, or ask for a plain path, e.g. .rows[:100]"
 _LONG_NUMBER = re.compile(rb"[0-9]{16}")
 
 _KEYS = dict.fromkeys((*KEYS, "data", "source"), "artifact_id")
@@ -93,11 +96,7 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
 
 def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     expression = arguments.expression
-    try:
-        pick = plainjq.compiled(expression)
-    except plainjq.NotPlain:
-        pick = None
-    target = find(scope, arguments.artifact_id, load_parts=pick is not None)
+    target = find(scope, arguments.artifact_id, load_parts=False)
     native.refuse(scope, target.artifact, "jq queries JSON")
     if target.artifact.kind != "json":
         ways = {"artifact_grep": "search it with artifact_grep", "artifact_read": "read it with artifact_read"}
@@ -111,7 +110,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
             f"the expression has {len(expression):,} characters; at most {MAX_EXPRESSION_CHARS:,} are taken"
         )
     limits = interpreter.limits_of(scope)
-    reply, rounded = None if pick is None else _picked(pick, target), False
+    reply, rounded = _picked(scope, target, arguments, limits), False
     if reply is None:
         reply = _ran(scope, target, expression, limits)
         rounded = any(
@@ -119,9 +118,9 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         )
     outputs = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
     if reply.error is not None:
-        hint = f"\n{reply.error.hint}" if reply.error.hint else ""
+        hint = _LIMIT_HINT if reply.error.kind.endswith("Limit") else reply.error.hint
         fault = jq_fault(reply.error.message) if target.path else reply.error.message
-        content = f"{reply.error.kind}: {fault}{hint}"
+        content = f"{reply.error.kind}: {fault}" + (f"\n{hint}" if hint else "")
     else:
         note = _rounding_note(scope) if rounded else ""
         content = bounded(
@@ -136,12 +135,33 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     return Answer(content, is_error=reply.error is not None, commit=commit)
 
 
-def _picked(pick: plainjq.Filter, target: Target) -> JqOutcome | None:
-    """The outputs of a program that only picks, as jq's would be bounded; None if jq has to say what is wrong."""
+def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits) -> JqOutcome | None:
+    """The outputs of a program that only picks, exact and bounded as jq's; None if jq has to answer."""
+    try:
+        pick = plainjq.compiled(arguments.expression)
+    except plainjq.NotPlain:
+        return None
+    artifact = target.artifact
+    if artifact.payload.size <= DECODED_HERE_BYTES:
+        return _picked_here(pick, walk(artifact.value, target.path, arguments.artifact_id))
+    if scope.sandbox is None:
+        return None
+    with interpreter.readable_failures():
+        return scope.sandbox.pick(
+            arguments.expression,
+            _data(target, target.path),
+            session=f"{scope.tenant}\0{scope.name}",
+            limits=limits,
+            max_outputs=JQ_OUTPUTS,
+            max_bytes=JQ_BYTES,
+        )
+
+
+def _picked_here(pick: plainjq.Filter, value: object) -> JqOutcome | None:
     outputs: list[bytes] = []
     room, truncated, began = JQ_BYTES, False, time.perf_counter()
     try:
-        for output in pick(target.value if target.path else target.artifact.value):
+        for output in pick(value):
             encoded = _compact(output)
             room -= len(encoded)
             truncated = room < 0 or len(outputs) == JQ_OUTPUTS
@@ -164,9 +184,14 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
     if scope.sandbox is None:
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
-    data = interpreter.data_of(target.artifact)
     with interpreter.readable_failures():
-        return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
+        return scope.sandbox.jq(program, _data(target), limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
+
+
+def _data(target: Target, path: tuple[str, ...] = ()) -> Data:
+    """Stored JSON as the sandbox takes it, handed over frame by frame."""
+    payload = target.artifact.payload
+    return Data(target.artifact.digest.hex(), lambda: (data for _, data in payload.chunks()), path=path)
 
 
 def _rounding_note(scope: Scope) -> str:

@@ -13,10 +13,9 @@ from byref import interpreter
 from byref.artifacts.store import Artifact
 from byref.errors import ToolError
 from byref.scope import Scope
-from byref.tools import plainjq
 from byref.tools.targets import NotThere, Target, expired, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref.variables import is_name
-from byref_sandbox import jsontext
+from byref_sandbox import jsontext, plainjq
 
 MAX_DEPTH = 100
 MAX_REFERENCES = 1_000

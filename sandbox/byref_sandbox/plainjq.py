@@ -23,6 +23,9 @@ EXACT = 2**53
 MAX_PROGRAM_CHARS = 200
 """A longer one is not looked at, which bounds the nesting too."""
 
+NOT_PLAIN = "NotPlain"
+"""The kind of failure of a run that has to be left to jq."""
+
 Filter = Callable[[Any], Iterator[Any]]
 
 _TOKEN = re.compile(
@@ -51,6 +54,15 @@ def compiled(program: str) -> Filter:
         filters.append(parser.pick())
     parser.end()
     return _piped(filters)
+
+
+def is_plain(program: str) -> bool:
+    """Tell whether a program only picks."""
+    try:
+        compiled(program)
+    except NotPlain:
+        return False
+    return True
 
 
 def has_rounded(value: object) -> bool:
