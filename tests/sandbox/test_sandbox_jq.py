@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from byref_sandbox import Data, Limits, Sandbox
+from byref_sandbox import Data, JqOutcome, Limits, Sandbox, jsontext, plainjq
 
 ROWS = {"rows": [{"id": 1, "name": "Ann", "tags": ["x"]}, {"id": 2, "name": "Bö", "tags": []}], "total": 2}
-LIMITS = Limits(wall_seconds=1, cpu_seconds=1, memory_bytes=128 << 20)
+LIMITS = Limits(wall_seconds=0.5, cpu_seconds=1, memory_bytes=128 << 20)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,10 @@ def test_what_writes_or_ends_does_no_harm(sandbox: Sandbox, program: str, capfd:
         "def f(x): f(x | x); f(.)",
         "path(repeat(.))",
         "[combinations(30)]",
+        ". as $x | [limit(1e9; repeat($x))]",
+        "getpath([range(1e6)])",
+        "setpath([0, 5e8]; 1)",
+        'error("a" * 1e7)',
     ],
 )
 def test_programs_that_never_end_do(sandbox: Sandbox, program: str) -> None:
@@ -170,6 +175,79 @@ def test_programs_that_never_end_do(sandbox: Sandbox, program: str) -> None:
         assert outcome.error.kind in {"TimeLimit", "CpuLimit", "MemoryLimit", "JqError"}, outcome.error
     assert sandbox._root is root
     assert sandbox.jq(".", 1).outputs == (b"1",)
+
+
+@pytest.mark.parametrize("program", ["length", ".[3].id", ".[1:3]", "map(.id)[-1]", ".[0].in.x", ".[99999]"])
+def test_a_pick_is_answered_from_what_the_session_keeps_decoded(sandbox: Sandbox, program: str) -> None:
+    rows = [{"id": 2**63 + i, "in": {"x": i}} for i in range(100)]
+    loads = []
+
+    def load() -> Iterator[bytes]:
+        loads.append(1)
+        payload = json.dumps(rows).encode()
+        yield payload[:500]
+        yield payload[500:]
+
+    data = Data(f"picked {program}", load)
+    first = sandbox.pick(program, data, session="picks")
+    again = sandbox.pick(program, data, session="picks")
+    assert first is not None and again is not None
+    assert (first.outputs, first.error, len(loads)) == (again.outputs, None, 1)
+    assert [jsontext.decode(output) for output in first.outputs] == list(plainjq.compiled(program)(rows))
+    assert sandbox.run("len(rows)", {"rows": data}, session="picks").value == 100
+    assert len(loads) == 1
+
+
+def test_what_is_more_than_a_pick_is_left_to_jq(sandbox: Sandbox) -> None:
+    def pick(program: str, payload: bytes = b'{"a":[1]}', path: tuple[str, ...] = ()) -> JqOutcome | None:
+        return sandbox.pick(program, Data(f"{payload!r}", lambda: payload, path=path), session="left")
+
+    assert pick(". + 1") is pick(".a.b") is pick(".", b"{") is pick(".[") is None
+    inside = pick(".[0]", path=("a",))
+    assert inside is not None
+    assert inside.outputs == (b"1",)
+
+
+def test_picks_are_capped_too(sandbox: Sandbox) -> None:
+    data = Data("capped", lambda: json.dumps(["x" * 10] * 100).encode())
+    many = sandbox.pick(".[]", data, session="caps", max_outputs=7)
+    big = sandbox.pick(".[]", data, session="caps", max_bytes=35)
+    assert many is not None and big is not None
+    assert (len(many.outputs), many.truncated, len(big.outputs), big.truncated) == (7, True, 2, True)
+
+
+def test_the_data_itself_counts_for_no_limit(sandbox: Sandbox) -> None:
+    payload = json.dumps([{"id": i, "name": f"user {i}", "tags": ["a", "b"]} for i in range(200_000)]).encode()
+    outcome = sandbox.jq(
+        "map(.id) | add",
+        Data("big", lambda: payload),
+        limits=Limits(wall_seconds=20, cpu_seconds=20, memory_bytes=64 << 20),
+    )
+    assert (outcome.outputs, outcome.error) == ((b"19999900000",), None)
+
+
+def test_what_loads_is_bytes(sandbox: Sandbox) -> None:
+    for wrong in ("text", 5):
+        with pytest.raises(TypeError, match="expected bytes"):
+            sandbox.jq(".", Data("wrong", lambda wrong=wrong: wrong))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        '("a" * 50000) | test("^(a?){5000}a{5000}$")',
+        '("ab" * 2000) | test("^(([a-z])+.)+[A-Z]([a-z])+$")',
+        '("a" * 40) | test("(a*)*b")',
+        '("a" * 40) | test("(a|a)*b")',
+        '("a" * 100000) | test("(x+x+)+y")',
+    ],
+)
+def test_catastrophic_regexes_end(sandbox: Sandbox, program: str) -> None:
+    outcome = sandbox.jq(program, None, limits=LIMITS)
+    if outcome.error is None:
+        assert outcome.outputs == (b"false",)
+    else:
+        assert outcome.error.kind in {"TimeLimit", "CpuLimit"} or "Regex failure" in outcome.error.message
 
 
 def test_limits_are_named(sandbox: Sandbox) -> None:
