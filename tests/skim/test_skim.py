@@ -69,9 +69,10 @@ def check(data: bytes, chunk: int) -> Skimmed:
         return skimmed
     assert skimmed.schema is not None
     assert skimmed.schema.folded == schema.folded
-    for budget in (100, 10_000_000):
-        assert skimmed.schema.fitted(budget, len) == schema.fitted(budget, len)
-    if not schema.folded:
+    assert skimmed.schema.fitted(500, len) == schema.fitted(500, len)
+    if schema.folded:
+        assert skimmed.schema.fitted(1_000_000, len) == schema.fitted(1_000_000, len)
+    else:
         assert written(skimmed.schema.full()) == written(schema.full())
     same(skimmed.value, value)
     if type(value) is dict:
@@ -107,8 +108,8 @@ INNER = st.recursive(
 )
 ARRAYS = st.one_of(
     st.lists(INNER, max_size=30),
-    st.builds(lambda items, times: items * times, st.lists(INNER, max_size=4), st.sampled_from([10, 200])),
-    st.builds(lambda item, n: [{f"k{i + j}": item for j in range(40)} for i in range(n)], INNER, st.integers(1, 40)),
+    st.builds(lambda items, times: items * times, st.lists(INNER, max_size=4), st.sampled_from([10, 60])),
+    st.builds(lambda item, n: [{f"k{i + j}": item for j in range(35)} for i in range(n)], INNER, st.integers(1, 12)),
 )
 OBJECTS = st.one_of(
     st.dictionaries(TEXTS, st.one_of(INNER, ARRAYS), max_size=8),
@@ -120,7 +121,7 @@ DOCUMENTS = st.builds(
     st.booleans(),
     st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 2}, {"indent": "\r\n\t"}]),
 )
-RANDOM = settings(max_examples=250, deadline=None)
+RANDOM = settings(max_examples=40, deadline=None)
 
 
 @given(DOCUMENTS, CHUNKS)
@@ -223,10 +224,13 @@ RECORDS = ",".join(f'{{"id": {i}, "name": "user {i}"}}' for i in range(60))
         f'{{"a": [{RECORDS}], "b":' + "[" * 500 + "]" * 500 + "}",
         "[" * 2_000 + "]" * 2_000,
         f"[{RECORDS}," + '{"a":' * 2_000 + "1" + "}" * 2_000 + "]",
-        '{"a":' * 100_000,
+        '{"a":' * 20_000,
         "[" * 300_000,
         f"[{RECORDS}][{RECORDS}]",
         "[" + "[] " * 400,
+        "[,null" + ", null" * 60 + "]",
+        "[" * 5_000,
+        "{" + '"a":[' * 5_000,
         "[" + "1 " * 400,
         "[" + "1,\n" * 400 + "\n\n tru",
         '{"a": "' + "x" * 1_000,

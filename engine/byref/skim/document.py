@@ -136,10 +136,10 @@ class Document:
         if end is None:
             return
         size = end - self._start
-        items = self._decoded(end, b"]")
+        # With one more element, before or behind them: there has to be one on either side of a comma.
+        items = self._decoded(end, b"]" if self._prefix else b",0]")
         assert isinstance(items, list) and self._stretch is not None
-        if self._prefix:
-            del items[0]
+        del items[0 if self._prefix else -1]
         self._prefix = _ELEMENT
         self._stretch.add(items, size)
 

@@ -22,6 +22,7 @@ class Stretch:
         self._head: list[Any] = []
         self._head_size = 0
         self._tail: deque[tuple[list[Any], int]] = deque()
+        self._tail_count = 0
         self._samples = Sampling[Any](sizes.ITEM_SAMPLES)
         self._slices = 0
         self._elements = Elements(depth)
@@ -33,13 +34,19 @@ class Stretch:
         self._elements.add(items)
         self._kinds.add(items)
         self.size += size
-        if self._head_size < sizes.END:
+        if not _is_end(len(self._head), self._head_size):
             self._head += items
             self._head_size += size
             return
         self._tail.append((items, size))
-        while self.size - self._head_size - self._tail[0][1] >= sizes.END:
-            self._drop(*self._tail.popleft())
+        self._tail_count += len(items)
+        while True:
+            items, size = self._tail[0]
+            if not _is_end(self._tail_count - len(items), self.size - self._head_size - size):
+                break
+            self._tail.popleft()
+            self._tail_count -= len(items)
+            self._drop(items, size)
 
     def _drop(self, items: list[Any], size: int) -> None:
         self.size -= size
@@ -76,3 +83,8 @@ class Stretch:
 
 
 __all__ = ["Stretch", "TooDeep"]
+
+
+def _is_end(count: int, size: int) -> bool:
+    """Tell whether so many elements of so many bytes are enough of an end: two at least, unless they are huge."""
+    return size >= sizes.END and (count > 1 or size >= sizes.ENDS // 4)
