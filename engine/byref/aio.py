@@ -280,10 +280,12 @@ class AsyncSession:
         arguments: object = None,
         is_error: bool = False,
     ) -> Result:
-        """As `Session.process`; an asynchronous iterator of text or bytes is read here, on the event loop."""
-        output = await streams.awaited(output, self._session.policy.max_artifact_bytes)
-        return await self._run(
-            self._session.process, output, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error
+        """As `Session.process`; an asynchronous iterator is read on this event loop, as fast as it is stored."""
+        return await self._streamed(
+            output,
+            lambda received: self._session.process(
+                received, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error
+            ),
         )
 
     # The session's own tools
@@ -380,13 +382,11 @@ class AsyncSession:
         preview_chars: int = store.PREVIEW_CHARS,
     ) -> Artifact:
         """As `Session.store_artifact`."""
-        value = await streams.awaited(value, self._session.policy.max_artifact_bytes)
-        return await self._run(
-            self._session.store_artifact,
+        return await self._streamed(
             value,
-            name=name,
-            content_type=content_type,
-            preview_chars=preview_chars,
+            lambda received: self._session.store_artifact(
+                received, name=name, content_type=content_type, preview_chars=preview_chars
+            ),
         )
 
     async def share(self, artifact: Artifact | str, with_: str) -> Artifact:
@@ -418,6 +418,17 @@ class AsyncSession:
     async def close(self) -> None:
         """As `Session.close`."""
         self._session.close()
+
+    async def _streamed(self, output: object, work: Callable[[object], T]) -> T:
+        """Run work with an output, which it may pull from an asynchronous iterator of this loop."""
+        received = await streams.awaited(output)
+        try:
+            result: T = await self._call(partial(work, received))
+        except asyncio.CancelledError:
+            if isinstance(received, streams.Pulled):
+                received.leave()
+            raise
+        return result
 
     async def _run(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = await self._call(partial(method, *args, **kwargs))

@@ -41,12 +41,13 @@ def _cut(prepared: Prepared) -> Rendered | None:
     note = "INCOMPLETE: the whole output could not be stored; only a new call gives it again."
     stored = [block for block in prepared.blocks if block.piece.block is not None]
     alone = stored[0] if len(stored) == 1 else None
-    if alone is not None and alone.is_structured and isinstance(alone.piece.block, Block):
-        block = alone.piece.block
+    block = alone.piece.block if alone is not None else None
+    if alone is not None and alone.is_structured and isinstance(block, Block):
         cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
         content = f'{{"note":"{note}","output":{cut_json.text}}}'
     else:
-        content = f"{truncate(joined(stored), budget=budget, measure=count).text}\n[{note}]"
+        text = block.ends if isinstance(block, Block) else joined(stored)
+        content = f"{truncate(text, budget=budget, measure=count).text}\n[{note}]"
     tokens, size = count(content), len(content.encode("utf-8", "surrogatepass"))
     if tokens >= sum(block.tokens for block in stored) or size >= sum(block.size for block in stored):
         return None

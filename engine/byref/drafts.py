@@ -94,7 +94,7 @@ def drafted(
             repeats=repeats,
         )
     if route == "artifact" and policy.envelope_form == "pointers":
-        return PointerDraft(block.text, measured.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
+        return PointerDraft(block.ends, measured.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
     if route == "artifact":
         return ArtifactDraft(
             shape=words[0],
@@ -132,7 +132,7 @@ def _shortened(
         text = f'{{"note":"{_unkept_note(unkept)}","output":{cut_json.text}}}' if unkept else cut_json.text
         return TruncateDraft(text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats)
     room = budget - 80 if not unkept and any(tool in scope.tools for tool in READERS) else budget
-    cut_text = truncate(block.text, budget=max(room, 30), measure=count)
+    cut_text = truncate(block.ends, budget=max(room, 30), measure=count)
     text = f"{cut_text.text}\n[{_unkept_note(unkept)}]" if unkept else cut_text.text
     tools = () if unkept else scope.tools
     return TruncateDraft(text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
@@ -174,7 +174,7 @@ def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budg
     if measured.is_structured:
         shown = preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens)
         return shown.value, shown.omitted
-    cut_text = truncate(block.text, budget=budget, measure=count)
+    cut_text = truncate(block.ends, budget=budget, measure=count)
     return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}
 
 
@@ -183,4 +183,4 @@ def _preview_text(prepared: Prepared, measured: Measured, budget: int) -> str:
     assert isinstance(block, Block)
     if measured.is_structured:
         return preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens).text
-    return head_within(block.text, budget=budget, measure=count)
+    return head_within(block.ends, budget=budget, measure=count)

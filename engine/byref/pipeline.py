@@ -90,7 +90,10 @@ def process(
     """Take one tool output into the session and return what the model reads of it."""
     prepared = prepare(scope, output, tool, call_id, arguments, is_error)
     try:
-        return _take_in(prepared)
+        result = _take_in(prepared)
+        if prepared.taken is not None:
+            prepared.taken.settle(scope, {artifact.payload.blob_id for artifact in result.artifacts})
+        return result
     except StorageFailure:
         if prepared.scope.policy.on_storage_failure == "raise":
             raise
@@ -146,6 +149,8 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
             settle(prepared, smaller)
             return smaller
         case "blob_gone":
+            if prepared.taken is not None:
+                prepared.taken.lose()
             for stand in plan.stands:
                 for kept in stand.kept:
                     kept.blob_id = restage(prepared, kept)

@@ -147,7 +147,7 @@ def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, exc
 def adding_of(stands: Sequence[Stand]) -> dict[bytes, int]:
     """Return what is to be stored, as sizes by digest."""
     return {
-        kept.block.digest: len(kept.block.piece.block.data)
+        kept.block.digest: kept.block.piece.block.stored_size
         for stand in stands
         for kept in stand.kept
         if kept.block.piece.block is not None
@@ -229,7 +229,7 @@ def _stand(
 
 def _is_too_large(prepared: Prepared, block: Measured) -> bool:
     stored = block.piece.block
-    return stored is not None and len(stored.data) > prepared.scope.policy.max_artifact_bytes
+    return stored is not None and stored.stored_size > prepared.scope.policy.max_artifact_bytes
 
 
 def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
@@ -280,7 +280,7 @@ def _describe(measured: Measured, words: Shape) -> Description:
         return Description(
             block.kind, block.content_type, block.size, block.placeholder, measured.tokens, words, name=block.name
         )
-    shown = head_of(block.text, store.PREVIEW_CHARS)
+    shown = head_of(block.ends, store.PREVIEW_CHARS)
     if measured.schema is None:
         kind = "application/octet-stream" if block.lossy else "text/plain"
         return Description("text", kind, block.size, shown, measured.tokens, "text")
@@ -297,6 +297,8 @@ def _repeats(prepared: Prepared) -> int | None:
 
 def restage(prepared: Prepared, kept: Kept) -> int:
     """Write a payload, or find its bytes published already; return the blob's id."""
+    if prepared.taken is not None:
+        return prepared.taken.staged.blob_id
     block = kept.block.piece.block
     assert block is not None
     content = Content(block.data, kept.block.digest, block.line_count, kept.about.content_type)

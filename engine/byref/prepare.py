@@ -13,7 +13,8 @@ from blake3 import blake3
 from byref import gates, ledger, mappers
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
 from byref.gates import Verdict
-from byref.outputs import Block, Piece, forms, instructions, to_pieces
+from byref.intake import Taken
+from byref.outputs import Block, Large, Piece, forms, instructions, to_pieces
 from byref.policy import ToolPolicy
 from byref.scope import Scope
 
@@ -48,6 +49,8 @@ class Measured:
         block = self.piece.block
         if not isinstance(block, Block) or block.parsed[0] != "json":
             return None
+        if isinstance(block, Large):
+            return block.schema
         try:
             try:
                 return infer(block.parsed[1], allow_nonfinite=not block.from_value)
@@ -83,6 +86,8 @@ class Prepared:
     instructions: str | None
     mapped: str | None
     """What became of the tool's mapper, None if it has none."""
+    taken: Taken | None
+    """The stream that it came as, if that was too large to be held."""
 
     @property
     def tokens(self) -> int:
@@ -121,7 +126,8 @@ def prepare(
     shaping = scope.policy.tool(tool)
     scope = replace(scope, policy=scope.policy.for_tool(tool))
     own_tool = tool in scope.tools
-    pieces, says_error = to_pieces(output)
+    taken = output if isinstance(output, Taken) else None
+    pieces, says_error = to_pieces(output) if taken is None else ([Piece(taken.block)], False)
     is_error = is_error or says_error
     told = _lift(pieces) if not own_tool else None
     told, mapped = told if scope.policy.trusted_instructions == "all" else None, None
@@ -156,6 +162,7 @@ def prepare(
         arguments=ledger.cut_arguments(arguments),
         instructions=told if scope.policy.trusted_instructions != "none" else None,
         mapped=mapped,
+        taken=taken,
     )
 
 
@@ -163,7 +170,7 @@ def _lift(pieces: list[Piece]) -> str | None:
     """Take the instructions out of every block and return the first."""
     told = None
     for at, piece in enumerate(pieces):
-        if isinstance(piece.block, Block):
+        if isinstance(piece.block, Block) and not isinstance(piece.block, Large):
             rest, said = instructions.lift(piece.block)
             if said is not None:
                 pieces[at], told = forms.replaced(piece, rest), told or said
@@ -200,14 +207,14 @@ def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[P
 def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
     block, policy = piece.block, scope.policy
     if isinstance(block, Block):
-        if parses:
+        if parses or isinstance(block, Large):
             kind, _ = block.parsed
         else:
             kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
-        return Measured(piece, block.size, scope.count(block.text, kind), _digest(block.data))
+        return Measured(piece, block.size, block.tokens(scope.count, kind), block.digest)
     if block is not None:
         tokens = gates.media_tokens(policy, is_image=block.kind == "image", size=block.size)
-        return Measured(piece, block.size, tokens, _digest(block.data))
+        return Measured(piece, block.size, tokens, block.digest)
     written = forms.to_json([piece.content])
     seen = piece.original is not None and forms.is_image(piece.original)
     tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen else scope.count(written, "json")

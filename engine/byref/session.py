@@ -10,7 +10,7 @@ from typing import IO, Any, Self
 
 from sqlalchemy import Connection
 
-from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, streams, variables
+from byref import explain, intake, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, variables
 from byref.artifacts import export, store, tombstones
 from byref.artifacts.store import Artifact
 from byref.db import discards
@@ -109,7 +109,7 @@ class Session:
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
         tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
-        output = streams.whole(output, self._scope.policy.for_tool(tool).max_artifact_bytes)
+        output = self._received(output, tool, is_error=bool(is_error))
         with collector_paused():
             return pipeline.process(
                 self._scope, output, tool=tool, call_id=call_id, arguments=arguments, is_error=bool(is_error)
@@ -136,7 +136,8 @@ class Session:
     def run(self, code: str) -> Outcome:
         """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
 
-        What the code assigns is bound as it is for the model; the run is recorded.
+        What the code assigns is bound as it is for the model; the run is recorded. Where the code names what has
+        expired, the error's hint says what it was and which call makes it again.
 
         Raises:
             ToolError: the code has more than 200,000 characters, or this platform has no interpreter.
@@ -342,7 +343,8 @@ class Session:
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
-        value = streams.whole(value, scope.policy.max_artifact_bytes)
+        most = scope.policy.max_artifact_bytes
+        value = intake.receive(scope, value, most=most, whole=False, survives=False, content_type=content_type)
         staged, about = keepers.store_value(
             scope, value, name=name, content_type=content_type, preview_chars=preview_chars
         )
@@ -396,6 +398,15 @@ class Session:
             OSError: the file cannot be written.
         """
         return export.export(self._own(artifact), target)
+
+    def _received(self, output: object, tool: str, *, is_error: bool) -> object:
+        """A stream of a tool's, in memory if what its policy does with it needs it there."""
+        scope = self._scope
+        policy, shaping = scope.policy.for_tool(tool), scope.policy.tool(tool)
+        shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
+        whole = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
+        survives = policy.on_storage_failure != "raise"
+        return intake.receive(scope, output, most=policy.max_artifact_bytes, whole=whole, survives=survives)
 
     def _own(self, artifact: Artifact | str) -> Artifact:
         """The session's own artifact: one that is given may be another session's, or another tenant's."""

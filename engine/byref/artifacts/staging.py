@@ -60,6 +60,8 @@ class Staged:
     """A blob that is staged, or was found published."""
 
     blob_id: int
+    key: str
+    store: str | None
     digest: bytes
     size: int
     lines: int
@@ -74,7 +76,7 @@ def stage(place: Place, content: Content) -> Staged:
         return _write(place, [content.data], content.content_type, content)
     if not _is_there(place, found):
         _write_again(place, found, content)
-    return Staged(found.id, content.digest, len(content.data), content.lines, content)
+    return Staged(found.id, found.key, found.store, content.digest, len(content.data), content.lines, content)
 
 
 def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> Staged:
@@ -111,13 +113,24 @@ def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
     return place.objects.name, object_key(place.tenant, name, content_type)
 
 
-def abandon(place: Place, blob_id: int) -> None:
-    """Delete a blob that will not be published; where that fails a sweep does it later."""
+def abandon(place: Place, blob_id: int, key: str | None = None) -> None:
+    """Delete a blob that will not be published, and its object; where that fails a sweep does it later.
+
+    `key` is the object's: a sweep may have taken the row before the object was there.
+    """
+
+    def work(connection: Connection) -> str | None:
+        found = blobs.key_of(connection, blob_id)
+        blobs.delete_unused(connection, [blob_id])
+        return None if blobs.key_of(connection, blob_id) else found or key
+
     try:
-        place.transact(lambda connection: blobs.delete_unused(connection, [blob_id]))
+        gone: str | None = place.transact(work)
     except StorageFailure:
         logger.warning("byref left a blob that was not stored to the next sweep", exc_info=True)
-    discards.try_to_empty(place.transact, place.objects)
+        return
+    if place.objects is not None and gone is not None:
+        discards.try_to_delete(place.transact, place.objects, gone)
 
 
 def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None) -> Staged:
@@ -148,9 +161,9 @@ def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Co
                 raise StorageFailure("what was staged of a stream was swept while it came: it came too slowly")
     except BaseException:
         if blob_id is not None:
-            abandon(place, blob_id)
+            abandon(place, blob_id, key)
         raise
-    return Staged(blob_id, *whole, content)
+    return Staged(blob_id, key, store, *whole, content)
 
 
 def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
@@ -192,21 +205,9 @@ def _is_there(place: Place, found: Published) -> bool:
 
 
 def _write_again(place: Place, found: Published, content: Content) -> None:
-    """Give a published blob its bytes back, under a key of their own."""
-    store, key = new_key(place, content.content_type)
-    with closing(cut([content.data], compresses=_compresses(place))) as cutting:
-        frames = (
-            list(cutting) if place.objects is None else _write_object(place.objects, key, cutting, content.content_type)
-        )
-
-    def work(connection: Connection) -> None:
-        if blobs.move(connection, found.id, found.key, key, store):
-            blobs.add_frames(connection, place.tenant, found.id, frames)
-            discards.note(connection, found.store, found.key)
-        else:
-            discards.note(connection, store, key)
-
-    place.transact(work)
+    """Give a published blob its bytes back: staged as any others are, they take the place of the lost ones."""
+    staged = _write(place, [content.data], content.content_type, content)
+    place.transact(lambda connection: blobs.take_over(connection, place.tenant, found, staged.blob_id))
 
 
 def _compresses(place: Place) -> bool:

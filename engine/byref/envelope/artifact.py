@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from byref.describe.jsontext import compact, encodable
-from byref.describe.truncate import head_of
+from byref.describe.truncate import Ends, head_of
 from byref.envelope.draft import Count, Reference, Rendered, access_hints, grow, located, repeated, told
 from byref.policy import FOLLOWERS
 from byref.variables import Part
@@ -90,7 +90,7 @@ class ArtifactDraft:
 class PointerDraft:
     """A pointer with the first characters of what it points to."""
 
-    text: str
+    text: str | Ends
     size: int
     tools: Sequence[str]
     budget: int

@@ -6,11 +6,15 @@ Nothing here raises for what a tool returned.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
 
+from blake3 import blake3
+
 from byref import slices
+from byref.describe.truncate import Ends
 from byref.outputs import values
 from byref_sandbox import jsontext
 
@@ -32,11 +36,30 @@ class Block:
     """`data` is no text; undecodable bytes are shown as U+FFFD."""
 
     @cached_property
+    def digest(self) -> bytes:
+        """BLAKE3 of `data`."""
+        return bytes(blake3(self.data).digest())
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes of `data`."""
+        return len(self.data)
+
+    @property
+    def ends(self) -> str | Ends:
+        """What shortening needs of the text: all of it, if it is in memory."""
+        return self.text
+
+    @cached_property
     def size(self) -> int:
         """UTF-8 bytes of `text`."""
         if self.from_value:
             return len(self.data) - self._line_feeds
         return slices.size(self.text) if self.lossy else len(self.data)
+
+    def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
+        """Return how many tokens `text` has, as `count` counts them."""
+        return count(self.text, kind)
 
     @property
     def line_count(self) -> int:

@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
+from blake3 import blake3
+
 from byref import slices
 
 NAME_CHARS: Final = 80
@@ -67,9 +69,19 @@ class Media:
         """What its placeholder calls it: png, pdf."""
         return format_of(self.content_type)
 
+    @cached_property
+    def digest(self) -> bytes:
+        """BLAKE3 of its bytes."""
+        return bytes(blake3(self.data).digest())
+
     @property
     def size(self) -> int:
         """Bytes."""
+        return len(self.data)
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes of `data`."""
         return len(self.data)
 
     @cached_property

@@ -47,12 +47,17 @@ def to_pieces(output: object) -> tuple[list[Piece], bool]:
         return [Piece(to_block(output))], False
 
 
+def is_textual(content_type: str) -> bool:
+    """Tell whether bytes of a content type are text to be read and searched."""
+    return content_type.startswith(_TEXTUAL)
+
+
 def binary(output: object, content_type: str | None = None) -> Media | None:
     """Return bytes as the image or the document that they are, told by their type or their beginning; None if text."""
     if not issubclass(type(output), bytes | bytearray | memoryview):
         return None
     data: bytes = output if type(output) is bytes else bytes(memoryview(output))  # type: ignore[arg-type]
-    if content_type is not None and not content_type.startswith(_TEXTUAL):
+    if content_type is not None and not is_textual(content_type):
         return media.of(content_type, data)
     sniffed = None if data.startswith(MARKS) else media.sniffed(data)
     if sniffed is None or (sniffed == "application/octet-stream" and not to_block(data).lossy):

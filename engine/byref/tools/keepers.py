@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from blake3 import blake3
 from msgspec import Meta
 from sqlalchemy import Connection
 
@@ -17,6 +16,7 @@ from byref.artifacts.store import Description
 from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
+from byref.intake import Taken
 from byref.outputs import Block, Media, binary, to_block
 from byref.scope import Scope
 from byref.tools import native
@@ -83,43 +83,45 @@ def store_value(
         raise ConfigurationError(
             f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
         )
+    if isinstance(value, Taken):
+        with value.released(scope):
+            about = _described(scope, value.block, value, content_type, preview_chars)
+        return value.staged, about
     block = binary(value, content_type) or to_block(value)
-    if len(block.data) > scope.policy.max_artifact_bytes:
+    about = _described(scope, block, value, content_type, preview_chars)
+    return staging.stage(scope.place, Content(block.data, block.digest, block.line_count, about.content_type)), about
+
+
+def _described(
+    scope: Scope, block: Block | Media, value: object, content_type: str | None, preview_chars: int
+) -> Description:
+    if block.stored_size > scope.policy.max_artifact_bytes:
         raise QuotaExceeded(
-            f"{len(block.data):,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
+            f"{block.stored_size:,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
         )
-    digest = bytes(blake3(block.data).digest())
-    scope.read(lambda connection: _see_that_it_fits(connection, scope, digest, len(block.data)))
+    scope.read(lambda connection: _see_that_it_fits(connection, scope, block.digest, block.stored_size))
     if isinstance(block, Media):
         placeholder = block.placeholder if preview_chars else ""
         tokens = gates.media_tokens(scope.policy, is_image=block.kind == "image", size=block.size)
-        about = Description(
-            block.kind, content_type or block.content_type, block.size, placeholder, tokens, block.words
-        )
-        return _staged(scope, block, digest, about), about
+        return Description(block.kind, content_type or block.content_type, block.size, placeholder, tokens, block.words)
     kind, parsed = block.parsed
     if kind == "json" and block.from_value:
         block.reparse()
         kind, parsed = block.parsed
-    if lost := first_note(value, block):
+    if not isinstance(value, Taken) and (lost := first_note(value, block)):
         raise ConfigurationError(f"{lost}. Store text, bytes, or what JSON can hold")
     words: object = shape(parsed) if kind == "json" else "text"
     if kind == "text" and block.from_value:  # a number, a boolean or None: JSON that is no text, and no structure
         kind, words = "json", kind_of(block.value)
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
-    about = Description(
+    return Description(
         kind,
         content_type or own_type,
         block.size,
-        head_of(block.text, preview_chars) if preview_chars else "",
-        scope.count(block.text, kind),
+        head_of(block.ends, preview_chars) if preview_chars else "",
+        block.tokens(scope.count, kind),
         words,
     )
-    return _staged(scope, block, digest, about), about
-
-
-def _staged(scope: Scope, block: Block | Media, digest: bytes, about: Description) -> Staged:
-    return staging.stage(scope.place, Content(block.data, digest, block.line_count, about.content_type))
 
 
 def insert_value(
