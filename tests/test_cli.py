@@ -11,15 +11,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 import byref
 from byref import ledger
 from byref.cli import main
+from byref.db.tables import ArtifactRow
 
 RECORDS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
 
@@ -240,6 +242,25 @@ def test_what_is_in_a_session(run: Run, users: Path) -> None:
     missing = run("show", "nothing")
     assert missing.code == 1
     assert "no variable, artifact or step 'nothing'" in missing.err
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_what_has_expired_says_what_it_was(run: Run, users: Path, swept: bool) -> None:
+    run("process", str(users), "--tool", "list_users")
+    with byref.Engine("sqlite:///byref.db") as engine:
+        artifact = engine.session("cli").artifacts()[0]
+        past = update(ArtifactRow).values(expires_at=datetime.now(UTC) - timedelta(minutes=1))
+        engine.database.write(lambda connection: connection.execute(past))
+    if swept:
+        assert "artifacts\t1" in run("sweep").out
+    for key in ("list_users", "$users", "var_step_1", artifact.id, artifact.pointer):
+        ran = run("show", key)
+        assert (ran.code, ran.out) == (run("show", "nothing").code, "")
+        assert ran.err.startswith(f"byref: {key!r} is gone: it expired on 20")
+        assert f"It was application/json, {artifact.size_bytes:,} bytes, " in ran.err
+        assert ran.err.endswith("Call list_users again to have it again.\n")
+        assert run("show", key, "--json")[:2] == (ran.code, "")
+    assert "no variable, artifact or step 'nothing'" in run("show", "nothing").err
 
 
 def test_the_ledger_and_its_reasons(run: Run, users: Path) -> None:

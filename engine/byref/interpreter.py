@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from blake3 import blake3
 from sqlalchemy import Connection, insert
 
 from byref import variables
-from byref.artifacts import quotas, staging, store
+from byref.artifacts import quotas, staging, store, tombstones
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import RunRow
@@ -65,6 +65,8 @@ class Execution:
     """Names of stored data that the code assigned: for this run only."""
     lost: Mapping[str, str]
     """Names that are not there in the next run, each with the reason."""
+    gone: str | None = None
+    """What became of a name that the code used and that is not there any more; it is the error's hint, too."""
 
 
 def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
@@ -110,6 +112,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
         )
+    outcome, gone = _with_what_is_gone(scope, outcome)
     assigned = outcome.bound.keys() - bound.keys()
     if assigned:
         bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
@@ -131,7 +134,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
             data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
             with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
                 result = _keep(scope, {RESULT_NAME: (outcome.kind, data)})
-    return Execution(code, outcome, limits, kept, result, rebound, lost)
+    return Execution(code, outcome, limits, kept, result, rebound, lost, gone)
 
 
 def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
@@ -197,19 +200,29 @@ def limits_of(scope: Scope) -> Limits:
     )
 
 
-def missing_name(outcome: Outcome) -> str | None:
+def _missing_name(outcome: Outcome) -> str | None:
     """Return the name that code used and that is not there."""
     error = outcome.error
-    found = re.search(r"name '(\w+)'", error.message) if error is not None and error.kind == "NameError" else None
+    found = re.search(r"(?:name|variable) '(\w+)'", error.message) if error is not None and error.kind == "NameError" else None
     return found[1] if found else None
 
 
-def render(
-    execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable], gone: str | None = None
-) -> str:
+def _with_what_is_gone(scope: Scope, outcome: Outcome) -> tuple[Outcome, str | None]:
+    """Say in the error's hint, and beside it, what became of a missing name whose data has expired."""
+    missing = _missing_name(outcome)
+    if missing is None or outcome.error is None:
+        return outcome, None
+    found = scope.read(lambda connection: tombstones.find(connection, scope.row, [missing])).get(missing)
+    if found is None:
+        return outcome, None
+    told = found.told(missing)
+    return replace(outcome, error=replace(outcome.error, hint=told)), told
+
+
+def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable]) -> str:
     """Return a run as the model reads it: output, value or error, and what became of its names.
 
-    `known` are the variables to choose from where a name is missing; `gone` says what became of it.
+    `known` are the variables to choose from where a name is missing.
     """
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     parts: list[str] = []
@@ -226,7 +239,7 @@ def render(
     if outcome.error is None:
         parts.extend(_value_parts(execution, names, scope))
     else:
-        parts.append(_error_text(execution, known, gone))
+        parts.append(_error_text(execution, known))
     if execution.rebound:
         parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
     listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
@@ -261,7 +274,7 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     ]
 
 
-def _error_text(execution: Execution, known: list[Variable], gone: str | None) -> str:
+def _error_text(execution: Execution, known: list[Variable]) -> str:
     error = execution.outcome.error
     assert error is not None
     where = f" at line {error.line}" if error.line is not None else ""
@@ -272,9 +285,9 @@ def _error_text(execution: Execution, known: list[Variable], gone: str | None) -
     if error.kind != "NameError":
         return text + (f"\n{error.hint}" if error.hint else "")
     names = {variable.name: variable.shape for variable in known}
-    missing = missing_name(execution.outcome)
-    if gone is not None:
-        text += f"\n{gone}"
+    missing = _missing_name(execution.outcome)
+    if execution.gone is not None:
+        text += f"\n{execution.gone}"
     elif missing and (near := difflib.get_close_matches(missing, names, 1)):
         text += f"\nDid you mean {near[0]}?"
     if not names:

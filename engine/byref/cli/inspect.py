@@ -11,6 +11,7 @@ from byref.cli import opening, output
 from byref.cli.conversation import artifact_record, variable_record
 from byref.cli.failures import Failed
 from byref.outputs import to_block
+from byref.tools.targets import expired
 
 
 def sessions(options: Namespace) -> int:
@@ -130,6 +131,8 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
         about = variable_record(variable)
     elif artifact is not None:
         data, about = artifact.payload.read(), artifact_record(artifact) | {"schema": artifact.schema}
+    elif gone := expired(session._scope, [what]):
+        raise Failed(gone[what])
     else:
         names = [v.name for v in session.variables()]
         raise Failed(f"no variable, artifact or step {what!r} in session {session.id!r}; variables: {names}")

@@ -11,7 +11,6 @@ from byref import interpreter, variables
 from byref.scope import Scope
 from byref.tools.mending import as_code
 from byref.tools.record import Answer, Arguments, Tool
-from byref.tools.targets import expired
 
 INLINE_SHARE = 0.5
 """Of `reply_tokens`: a larger value becomes a variable instead of being shown."""
@@ -34,12 +33,9 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
         else []
     )
 
-    missing = interpreter.missing_name(execution.outcome)
-    gone = expired(scope, [missing]).get(missing) if missing else None
-
     def commit(connection: Connection, step: int) -> str:
         names = interpreter.commit(connection, scope, execution, step, replied=True)
-        return interpreter.render(execution, names, scope, known, gone)
+        return interpreter.render(execution, names, scope, known)
 
     return Answer("", is_error=error is not None, commit=commit)
 
