@@ -24,6 +24,7 @@ from byref.models import Models
 from byref.policy import Policy, check_tools
 from byref.scope import Host, Scope, join
 from byref.session import Session
+from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore, check_store
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
@@ -75,7 +76,7 @@ class Engine:
         self._policy = policy or Policy()
         self._counter = counter or SampledCounter()
         self._models = models or Models()
-        self._objects = blobs
+        self._objects = None if blobs is None else Guarded(blobs)
         self._own_sandbox = interpreter is None
         self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
         self._unknown_models: set[str] = set()
@@ -182,14 +183,14 @@ class Engine:
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
         gone = retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
-        discards.empty(self._database.write, self._objects)
+        self._delete_objects(f"the session {name!r} is deleted")
         return gone
 
     def delete_tenant(self, tenant: str) -> int:
         """Delete everything of a tenant and return how many conversations it had; it raises as `delete_session` does."""
         tenant = lifecycle.check_id("tenant", tenant)
         gone = retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
-        discards.empty(self._database.write, self._objects)
+        self._delete_objects(f"the tenant {tenant!r} is deleted")
         return gone
 
     def sweep(self, *, grace: timedelta = GRACE) -> Swept:
@@ -202,7 +203,8 @@ class Engine:
         self._write_uses()
         gone = lifecycle.sweep(self._database.write, grace)
         write, objects = self._database.write, self._objects
-        gone += Swept(objects=discards.empty(write, objects) + discards.delete_strays(write, objects, grace))
+        emptied = self._delete_objects("the database is swept")
+        gone += Swept(objects=emptied + discards.delete_strays(write, objects, grace))
         while self._database.shrink(SHRINK_PAGES):
             pass
         return gone
@@ -279,6 +281,16 @@ class Engine:
             logger.warning("byref could not sweep", exc_info=True)
         finally:
             self._sweeping.release()
+
+    def _delete_objects(self, done: str) -> int:
+        """Delete the objects of blobs that went and return how many; where that fails say what is `done` already."""
+        try:
+            return discards.empty(self._database.write, self._objects)
+        except StorageFailure as error:
+            name = self._objects.name if self._objects else ""
+            raise StorageFailure(
+                f"{done}, but not all of its objects in the store {name!r}: `sweep` deletes those that are left ({error})"
+            ) from error
 
     def _write_uses(self) -> None:
         """Write the uses that no step of their session has written: of reads by the host."""

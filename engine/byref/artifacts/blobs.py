@@ -86,15 +86,6 @@ def put_off(connection: Connection, tenant: str, blob_id: int) -> bool:
     return connection.execute(_staged(tenant, blob_id).values(staged_at=_now())).rowcount == 1
 
 
-def move(connection: Connection, blob_id: int, old_key: str, new_key: str, store: str | None) -> bool:
-    """Give a blob another place for its bytes, whose frames are to be added; False if somebody was faster."""
-    here = BlobRow.id == blob_id, BlobRow.key == old_key
-    if connection.execute(update(BlobRow).where(*here).values(key=new_key, store=store)).rowcount != 1:
-        return False
-    connection.execute(delete(FrameRow).where(FrameRow.blob_id == blob_id))
-    return True
-
-
 class Published(NamedTuple):
     """A published blob, and where its bytes are."""
 
@@ -102,6 +93,27 @@ class Published(NamedTuple):
     key: str
     store: str | None
     """None: in SQL."""
+
+
+def take_over(connection: Connection, tenant: str, published: Published, staged_id: int) -> bool:
+    """Give a published blob the bytes of a staged one, which goes; False if somebody was faster, or holds the row.
+
+    It does not wait for the row's lock: a host's transaction on this very thread may have it.
+    """
+    here = BlobRow.id == published.id, BlobRow.key == published.key
+    staged = BlobRow.id == staged_id, BlobRow.tenant == tenant, BlobRow.published_at.is_(None)
+    old = connection.execute(select(BlobRow.id).where(*here).with_for_update(skip_locked=True)).one_or_none()
+    new = connection.execute(select(BlobRow.key, BlobRow.store).where(*staged).with_for_update()).one_or_none()
+    if old is None or new is None:
+        delete_unused(connection, [staged_id])
+        return False
+    connection.execute(delete(FrameRow).where(FrameRow.blob_id == published.id))
+    connection.execute(update(FrameRow).where(FrameRow.blob_id == staged_id).values(blob_id=published.id))
+    connection.execute(delete(BlobRow).where(BlobRow.id == staged_id))
+    connection.execute(update(BlobRow).where(*here).values(key=new.key, store=new.store))
+    if published.store is not None:
+        connection.execute(insert(DiscardRow).values(store=published.store, key=published.key))
+    return True
 
 
 def find_published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
@@ -115,6 +127,11 @@ def find_published(connection: Connection, tenant: str, digest: bytes) -> Publis
     )
     row = connection.execute(query).one_or_none()
     return None if row is None else Published(*row)
+
+
+def key_of(connection: Connection, blob_id: int) -> str | None:
+    """Return a blob's key; None if it is gone."""
+    return connection.execute(select(BlobRow.key).where(BlobRow.id == blob_id)).scalar_one_or_none()
 
 
 def object_bytes(connection: Connection, blob_id: int) -> int:

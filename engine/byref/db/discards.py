@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from byref.db.tables import BlobRow, DiscardRow
 from byref.errors import StorageFailure
@@ -26,12 +26,6 @@ BATCH = 500
 Transact = Callable[[Callable[[Connection], Any]], Any]
 
 
-def note(connection: Connection, store: str | None, key: str) -> None:
-    """Note an object that is to be deleted; nothing where there is none."""
-    if store is not None:
-        connection.execute(insert(DiscardRow).values(store=store, key=key))
-
-
 def empty(transact: Transact, objects: BlobStore | None) -> int:
     """Delete the noted objects of a store and return how many; StorageFailure if it cannot be reached."""
     gone = 0
@@ -41,6 +35,19 @@ def empty(transact: Transact, objects: BlobStore | None) -> int:
         transact(lambda connection: connection.execute(delete(DiscardRow).where(DiscardRow.id.in_(rows))))  # noqa: B023
         gone += len(noted)
     return gone
+
+
+def try_to_delete(transact: Transact, objects: BlobStore, key: str) -> None:
+    """Delete one object that nothing has referred to, with its note if it has one; what fails is left to the next sweep.
+
+    Unlike `empty` this may run inside a transaction that is rolled back: what that noted it leaves alone.
+    """
+    here = DiscardRow.store == objects.name, DiscardRow.key == key
+    try:
+        objects.delete([key])
+        transact(lambda connection: connection.execute(delete(DiscardRow).where(*here)))
+    except StorageFailure:
+        logger.warning("byref left an object without a blob to the next sweep", exc_info=True)
 
 
 def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:

@@ -44,6 +44,7 @@ from byref.db.tables import (
     VariableRow,
 )
 from byref.errors import ArtifactMissing
+from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore
 
 MOST = 1_000
@@ -93,15 +94,16 @@ def examine(
 
     Raises:
         SchemaMismatch: the tables are not at the revision that this byref knows.
-        StorageFailure: the database cannot be reached.
+        StorageFailure: the database or the store cannot be reached.
     """
     database = Database(url_or_engine, schema=schema)
+    objects = None if blobs is None else Guarded(blobs)
     try:
         database.prepare(create=False)
         figures, problems = database.read(lambda connection: (_figures(connection), list(_found(connection, grace))))
         if deep:
-            problems += _damage(database, blobs)
-            problems += _strays(database, blobs, grace)
+            problems += _damage(database, objects)
+            problems += _strays(database, objects, grace)
     finally:
         database.close()
     return Report(figures, tuple(problems))
@@ -375,11 +377,21 @@ def _damage_of(database: Database, source: Source, blob: Any) -> list[Problem]:
 
 
 def _strays(database: Database, objects: BlobStore | None, grace: timedelta) -> Iterator[Problem]:
-    """Objects that no blob has and that are not about to be deleted."""
+    """Objects that no blob has and that are not about to be deleted; nor gone since they were listed."""
+    if objects is None:
+        return
     for key in strays(database.read, objects, grace):
-        noted = select(DiscardRow.id).where(DiscardRow.key == key)
-        if database.read(lambda c, noted=noted: c.execute(noted).scalar()) is None:  # type: ignore[misc]
+        noted = select(DiscardRow.id).where(DiscardRow.store == objects.name, DiscardRow.key == key)
+        if database.read(lambda c, noted=noted: c.execute(noted).scalar()) is None and _is_there(objects, key):  # type: ignore[misc]
             yield Problem("stray object", "store", key, "no blob has it; `byref sweep` deletes it")
+
+
+def _is_there(objects: BlobStore, key: str) -> bool:
+    try:
+        objects.read(key, 0, 0)
+    except ArtifactMissing:
+        return False
+    return True
 
 
 def _named(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,101 @@
+"""Any store as the engine calls it: what it does wrong is a `StorageFailure`, and never the end of a turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from byref.errors import ArtifactMissing, StorageFailure
+from byref.stores.keys import is_key
+from byref.stores.protocol import BlobStore
+
+logger = logging.getLogger("byref")
+
+URI_CHARS = 4_096
+"""Most of a path or URL that a model is shown; as long as a path may be on Linux."""
+
+
+class Guarded:
+    """A store whose errors are byref's: `ArtifactMissing` and `StorageFailure` pass, any other becomes the latter.
+
+    Reads are as long as was asked for, a write has taken every part, listed keys have the form of keys, and a `uri` is one
+    line of text or None.
+    """
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self.name = store.name
+        self.compresses = bool(store.compresses)
+
+    def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
+        """Keep an object; what its parts raise passes on as it is."""
+        source = _Parts(parts)
+        try:
+            with self._failures("write"):
+                self._store.write(key, iter(source), content_type=content_type)
+        except StorageFailure:
+            if source.error is not None:
+                raise source.error from None
+            raise
+        if source.error is not None:
+            raise source.error
+        if not source.ended:
+            raise StorageFailure(f"the store {self.name!r} took only a part of what it was to write")
+
+    def read(self, key: str, offset: int, size: int) -> bytes:
+        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        with self._failures("read"):
+            data = bytes(memoryview(self._store.read(key, offset, size)))
+        if len(data) != size:
+            raise ArtifactMissing(f"the store {self.name!r} gave {len(data)} bytes of {key!r} instead of {size}")
+        return data
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects."""
+        with self._failures("delete"):
+            self._store.delete(keys)
+
+    def keys(self, *, older_than: datetime) -> Iterator[str]:
+        """Yield the key of every object last written before a time."""
+        with self._failures("list"):
+            for key in self._store.keys(older_than=older_than):
+                if isinstance(key, str) and is_key(key):
+                    yield key
+
+    def uri(self, key: str) -> str | None:
+        """Return what another program opens; None where that is no text to be shown in a line."""
+        try:
+            uri = self._store.uri(key)
+        except Exception:
+            logger.warning("the store %r could not say where an object is", self.name, exc_info=True)
+            return None
+        return uri if isinstance(uri, str) and uri.isprintable() and len(uri) <= URI_CHARS else None
+
+    @contextmanager
+    def _failures(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (ArtifactMissing, StorageFailure):
+            raise
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"[:300]
+            raise StorageFailure(f"the store {self.name!r} could not {verb}: {told}") from error
+
+
+class _Parts:
+    """The parts of a write: whether they came to their end, and what they raised."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = parts
+        self.error: Exception | None = None
+        self.ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._parts
+        except Exception as error:
+            self.error = error
+            raise
+        self.ended = True
