@@ -63,7 +63,7 @@ def test_a_gigabyte(kind: str, limit: int) -> None:
         (b'{"a":', b'{"a":', "nested too deeply"),
         (b'["', b"x", "too large"),
         (b'{"', b"x", "too large"),
-        (b"[", b'"\\\\', "invalid JSON"),
+        (b"[", b'"\\\\', "too large"),
         (b"[[", b"{},", "too large"),
         (b"[", b"[] ", "too large"),
         (b"[]", b" ", None),
@@ -83,5 +83,5 @@ def test_hostile_streams_are_refused_in_time(
     for _ in range(17):
         skimmer.feed(block)
     skimmed = skimmer.finish()
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 20
     assert skimmed.parse_error is None if problem is None else problem in (skimmed.parse_error or "")

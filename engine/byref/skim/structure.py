@@ -84,7 +84,8 @@ class Block:
     def _inside(self, positions: Positions) -> NDArray[np.bool_]:
         """Tell which positions are in strings."""
         quotes = np.searchsorted(self._quotes, positions) + self._in_string
-        return quotes & 1 == 1
+        inside: NDArray[np.bool_] = quotes & 1 == 1
+        return inside
 
 
 class Structure:
