@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("process", "interpreter", "imports", "describe", "tokens")
+NAMES = ("process", "interpreter", "imports", "describe", "tokens", "storage")
 
 
 def main(names: list[str]) -> int:

@@ -104,7 +104,7 @@ def _storing(session: byref.Session, text: str, folder: Path) -> None:
         "blake3": lambda: blake3(data).digest(),
         "lines": lambda: data.count(b"\n"),
         "tokens": lambda: session._scope.count(text, "text"),
-        "frames with zstd": lambda: sum(1 for _ in cut(data)),
+        "frames with zstd": lambda: sum(1 for _ in cut([data])),
     }
     print("storage: of that " + ", ".join(f"{part} {_seconds(work) * 1e3:.0f} ms" for part, work in parts.items()))
 
@@ -173,7 +173,9 @@ def _hostile(session: byref.Session) -> None:
 @contextmanager
 def _session(url: str) -> Iterator[byref.Session]:
     with (
-        byref.Engine(url, create=True, policy=byref.Policy(max_session_bytes=None)) as engine,
+        byref.Engine(
+            url, create=True, policy=byref.Policy(max_session_bytes=None, run_seconds=300, run_cpu_seconds=120)
+        ) as engine,
         engine.session(uuid.uuid4().hex, context_window=200_000) as session,
     ):
         yield session

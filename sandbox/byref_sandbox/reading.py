@@ -79,7 +79,11 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
     failure = _failure(answer, limits)
     if failure is not None and failure.kind == "Crash" and answer.ended is not None:
         # libjq calls abort() when it gets no memory; nothing else is known to make it crash.
-        failure = Failure("MemoryLimit", f"needed more than {limits.memory_bytes >> 20:,} MiB of memory")
+        failure = (
+            Failure("MemoryLimit", f"needed more than {limits.memory_bytes >> 20:,} MiB of memory")
+            if answer.wall_ms < limits.wall_seconds * 1000
+            else Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s")
+        )
     cpu_ms = answer.done.cpu_ms if answer.done is not None else _cpu_ms(answer)
     peak_bytes = answer.done.peak_bytes if answer.done is not None else 0
     return JqOutcome(
