@@ -18,14 +18,19 @@ from sqlalchemy import create_engine, make_url
 from byref import db
 from byref.db.database import Database
 
-settings.register_profile(
-    "byref",
-    deadline=None,
-    max_examples=100,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-settings.load_profile("byref")
+for _profile, _examples in {"whole": 100, "quick": 30}.items():
+    settings.register_profile(
+        _profile,
+        deadline=None,
+        max_examples=_examples,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples in a quick run: those that say how many they take for themselves take a part of the profile's."""
+    settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
 
 
 @pytest.fixture(scope="session")

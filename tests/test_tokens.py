@@ -71,7 +71,7 @@ def test_small_text_is_counted_exactly(text, count):
     assert SampledCounter().count(text) == SampledCounter().count(text, "json") == count
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(st.text(st.characters(), max_size=500))
 def test_any_string_counts_as_tiktoken_counts_it(text):
     assert SampledCounter().count(text) == len(tokens._load_encoding().encode_ordinary(text))

@@ -364,7 +364,13 @@ class TestCancelling:
 
 
 class TestTheLoop:
-    @pytest.mark.parametrize("kind", OUTPUTS)
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            kind if kind in ("nested JSON text", "text") else pytest.param(kind, marks=pytest.mark.slow)
+            for kind in OUTPUTS
+        ],
+    )
     def test_it_goes_on_while_fifty_megabytes_are_processed(self, sqlite_url: str, kind: str) -> None:
         """Under 20 ms between ticks, in a process of its own: how malloc moves strings depends on what was freed before.
 

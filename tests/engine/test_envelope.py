@@ -115,7 +115,7 @@ ROWS: list[list[Any]] = [
 
 
 @given(st.lists(NAMES, min_size=1, max_size=40), st.integers(0, 3), NAMES, BUDGETS, st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples * 2 // 5)
 def test_no_input_exceeds_the_budget(
     local: Engine, names: list[str], kind: int, tool: str, budget: int, readers: bool
 ) -> None:
@@ -135,7 +135,7 @@ def test_no_input_exceeds_the_budget(
 
 
 @given(st.integers(20, 3_000))
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 3)
 def test_the_preview_keeps_both_ends_at_any_budget(local: Engine, tokens: int) -> None:
     session = local.session(secrets.token_hex(8), tenant="preview", policy=Policy(preview_tokens=tokens))
     envelope = envelope_of(session, records(10_000))

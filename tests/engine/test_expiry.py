@@ -12,7 +12,7 @@ from sqlalchemy import func, select, update
 from sqlcheck import check_invariants
 
 from byref import ConfigurationError, Engine, Policy, Session, SessionGone, ToolError
-from byref.artifacts import tombstones
+from byref.artifacts import blobs, tombstones
 from byref.db.tables import ArtifactRow, LedgerRow, SessionRow, TombstoneRow
 from byref.engine import SWEEP_SECONDS
 from byref.policy import TOOL_NAMES
@@ -23,12 +23,11 @@ ALL = list(TOOL_NAMES)
 
 
 @pytest.fixture
-def own(database_url: str, sandbox: Sandbox) -> Iterator[Engine]:
+def own(shared_url: str, sandbox: Sandbox) -> Iterator[Engine]:
     """An engine on a database of this test's own: sweeps know no tenants."""
-    with Engine(database_url, interpreter=sandbox) as engine:
+    with Engine(shared_url, interpreter=sandbox) as engine:
         yield engine
-        if "memory" not in database_url:
-            check_invariants(database_url)
+        check_invariants(shared_url)
 
 
 def later(engine: Engine, by: timedelta) -> None:
@@ -137,6 +136,12 @@ def test_every_reader_says_what_it_was_and_which_call_makes_it_again(own: Engine
     assert 'Call code_interpreter again with {"code":"big = [user' in reply.text
     reply = session.call("code_interpreter", {"code": "len(users)"})
     assert reply.is_error and made in reply.text and "NameError" in reply.text
+    for code in ("len($users)", "len(users)", "df('users')"):
+        error = session.run(code).error
+        assert error and error.kind == "NameError", code
+        assert error.hint and error.hint.startswith("'users' is gone: it expired on 20") and made in error.hint
+    never = session.run("nothing").error
+    assert never and never.kind == "NameError" and "is gone" not in (never.hint or "")
     for argument in (
         "$users",
         "$users[0].name",
@@ -267,14 +272,15 @@ def test_tombstones_expire_and_are_bounded(own: Engine, monkeypatch: pytest.Monk
     assert count(own, TombstoneRow) == 0
 
 
-def test_a_sweep_expires_any_number_of_any_sessions(own: Engine) -> None:
+def test_a_sweep_expires_any_number_of_any_sessions(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "SWEEP_BLOBS", 5)
     for name in ("a", "b", "c"):
         session = own.session(name)
-        for number in range(90):
+        for number in range(7):
             session.store_artifact(f"{name} {number}", name=f"n{number}")
     later(own, WEEK)
     gone = own.sweep()
-    assert (gone.artifacts, gone.blobs) == (270, 270)
+    assert (gone.artifacts, gone.blobs) == (21, 21)
     assert own.sweep().artifacts == 0
 
 

@@ -34,6 +34,9 @@ OUTPUTS: dict[str, Any] = {
     "structured": page(1_500),
     "plain": prose(1_200_000),
 }
+LESS: dict[str, Any] = {"max_result_tokens": 1_700, "max_threshold_bytes": 30_000}
+LITTLE = OUTPUTS | {"structured": page(200), "plain": prose(40_000)}
+"""The same with less data, for where `LESS` of it is too big."""
 
 
 @contextmanager
@@ -62,12 +65,25 @@ def failing_at(engine: Engine, number: int, *, kill: bool) -> Iterator[list[int]
         event.remove(database, "before_cursor_execute", before)
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("policy", [Policy(), RAISE], ids=["truncate", "raise"])
+PAIRS = [(name, policy) for policy in ("truncate", "raise") for name in LITTLE]
+QUICK = [
+    ("small", "raise"),
+    ("inline", "truncate"),
+    ("structured", "truncate"),
+    ("structured", "raise"),
+    ("plain", "truncate"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "on_storage_failure"),
+    [pytest.param(*pair, marks=[] if pair in QUICK else pytest.mark.slow) for pair in PAIRS],
+)
 def test_a_failure_at_any_statement_leaves_nothing_half_written(
-    shared_url: str, sandbox: Sandbox, name: str, policy: Policy
+    shared_url: str, sandbox: Sandbox, name: str, on_storage_failure: Any
 ) -> None:
-    output, number, failed = OUTPUTS[name], 0, True
+    output, number, failed = LITTLE[name], 0, True
+    policy = Policy(on_storage_failure=on_storage_failure, **LESS)
     with Engine(shared_url, interpreter=sandbox, policy=policy) as engine:
         while failed:
             number += 1
@@ -77,7 +93,7 @@ def test_a_failure_at_any_statement_leaves_nothing_half_written(
                 try:
                     result = session.process(output, tool="t", call_id="c")
                 except StorageFailure:
-                    assert policy is RAISE
+                    assert policy.on_storage_failure == "raise"
             failed = count[0] >= number
             check_invariants(shared_url)
             if result is None:

@@ -192,5 +192,7 @@ def test_any_conversation_is_as_the_model_says(exact: Engine) -> None:
     Conversation.shared = exact
     run(
         Conversation,
-        settings=settings(max_examples=25, stateful_step_count=25, deadline=None, phases=[Phase.generate]),
+        settings=settings(
+            max_examples=settings.default.max_examples // 4, stateful_step_count=25, phases=[Phase.generate]
+        ),
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byref import Engine, Policy, Session, ToolPolicy, templates
@@ -111,7 +111,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), JSON, max_size=3))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples * 3 // 5)
 def test_what_a_program_passes_on_is_what_came(sandbox: Sandbox, local: Engine, value: dict[str, Any]) -> None:
     scope = local.session("property", tenant="mappers")._scope
     assert apply(scope, ToolPolicy(mapper="[{v: .}] | .[0].v"), value) == value
@@ -363,7 +363,6 @@ def test_a_text_has_a_bound_in_bytes(scope: Scope) -> None:
         JSON,
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_no_key_of_the_data_changes_what_a_template_means(value: dict[str, Any]) -> None:
     source = "{% for i in range(2) %}{% set row = i %}{{ loop.index }}{{ row }}{% endfor %}{{ output | length }}"
     assert templates.render(source, value, seconds=5, max_bytes=1_000) == f"1021{len(value)}"

@@ -437,7 +437,7 @@ def test_truncated_text_counts_what_is_missing(counted: Opener) -> None:
 
 
 @given(st.integers(4_096, 12_000), st.sampled_from(["a", " ", "漢", "x\n", "0123456789", "é "]))
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples * 2 // 5)
 def test_what_stands_for_an_output_is_smaller_than_it(local: Engine, size: int, piece: str) -> None:
     session = local.session(secrets.token_hex(8), tenant="smaller", context_window=1_000)
     text = (piece * size)[:size]
@@ -473,7 +473,7 @@ POLICY = {"min_threshold_bytes": 0, "max_result_tokens": 60}
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 100, 300]))
-@settings(max_examples=60)
+@settings(max_examples=settings.default.max_examples * 3 // 5)
 def test_any_json_is_small_parses_and_is_reached_whole(
     local: Engine, value: Any, as_text: bool, budget: int | None
 ) -> None:
@@ -503,7 +503,7 @@ def test_any_json_is_small_parses_and_is_reached_whole(
 
 
 @given(st.text(st.characters(codec=None)), st.integers(1, 400))
-@settings(max_examples=50)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_any_text_is_kept_to_the_byte(local: Engine, piece: str, times: int) -> None:
     policy = Policy(**POLICY, plaintext="truncate", truncate_tokens=50)
     session = local.session(secrets.token_hex(8), tenant="text", policy=policy, context_window=1_000_000)

@@ -102,7 +102,7 @@ ONE_CALL = """
 from byref import Engine
 with Engine(sys.argv[1]) as engine:
     session = engine.session("s")
-    output = [{"id": i, "name": f"name {i}"} for i in range(30_000)]
+    output = [{"id": i, "name": f"name {i}"} for i in range(8_000)]
     go()
     result = session.process(output, tool="t", call_id="c")
     print(result.step, result.artifacts[0].id, hash(tuple(result.content.encode())))
@@ -110,7 +110,7 @@ with Engine(sys.argv[1]) as engine:
 
 
 def test_processes_with_one_call_id_make_one_step(shared_url: str, race: Callable[..., list[str]]) -> None:
-    assert len(set(race(4, ONE_CALL, shared_url))) == 1
+    assert len(set(race(3, ONE_CALL, shared_url))) == 1
 
 
 def test_the_same_bytes_are_stored_once(engine: Engine, session: Session, tenant: str) -> None:

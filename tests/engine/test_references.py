@@ -10,7 +10,7 @@ import pytest
 from material import page, records
 
 from byref import Engine, Policy, Session, ToolError
-from byref.artifacts.blobs import StoredPayload
+from byref.db.payloads import StoredPayload
 
 
 @pytest.fixture
@@ -21,6 +21,15 @@ def stocked(session: Session) -> Session:
 
 
 USERS = page(1_500)["users"]
+
+
+@pytest.fixture(scope="module")
+def read(engine: Engine) -> Session:
+    """The same for all tests that only read."""
+    session = engine.session("read", tenant="references", context_window=200_000)
+    session.process(page(1_500), tool="list_users")
+    session.run("small = {'a': ['$users', {'$var': 'users'}], 'n': 5}")
+    return session
 
 
 def test_names_become_their_data(stocked: Session) -> None:
@@ -77,8 +86,8 @@ def test_ids_and_pointers_become_their_data(stocked: Session) -> None:
      "$users.nope", "$users.0.nope", "$users.9999", "$users[", "$users[]", "$users[-1]", "$users[0", "$users[0]id", "$users[9999]",
      "$users[0:2]", "$users['id", '$users["\\q"]', "$[0]", {"$var": "$amount", "in": "$total"}, {"$var": 5, "vars": {}}, {"$match": {"a": "$b"}}, None, 5, 1.5, True, [], {}],
 )  # fmt: skip
-def test_what_is_no_reference_passes_unchanged(stocked: Session, value: Any) -> None:
-    assert stocked.resolve({"x": value, "y": [value]}) == {"x": value, "y": [value]}
+def test_what_is_no_reference_passes_unchanged(read: Session, value: Any) -> None:
+    assert read.resolve({"x": value, "y": [value]}) == {"x": value, "y": [value]}
 
 
 def test_one_pass_only(stocked: Session) -> None:
@@ -118,8 +127,8 @@ def test_json_text_is_taken(stocked: Session, arguments: Any) -> None:
         ({"x": {"$var": "\ud800\0"}}, "no artifact or variable"),
     ],
 )  # fmt: skip
-def test_mistakes_are_text_for_the_model(engine: Engine, stocked: Session, arguments: Any, message: str) -> None:
-    quick = engine.session(stocked.id, tenant=stocked.tenant, policy=Policy(run_seconds=2, run_cpu_seconds=1))
+def test_mistakes_are_text_for_the_model(engine: Engine, read: Session, arguments: Any, message: str) -> None:
+    quick = engine.session(read.id, tenant=read.tenant, policy=Policy(run_seconds=1, run_cpu_seconds=1))
     with pytest.raises(ToolError) as caught:
         quick.resolve(arguments)
     assert message in str(caught.value)

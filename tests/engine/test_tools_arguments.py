@@ -174,7 +174,7 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(
     tool=st.sampled_from(list(TOOLS.values())),
     arguments=JSON | st.dictionaries(KEYS | st.text(max_size=8), JSON, max_size=5) | st.binary(max_size=50),
@@ -191,7 +191,7 @@ def test_nothing_but_a_tool_error_ever_comes_out(tool: Any, arguments: Any, as_t
         assert isinstance(parsed, tool.arguments)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3)
 @given(JSON)
 def test_json_is_never_changed_by_the_search_for_trailing_commas(value: Any) -> None:
     text = json.dumps(value)

@@ -157,7 +157,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(JSON)
 def test_a_size_is_that_of_compact_json(value: Any) -> None:
     expected = len(value.encode()) if isinstance(value, str) else len(msgspec.json.encode(value))

@@ -85,7 +85,7 @@ def test_every_reply_is_bounded_and_says_so(local: Engine, kept: dict[str, str],
         assert "head and tail preserved" not in reply.content or tool == "retrieve_offloaded_content", tool
 
 
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("limit", [100, pytest.param(1_000, marks=pytest.mark.slow), 4_000])
 @pytest.mark.parametrize("name", ["CJK", "emoji", "base64", "records", "control characters", "rare letters"])
 def test_reading_on_as_replies_say_gives_all_of_the_data(
     local: Engine, kept: dict[str, str], name: str, limit: int
@@ -130,7 +130,7 @@ def test_a_search_goes_on_as_it_says(local: Engine, kept: dict[str, str]) -> Non
         for _ in range(3):
             at = {"start_line": line} if tool == "artifact_grep" else {"line_range": {"start": line, "end": 999_999}}
             content = session.call(tool, {key: kept["short lines"], "pattern": "needle", **at}).content
-            assert content.startswith(f"[{100_000 - line + 1:,} matches for /needle/; INCOMPLETE: first ")
+            assert content.startswith("[more than 1,000 matches for /needle/; INCOMPLETE: first ")
             marks = [int(n) for n in re.findall(r"^> *(\d+)\|", content, re.MULTILINE)]
             assert marks == list(range(line, line + len(marks)))
             line = int(re.search(follow, content)[1])  # type: ignore[index]
@@ -190,7 +190,11 @@ MEANT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples * 5 // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     name=st.sampled_from(
         [n for n in ALL if n not in ("code_interpreter", "artifact_jq")] + ["", "x" * 5_000, "\0\ud800"]

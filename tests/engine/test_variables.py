@@ -268,5 +268,8 @@ class Naming(RuleBasedStateMachine):
 def test_naming_holds_over_any_sequence(local: Engine) -> None:
     Naming.shared = local
     run_state_machine_as_test(
-        Naming, settings=settings(max_examples=12, stateful_step_count=10, deadline=None, phases=[Phase.generate])
+        Naming,
+        settings=settings(
+            max_examples=settings.default.max_examples // 8, stateful_step_count=10, phases=[Phase.generate]
+        ),
     )

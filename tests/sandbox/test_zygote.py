@@ -102,7 +102,7 @@ print(children())
     assert done.stdout.splitlines() == ["[] 2 1", "[]"], done.stderr
 
 
-def test_a_session_loads_its_data_once(own: Sandbox) -> None:
+def test_a_session_loads_its_data_once(sandbox: Sandbox) -> None:
     loads: list[int] = []
 
     def load() -> bytes:
@@ -110,19 +110,23 @@ def test_a_session_loads_its_data_once(own: Sandbox) -> None:
         return RECORDS
 
     rows = Data("k", load)
-    assert [own.run("sum(r['a'] for r in rows)", {"rows": rows}, session="s").value for _ in range(3)] == [3, 3, 3]
+    assert [sandbox.run("sum(r['a'] for r in rows)", {"rows": rows}, session="once").value for _ in range(3)] == [
+        3,
+        3,
+        3,
+    ]
     assert len(loads) == 1
-    assert own.run("rows", {"rows": rows}, session="other").value == [{"a": 1}, {"a": 2}]
-    assert own.run("rows[0]", {"rows": rows}).value == {"a": 1}
+    assert sandbox.run("rows", {"rows": rows}, session="other").value == [{"a": 1}, {"a": 2}]
+    assert sandbox.run("rows[0]", {"rows": rows}).value == {"a": 1}
     assert len(loads) == 3
 
 
-def test_what_one_run_does_to_the_data_no_other_sees(own: Sandbox) -> None:
+def test_what_one_run_does_to_the_data_no_other_sees(sandbox: Sandbox) -> None:
     rows = Data("k", lambda: RECORDS)
-    assert own.run("rows.append(1)\nrows[0]['a'] = 99\nlen(rows)", {"rows": rows}, session="s").value == 3
-    assert own.run("rows", {"rows": rows}, session="s").value == [{"a": 1}, {"a": 2}]
-    own.run("df('rows')['b'] = 1", {"rows": rows}, session="s")
-    assert own.run("list(df('rows').columns)", {"rows": rows}, session="s").value == ["a"]
+    assert sandbox.run("rows.append(1)\nrows[0]['a'] = 99\nlen(rows)", {"rows": rows}, session="unseen").value == 3
+    assert sandbox.run("rows", {"rows": rows}, session="unseen").value == [{"a": 1}, {"a": 2}]
+    sandbox.run("df('rows')['b'] = 1", {"rows": rows}, session="unseen")
+    assert sandbox.run("list(df('rows').columns)", {"rows": rows}, session="unseen").value == ["a"]
 
 
 def test_one_session_sees_nothing_of_another(own: Sandbox) -> None:
@@ -270,13 +274,13 @@ def test_a_run_is_over_when_nobody_waits_for_it(own: Sandbox) -> None:
     assert wait_until(lambda: len(descendants(root_pid(own))) == 1)
 
 
-def test_threads_run_at_once(own: Sandbox) -> None:
+def test_threads_run_at_once(sandbox: Sandbox) -> None:
     rows = Data("k", lambda: RECORDS)
     results: dict[int, object] = {}
 
     def work(number: int) -> None:
-        session = f"s{number % 3}" if number % 2 else None
-        results[number] = own.run(f"len(rows) + {number}", {"rows": rows}, session=session).value
+        session = f"threads {number % 3}" if number % 2 else None
+        results[number] = sandbox.run(f"len(rows) + {number}", {"rows": rows}, session=session).value
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(24)]
     for thread in threads:
@@ -286,10 +290,10 @@ def test_threads_run_at_once(own: Sandbox) -> None:
     assert results == {number: number + 2 for number in range(24)}
 
 
-def test_runs_of_one_session_do_not_wait_for_each_other(own: Sandbox) -> None:
+def test_runs_of_one_session_do_not_wait_for_each_other(sandbox: Sandbox) -> None:
     sleeper = "import time\ntime.sleep(1)"
     began = time.monotonic()
-    threads = [in_background(lambda: own.run(sleeper, session="s"))[0] for _ in range(4)]
+    threads = [in_background(lambda: sandbox.run(sleeper, session="together"))[0] for _ in range(4)]
     for thread in threads:
         thread.join(10)
     assert time.monotonic() - began < 2.5
