@@ -1,11 +1,16 @@
-"""A real S3 server for all tests of stores."""
+"""A real S3 server for all tests of stores, and each kind of store for an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from placed import Opened, Placed, bucket_at, files_at
 from s3server import S3, Faults, faulty, s3_server
+
+from byref.stores import MemoryStore
+from byref_sandbox import Limits, Sandbox
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +25,40 @@ def faulty_s3(s3: S3) -> Iterator[tuple[S3, Faults]]:
     """The same behind a proxy that goes wrong as it is told."""
     with faulty(s3) as proxied:
         yield proxied
+
+
+@pytest.fixture(params=["memory", "files", pytest.param("s3", marks=pytest.mark.slow)])
+def placed(request: pytest.FixtureRequest, tmp_path: Path) -> Placed:
+    """Each kind of store in turn, empty."""
+    if request.param == "memory":
+        store = MemoryStore()
+        return Placed("memory", store, lambda: store, None)
+    if request.param == "files":
+        return files_at(tmp_path / "blobs")
+    server: S3 = request.getfixturevalue("s3")
+    return bucket_at(server, server.bucket())
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    """One sandbox for all engines."""
+    with Sandbox(Limits(wall_seconds=30, cpu_seconds=20, memory_bytes=512 << 20)) as started:
+        yield started
+
+
+@pytest.fixture
+def opened(sqlite_url: str, sandbox: Sandbox) -> Iterator[Opened]:
+    """Opens engines on one SQLite file."""
+    opener = Opened(sqlite_url, sandbox)
+    yield opener
+    for engine in opener.engines:
+        engine.close()
+
+
+@pytest.fixture
+def opened_on(shared_url: str, sandbox: Sandbox) -> Iterator[Opened]:
+    """Opens engines on one database, of each kind in turn."""
+    opener = Opened(shared_url, sandbox)
+    yield opener
+    for engine in opener.engines:
+        engine.close()

@@ -22,6 +22,9 @@ from byref.tools.record import Answer
 
 logger = logging.getLogger("byref")
 
+GONE = "the stored data is gone; call the tool that made it again"
+"""What the model reads where an artifact's bytes are missing."""
+
 NAME_CHARS = 256
 """Kept of a tool's name in the ledger; ours are shorter, a model may write anything."""
 
@@ -59,6 +62,8 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             return _commit(scope, made, answer)
         except QuotaExceeded as error:  # what another call stored meanwhile
             return _commit(scope, made, Answer(f"{made.name}: {error}", True))
+        except ArtifactMissing:  # of an image or a document, which is read to be shown
+            return _commit(scope, made, _gone(made))
     except _Replay as replay:
         return _replayed(scope, replay.entry)
     except StorageFailure:
@@ -77,8 +82,12 @@ def _answer(scope: Scope, made: _Call) -> Answer:
     except ToolError as error:
         return Answer(str(error), True)
     except ArtifactMissing:
-        logger.exception("byref could not read what %r was pointed at", made.name)
-        return Answer("the stored data is gone; call the tool that made it again", True)
+        return _gone(made)
+
+
+def _gone(made: _Call) -> Answer:
+    logger.exception("byref could not read what %r was pointed at", made.name)
+    return Answer(GONE, True)
 
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
@@ -120,5 +129,9 @@ def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
     content: str | list[Any] = entry.content or ""
     if (shown := entry.detail.get("shown")) is not None:
         found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, shown))
-        content = content if found is None else native.blocks(found)
+        try:
+            content = content if found is None else native.blocks(found)
+        except ArtifactMissing:
+            logger.exception("byref could not read what %r had shown", entry.tool)
+            return ToolReply(GONE, True, entry.step, entry.tokens, entry.tool or "")
     return ToolReply(content, entry.is_error, entry.step, entry.tokens, entry.tool or "")

@@ -159,7 +159,8 @@ class Substituter:
             self._read += artifact.payload.size
             if self._payloads and self._read > MAX_BYTES:
                 raise TooMuch(f"the references of one call are to more than {MAX_BYTES >> 20} MB of data; name less")
-            self._payloads[artifact.row_id] = artifact.value
+            with interpreter.readable_failures():
+                self._payloads[artifact.row_id] = artifact.value
         return self._payloads[artifact.row_id]
 
     def _size(self, artifact: Artifact, path: tuple[str, ...], value: Any) -> int:
