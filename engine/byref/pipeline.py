@@ -35,6 +35,7 @@ from byref.plans import (
     over_quota,
     restage,
     settle,
+    whole_plan,
 )
 from byref.prepare import Prepared, prepare
 from byref.replay import Stored, has_expired, replayed, stored
@@ -72,6 +73,8 @@ class _Replay(Exception):
 
 @dataclass
 class _Committed:
+    plan: Plan
+    """The one that was given, or its better."""
     step: int
     content: str | list[Any]
     tokens: int
@@ -129,7 +132,7 @@ def _commit(prepared: Prepared) -> Result:
             reconsidered = plan.reconsidered or changed.reason == "room"
             plan = replace(_next_plan(prepared, plan, changed), reconsidered=reconsidered)
         else:
-            return _result(prepared, plan, committed)
+            return _result(prepared, committed.plan, committed)
     raise StorageFailure(f"the output of {prepared.tool!r} could not be committed in {ATTEMPTS} attempts")
 
 
@@ -170,10 +173,14 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
             raise _Replay(before)
     if plan.needs_headroom and not has_headroom(prepared, rest, turn):
         raise _Replan("headroom")
-    if plan.reason == "headroom" and not plan.reconsidered and has_headroom(prepared, prepared.tokens, turn):
-        raise _Replan("room")  # it was refused without the lock, and a usage or a compaction came in between
+    if plan.reason == "headroom" and has_headroom(prepared, prepared.tokens, turn):
+        # It was refused without the lock, and a usage or a compaction came in between.
+        if (fitting := whole_plan(prepared)) is not None:
+            plan, whole, rest = fitting, True, prepared.tokens
+        elif not plan.reconsidered:
+            raise _Replan("room")
     if whole:
-        committed = _Committed(turn.step, prepared.content, rest)
+        committed = _Committed(plan, turn.step, prepared.content, rest)
     else:
         committed = _write_stands(connection, prepared, plan, turn, rest)
     if not certain:
@@ -189,7 +196,7 @@ def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: 
     adding = adding_of(plan.stands)
     if adding and (excess := over_quota(connection, prepared, adding)):
         raise _Replan("quota", excess=excess)
-    committed = _Committed(turn.step, "", rest)
+    committed = _Committed(plan, turn.step, "", rest)
     rendered: dict[int, tuple[Rendered, list[int]]] = {}
     for stand in plan.stands:
         shown, rows, names = _write_stand(connection, prepared, stand, turn)

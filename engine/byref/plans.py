@@ -82,22 +82,25 @@ def first_plan(prepared: Prepared, *, roomy: bool = False) -> Plan:
 
     `roomy`: leave it to the commit whether there is headroom.
     """
+    plan = whole_plan(prepared)
+    if plan is None:
+        return offload(prepared, prepared.verdict.reason)
+    if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
+        return offload(prepared, "headroom")
+    return plan
+
+
+def whole_plan(prepared: Prepared) -> Plan | None:
+    """Return how an output passes whole, if there is headroom where it needs some; None where it does not in any case."""
     policy, verdict = prepared.scope.policy, prepared.verdict
     if verdict.fits:
-        needs = verdict.reason == "fits"
-        if needs and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
-            return offload(prepared, "headroom")
-        return Plan("inline", verdict.reason, needs_headroom=needs)
+        return Plan("inline", verdict.reason, needs_headroom=verdict.reason == "fits")
     if prepared.is_error or policy.mode == "truncate" or not all(map(is_plaintext, prepared.blocks)):
-        return offload(prepared, verdict.reason)
+        return None
     ceiling = policy.max_threshold_bytes
     if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and prepared.size > ceiling):
-        return offload(prepared, verdict.reason)
-    if policy.plaintext == "wholesale":
-        return Plan("wholesale", verdict.reason)
-    if roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing()):
-        return Plan("wholesale", verdict.reason, needs_headroom=True)
-    return offload(prepared, "headroom")
+        return None
+    return Plan("wholesale", verdict.reason, needs_headroom=policy.plaintext == "auto")
 
 
 def is_plaintext(block: Measured) -> bool:
