@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from byref import db as revisions
 from byref.cli import output
 from byref.cli.failures import FAILED, Failed
-from byref.cli.opening import blobs, database_url, missing_file
+from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.db.failures import safe
 
 
@@ -70,7 +70,7 @@ def _verify(options: Namespace) -> int:
     if (missing := missing_file(url)) is not None:
         raise Failed(f"there is no database {str(missing)!r} to verify")
     with output.working("verifying"):
-        report = examine(url, deep=options.deep, schema=options.schema, blobs=blobs(options))
+        report = examine(url, deep=options.deep, schema=options.schema, blobs=blobs_to_read(options))
     if options.json:
         problems = [dataclasses.asdict(problem) for problem in report.problems]
         output.json({"problems": problems, "figures": dict(report.figures)})

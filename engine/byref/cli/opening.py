@@ -48,14 +48,21 @@ def engine_to_read(options: Namespace) -> Iterator[Engine]:
     if (missing := missing_file(url)) is not None:
         raise Failed(f"there is no database {str(missing)!r}: name one with --db or BYREF_DB")
     with Engine(
-        url, create=False, policy=POLICY, blobs=blobs(options), schema=options.schema, interpreter=Sandbox()
+        url, create=False, policy=POLICY, blobs=blobs_to_read(options), schema=options.schema, interpreter=Sandbox()
     ) as engine:
         yield engine
 
 
 def blobs(options: Namespace) -> BlobStore | None:
-    """Return the store of objects that the options name; None: bytes are in the database."""
+    """Return the store of objects that the options name, made if need be; None: bytes are in the database."""
     return None if options.blobs is None else store_at(options.blobs)
+
+
+def blobs_to_read(options: Namespace) -> BlobStore | None:
+    """Return the store of objects that the options name; looking does not make a folder."""
+    if options.blobs is not None and "://" not in options.blobs and not Path(options.blobs).expanduser().is_dir():
+        raise Failed(f"there is no folder {options.blobs!r} of objects: name one with --blobs or BYREF_BLOBS")
+    return blobs(options)
 
 
 def missing_file(url: str) -> Path | None:
