@@ -32,6 +32,8 @@ from byref_sandbox.language.source import free_names, strip_dollars
 
 logger = logging.getLogger("byref")
 
+MAX_VALUE_BYTES = 256 << 20
+"""Of stored JSON, to be held as a value: Python's objects take up to ten times as much, and libjq's more."""
 MAX_CODE_CHARS = 200_000
 MAX_BOUND_NAMES = 10_000
 """Most variables that one run may name: what the sandbox takes."""
@@ -72,7 +74,19 @@ class Execution:
 def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
     """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
     content_type = "application/json" if artifact.kind == "json" else "text/plain"
-    return Data(artifact.digest.hex(), artifact.payload.read, content_type, path, frame)
+    payload = artifact.payload
+    return Data(artifact.digest.hex(), lambda: (data for _, data in payload.chunks()), content_type, path, frame)
+
+
+def see_that_it_can_be_held(scope: Scope, artifact: Artifact) -> None:
+    """Raise ToolError for JSON that is too large to be held as a value."""
+    if artifact.kind == "json" and artifact.payload.size > MAX_VALUE_BYTES:
+        ways = [name for name in ("artifact_grep", "artifact_read") if name in scope.tools]
+        how = f" Find and read what you need with {' and '.join(ways)}, or" if ways else " Please"
+        raise ToolError(
+            f"artifact {artifact.id} has {artifact.payload.size:,} bytes of JSON; a value of at most "
+            f"{MAX_VALUE_BYTES >> 20} MB can be held at once.{how} ask its tool for less."
+        )
 
 
 @contextmanager
@@ -104,6 +118,8 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
             f"the code names {len(bound):,} variables; at most {MAX_BOUND_NAMES:,} can be bound. "
             "Name them in several calls."
         )
+    for variable in bound.values():
+        see_that_it_can_be_held(scope, variable.artifact)
     limits = limits_of(scope)
     with readable_failures():
         outcome = sandbox.run(
@@ -203,7 +219,11 @@ def limits_of(scope: Scope) -> Limits:
 def _missing_name(outcome: Outcome) -> str | None:
     """Return the name that code used and that is not there."""
     error = outcome.error
-    found = re.search(r"(?:name|variable) '(\w+)'", error.message) if error is not None and error.kind == "NameError" else None
+    found = (
+        re.search(r"(?:name|variable) '(\w+)'", error.message)
+        if error is not None and error.kind == "NameError"
+        else None
+    )
     return found[1] if found else None
 
 

@@ -110,6 +110,7 @@ def upgrade() -> None:
             name=op.f("ck_byref_frames_data"),
         ),
     )
+    op.create_index("ix_byref_frames_first_line", "byref_frames", ["blob_id", "first_line", "number"])
     if op.get_context().dialect.name == "postgresql":
         # Frames are compressed already: PostgreSQL's own attempt costs three quarters of the write speed.
         op.execute("ALTER TABLE byref_frames ALTER COLUMN data SET STORAGE EXTERNAL")

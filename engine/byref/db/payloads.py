@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing
@@ -57,13 +58,12 @@ class StoredPayload:
         """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
         number = self._frame_before(line)
         end = None
-        while frames := self._frames(number):
-            for offset, first_line, data in frames:
-                if end not in (None, offset):
-                    raise ArtifactMissing(f"blob {self.blob_id} has a gap before frame {number}")
-                yield first_line, data
-                end = offset + len(data)
-                number += 1
+        for offset, first_line, data in self._frames(number):
+            if end not in (None, offset):
+                raise ArtifactMissing(f"blob {self.blob_id} has a gap before frame {number}")
+            yield first_line, data
+            end = offset + len(data)
+            number += 1
         if (end or 0) != self.size:
             raise ArtifactMissing(f"blob {self.blob_id} ends at byte {end or 0} of {self.size}")
 
@@ -81,9 +81,28 @@ class StoredPayload:
                 break
         return b"".join(parts)[:size]
 
-    def _frames(self, number: int) -> list[tuple[int, int, bytes]]:
-        """Return the next few frames as (byte offset, first line, bytes)."""
+    def _frames(self, number: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (byte offset, first line, bytes) of the frames from `number` on.
+
+        The first comes alone, for most readers need no other. Of the next few the later ones are unpacked while the
+        earlier ones are used.
+        """
+        first = self._packed(number, 1)
+        yield from (frame.unpacked() for frame in first)
+        if not first or not (frames := self._packed(number + 1, READ_AHEAD)):
+            return
+        with ThreadPoolExecutor(1, "byref-frames") as pool:
+            number += 1
+            while frames:
+                for coming in [pool.submit(frame.unpacked) for frame in frames]:
+                    yield coming.result()
+                number += len(frames)
+                frames = self._packed(number, READ_AHEAD)
+
+    def _packed(self, number: int, most: int) -> list[_Packed]:
+        """Return the next few frames as they are stored."""
         columns = (
+            FrameRow.number,
             FrameRow.byte_offset,
             FrameRow.first_line,
             FrameRow.codec,
@@ -97,17 +116,11 @@ class StoredPayload:
             .join(BlobRow, BlobRow.id == FrameRow.blob_id)
             .where(FrameRow.blob_id == self.blob_id, BlobRow.key == self.key, FrameRow.number >= number)
             .order_by(FrameRow.number)
-            .limit(READ_AHEAD)
+            .limit(most)
         )
         rows = self.source.read(lambda connection: connection.execute(query).all())
-        stored = [bytes(row.data) for row in rows] if self.store is None else self._of_object(rows)
-        try:
-            return [
-                (row.byte_offset, row.first_line, unpack(row.codec, data, row.size_bytes))
-                for row, data in zip(rows, stored, strict=True)
-            ]
-        except ValueError as error:
-            raise ArtifactMissing(f"blob {self.blob_id}, from frame {number}: {error}") from None
+        stored = [row.data for row in rows] if self.store is None else self._of_object(rows)
+        return [_Packed(self.blob_id, row, data) for row, data in zip(rows, stored, strict=True)]
 
     def _of_object(self, rows: Sequence[Any]) -> list[bytes]:
         """Return what the object holds of some frames that follow on each other, by one request."""
@@ -124,5 +137,24 @@ class StoredPayload:
 
     def _frame_before(self, line: int) -> int:
         """Return the number of the last frame that begins before `line`: it holds the line's first byte, or ends there."""
-        query = select(func.max(FrameRow.number)).where(FrameRow.blob_id == self.blob_id, FrameRow.first_line < line)
-        return self.source.read(lambda connection: connection.execute(query).scalar()) or 0 if line > 1 else 0
+        if line <= 1:
+            return 0
+        before = select(FrameRow.number).where(FrameRow.blob_id == self.blob_id, FrameRow.first_line < line)
+        last = before.order_by(FrameRow.first_line.desc(), FrameRow.number.desc()).limit(1)
+        return self.source.read(lambda connection: connection.execute(last).scalar()) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A frame as it is stored."""
+
+    blob_id: int
+    row: Any
+    data: bytes
+
+    def unpacked(self) -> tuple[int, int, bytes]:
+        row = self.row
+        try:
+            return row.byte_offset, row.first_line, unpack(row.codec, bytes(self.data), row.size_bytes)
+        except ValueError as error:
+            raise ArtifactMissing(f"blob {self.blob_id}, frame {row.number}: {error}") from None

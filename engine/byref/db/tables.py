@@ -210,6 +210,7 @@ class FrameRow(Base):
     __tablename__ = "byref_frames"
     __table_args__ = (
         ForeignKeyConstraint(["tenant", "blob_id"], ["byref_blobs.tenant", "byref_blobs.id"], ondelete="CASCADE"),
+        Index("ix_byref_frames_first_line", "blob_id", "first_line", "number"),
         CheckConstraint("number >= 0 AND byte_offset >= 0 AND first_line >= 1 AND size_bytes > 0", name="place"),
         CheckConstraint(_one_of("codec", "zstd", "none"), name="codec"),
         CheckConstraint(

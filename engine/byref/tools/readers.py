@@ -21,7 +21,7 @@ from byref.tools import native
 from byref.tools.mending import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import Target, find, jq_fault, jq_within, walk
-from byref_sandbox import Data, JqOutcome, Limits, Outcome, Usage, jsontext, plainjq
+from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext, plainjq
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
@@ -109,6 +109,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         raise ToolError(
             f"the expression has {len(expression):,} characters; at most {MAX_EXPRESSION_CHARS:,} are taken"
         )
+    interpreter.see_that_it_can_be_held(scope, target.artifact)
     limits = interpreter.limits_of(scope)
     reply, rounded = _picked(scope, target, arguments, limits), False
     if reply is None:
@@ -149,7 +150,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
     with interpreter.readable_failures():
         return scope.sandbox.pick(
             arguments.expression,
-            _data(target, target.path),
+            interpreter.data_of(target.artifact, target.path),
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
             max_outputs=JQ_OUTPUTS,
@@ -185,13 +186,9 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
     with interpreter.readable_failures():
-        return scope.sandbox.jq(program, _data(target), limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
-
-
-def _data(target: Target, path: tuple[str, ...] = ()) -> Data:
-    """Stored JSON as the sandbox takes it, handed over frame by frame."""
-    payload = target.artifact.payload
-    return Data(target.artifact.digest.hex(), lambda: (data for _, data in payload.chunks()), path=path)
+        return scope.sandbox.jq(
+            program, interpreter.data_of(target.artifact), limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES
+        )
 
 
 def _rounding_note(scope: Scope) -> str:
