@@ -11,9 +11,11 @@ from byref.result import Result
 
 
 def unstored(prepared: Prepared) -> Result:
-    """Return an output whole where it fits by itself, else cut."""
-    content, tokens, route = prepared.content, prepared.tokens, "inline"
-    if not prepared.verdict.fits and (cut := _cut(prepared)) is not None:
+    """Return an output whole where it fits by itself, else cut; a stream that was too large to be held is always cut."""
+    cut = _cut(prepared) if prepared.taken is not None or not prepared.verdict.fits else None
+    if cut is None:
+        content, tokens, route = prepared.content, prepared.tokens, "inline"
+    else:
         rest = [block for block in prepared.blocks if block.piece.block is None]
         shown = forms.write_text(cut.content, like=prepared.blocks[0].piece)
         content = [shown, *(block.piece.content for block in rest)] if rest else cut.content

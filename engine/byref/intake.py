@@ -37,6 +37,10 @@ class Taken:
             raise self.bytes
         return self.bytes
 
+    def read_back(self) -> None:
+        """Hold it in memory after all, for it passes whole."""
+        self.block.data  # noqa: B018  read once
+
     def lose(self) -> None:
         """Note that what was staged is gone: a sweep took it, for the stream was read long ago."""
         self.bytes = StorageFailure("the stream was swept before it was committed, and does not come again")

@@ -126,6 +126,8 @@ def _commit(prepared: Prepared) -> Result:
     """Commit the first plan that holds."""
     plan = first_plan(prepared)
     for _ in range(ATTEMPTS):
+        if not plan.stands and prepared.taken is not None:
+            prepared.taken.read_back()
         try:
             committed = prepared.scope.write(lambda c: _write(c, prepared, plan))  # noqa: B023  run at once
         except _Replan as changed:
@@ -175,7 +177,7 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
         raise _Replan("headroom")
     if plan.reason == "headroom" and has_headroom(prepared, prepared.tokens, turn):
         # It was refused without the lock, and a usage or a compaction came in between.
-        if (fitting := whole_plan(prepared)) is not None:
+        if prepared.taken is None and (fitting := whole_plan(prepared)) is not None:
             plan, whole, rest = fitting, True, prepared.tokens
         elif not plan.reconsidered:
             raise _Replan("room")

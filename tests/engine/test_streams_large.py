@@ -1,0 +1,373 @@
+"""Streams too large to be collected: stored and described as they pass by, and then as if they had come whole."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from material import page, prose, records
+
+from byref import AsyncEngine, CharCounter, Engine, Policy, QuotaExceeded, Session, StorageFailure, db, intake
+from byref.artifacts import staging
+from byref.stores import FileStore, MemoryStore
+from byref_sandbox import Sandbox
+
+SMALL = 64 << 10
+TEXT = prose(3_000_000)
+ROWS = records(20_000)
+JSON = json.dumps(ROWS)
+
+
+@pytest.fixture(autouse=True)
+def collecting_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "COLLECTED", SMALL)
+
+
+def pieces(whole: Any, seed: int = 1) -> Iterator[Any]:
+    """Pieces of any length: cuts fall into characters, escapes and lines."""
+    chance, at = random.Random(seed), 0
+    while at < len(whole):
+        size = chance.choice([0, 1, 7, 1_000, 60_000, 700_000])
+        yield whole[at : at + size]
+        at += size
+
+
+def counted(engine: Engine, tenant: str, name: str, **policy: Any) -> Session:
+    return engine.session(name, tenant=tenant, policy=Policy(**policy))
+
+
+@pytest.mark.parametrize("form", ["variables", "references", "pointers", "previews"])
+@pytest.mark.parametrize("content", [TEXT, JSON, json.dumps(page(9_000))], ids=["text", "array", "object"])
+def test_the_model_reads_what_it_would_of_the_whole(engine: Engine, tenant: str, form: str, content: str) -> None:
+    policy = Policy() if form == "variables" else Policy(envelope_form=form)  # type: ignore[arg-type]
+    whole = engine.session("whole", tenant=tenant, policy=policy).process(content, tool="t")
+    session = engine.session("stream", tenant=tenant, policy=policy)
+    streamed = session.process(pieces(content.encode()), tool="t")
+    assert (streamed.route, streamed.reason) == (whole.route, whole.reason)
+    assert streamed.original_tokens == pytest.approx(whole.original_tokens, rel=0.03)
+    assert [v.name for v in streamed.variables] == [v.name for v in whole.variables]
+    [kept], [same] = streamed.artifacts, whole.artifacts
+    assert (kept.value, kept.digest, kept.kind, kept.content_type) == (
+        same.value,
+        same.digest,
+        same.kind,
+        same.content_type,
+    )
+    assert (kept.size_bytes, kept.line_count, kept.shape, kept.schema, kept.preview) == (
+        same.size_bytes,
+        same.line_count,
+        same.shape,
+        same.schema,
+        same.preview,
+    )
+    assert kept.payload.blob_id == same.payload.blob_id, "equal bytes are stored once"
+    if whole.envelope is not None and "schema" in whole.envelope:
+        assert streamed.envelope is not None
+        assert streamed.envelope["schema"] == whole.envelope["schema"]
+
+
+def test_it_is_read_searched_and_queried(session: Session) -> None:
+    session.process(pieces(JSON), tool="rows")
+    code = "[len(rows), rows[12_345]['id']]"
+    assert session.call("code_interpreter", {"code": code}).content == f"[{len(ROWS)},{ROWS[12_345]['id']}]"
+    assert session.call("artifact_jq", {"artifact_id": "rows", "expression": "length"}).content == str(len(ROWS))
+    assert session.resolve({"x": "$rows"}) == {"x": ROWS}
+
+
+def test_the_same_stream_again_is_answered_as_before_and_stored_once(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    first = session.process(pieces(TEXT), tool="t", call_id="c")
+    again = session.process(pieces(TEXT, seed=2), tool="t", call_id="c")
+    assert (again.step, again.content) == (first.step, first.content)
+    session.process(TEXT, tool="t", call_id="d")
+    assert len({artifact.payload.blob_id for artifact in session.artifacts()}) == 1
+    assert blobs(engine, tenant) == 1
+
+
+def blobs(engine: Engine, tenant: str) -> int:
+    from sqlalchemy import func, select
+
+    from byref.db.tables import BlobRow
+
+    query = select(func.count()).select_from(BlobRow).where(BlobRow.tenant == tenant)
+    return int(engine.database.read(lambda connection: connection.execute(query).scalar_one()))
+
+
+@pytest.mark.parametrize("after", [SMALL * 2, 2_500_000])
+def test_a_stream_that_fails_midway_leaves_nothing(engine: Engine, tenant: str, after: int) -> None:
+    session = engine.session("s", tenant=tenant)
+
+    def failing() -> Iterator[str]:
+        yield TEXT[:after]
+        yield TEXT[:after]
+        raise ConnectionError("the line is dead")
+
+    for take in (lambda: session.process(failing(), tool="t"), lambda: session.store_artifact(failing())):
+        with pytest.raises(ConnectionError, match="the line is dead"):
+            take()
+    assert (session.ledger(), session.artifacts(), blobs(engine, tenant)) == ([], [], 0)
+
+
+def test_nothing_is_left_in_a_store_either(tmp_path: Path, sandbox: Sandbox) -> None:
+    store = FileStore(tmp_path / "blobs")
+    with Engine("sqlite:///:memory:", blobs=store, interpreter=sandbox) as engine:
+        session = engine.session("s")
+
+        def failing() -> Iterator[bytes]:
+            yield TEXT.encode()
+            raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            session.process(failing(), tool="t")
+        assert [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == []
+        kept = session.process(pieces(JSON), tool="rows").artifacts[0]
+        assert kept.location is not None
+        assert json.loads(Path(kept.location).read_text()) == ROWS
+        assert kept.location.endswith(".json")
+        assert engine.sweep(grace=timedelta(0)).objects == 0
+        assert db.verify(engine.database.engine, deep=True, blobs=store) == []
+
+
+def test_more_than_an_artifact_may_have_is_cut_and_not_stored(engine: Engine, tenant: str) -> None:
+    def endless() -> Iterator[str]:
+        while True:
+            yield "line after line\n"
+
+    session = engine.session("s", tenant=tenant, policy=Policy(max_artifact_bytes=1_000_000))
+    result = session.process(endless(), tool="t")
+    assert (result.route, result.reason) == ("truncate", "max_artifact_bytes")
+    assert "[The stream was cut after 1,000,000 bytes; what followed was not read.]" in result.text
+    assert "INCOMPLETE: nothing of this was stored" in result.text
+    with pytest.raises(QuotaExceeded, match="max_artifact_bytes"):
+        session.store_artifact(endless())
+    assert blobs(engine, tenant) == 0
+
+
+def test_a_quota_refuses_and_the_turn_goes_on(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, policy=Policy(max_session_bytes=1_000_000))
+    result = session.process(pieces(JSON), tool="t")
+    assert (result.route, result.reason) == ("truncate", "max_session_bytes")
+    assert json.loads(result.text)["note"].startswith("INCOMPLETE: nothing of this was stored")
+    with pytest.raises(QuotaExceeded, match="max_session_bytes"):
+        session.store_artifact(pieces(TEXT))
+    assert blobs(engine, tenant) == 0
+
+
+def test_what_fits_after_all_passes_whole(engine: Engine, tenant: str) -> None:
+    wide = Policy(max_result_tokens=None, max_threshold_bytes=None)
+    session = engine.session("s", tenant=tenant, policy=wide, context_window=1 << 40)
+    assert session.process(pieces(TEXT), tool="t").content == TEXT
+    assert session.process(pieces(JSON.encode()), tool="t").content == JSON
+    off = engine.session("off", tenant=tenant, policy=Policy(enabled=False))
+    assert off.process(pieces(JSON), tool="t").content == JSON
+    assert blobs(engine, tenant) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "content_type"),
+    [
+        (b"%PDF-1.7\n" + bytes(range(256)) * 2_000, "document", "application/pdf"),
+        (b"\x89PNG\r\n\x1a\n" + b"\1" * 500_000, "image", "image/png"),
+        (gzip.compress(random.Random(1).randbytes(300_000)), "document", "application/gzip"),
+        (b"plain \xff\xfe not utf-8 \n" * 20_000, "text", "application/octet-stream"),
+        ("\ufeff" + '{"rows": ' + JSON + "}", "json", "application/json"),
+        (JSON[:-1], "text", "text/plain"),
+        ("gr\u00fc\u00dfe \U0001f600\r\n" * 30_000, "text", "text/plain"),
+    ],
+    ids=["pdf", "png", "gzip", "not-utf-8", "marked", "cut-json", "wide"],
+)
+def test_kinds(session: Session, content: str | bytes, kind: str, content_type: str) -> None:
+    stored = session.store_artifact(pieces(content), name="it")
+    whole = session.store_artifact(content, name="whole")
+    assert (stored.kind, stored.content_type) == (whole.kind, whole.content_type) == (kind, content_type)
+    assert (stored.digest, stored.size_bytes, stored.line_count, stored.shape) == (
+        whole.digest,
+        whole.size_bytes,
+        whole.line_count,
+        whole.shape,
+    )
+    assert stored.preview == whole.preview
+    assert stored.payload.read() == (content if isinstance(content, bytes) else content.encode())
+
+
+def test_utf_16_becomes_utf_8(session: Session) -> None:
+    assert session.store_artifact(pieces(TEXT.encode("utf-16"))).value == TEXT
+
+
+def test_open_files(session: Session, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json.gz"
+    path.write_bytes(gzip.compress(JSON.encode()))
+    with gzip.open(path) as unpacked:
+        assert session.process(unpacked, tool="rows").variables[0].value() == ROWS
+    with io.StringIO(TEXT) as text:
+        assert session.store_artifact(text, content_type="text/markdown").content_type == "text/markdown"
+
+
+def test_where_the_database_fails_the_turn_goes_on(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StorageFailure("the disk is full")
+
+    session = engine.session("s", tenant=tenant)
+    strict = engine.session("s", tenant=tenant, policy=Policy(on_storage_failure="raise"))
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_add", fail)
+        patch.setattr(staging, "STAGE_BATCH", 1)
+        text = session.process(pieces(TEXT), tool="t")
+        rows = session.process(pieces(JSON), tool="t")
+        with pytest.raises(StorageFailure, match="the disk is full"):
+            strict.process(pieces(TEXT), tool="t")
+        with pytest.raises(StorageFailure, match="the disk is full"):
+            session.store_artifact(pieces(TEXT))
+    assert text.reason == rows.reason == "storage_failure"
+    assert text.text.startswith(TEXT[:100])
+    assert "could not be stored" in text.text
+    assert json.loads(rows.text)["output"]
+    assert (session.ledger(), blobs(engine, tenant)) == ([], 0)
+
+
+def test_a_sweep_during_a_slow_stream_does_not_take_it(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+
+    def slow() -> Iterator[str]:
+        for at in range(0, len(TEXT), 500_000):
+            engine.sweep()
+            yield TEXT[at : at + 500_000]
+
+    assert session.store_artifact(slow()).value == TEXT
+
+
+def test_a_stream_swept_away_says_so(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "STAGE_BATCH", 1)
+    with Engine("sqlite:///:memory:", interpreter=sandbox) as engine:
+        session = engine.session("s")
+
+        def stalled() -> Iterator[str]:
+            for _ in range(6):
+                yield TEXT
+            engine.sweep(grace=timedelta(0))
+            yield "the end"
+
+        with pytest.raises(StorageFailure, match="swept while it"):
+            session.store_artifact(stalled())
+        assert session.process(stalled(), tool="t").reason == "storage_failure"
+        assert engine.sweep(grace=timedelta(0)).blobs == 0
+
+
+def test_tokens_are_about_those_of_the_whole(engine: Engine, tenant: str, sandbox: Sandbox) -> None:
+    for content in (TEXT, JSON, "\u4f60\u597d" * 400_000, " " * 900_000, "ab1!" * 300_000):
+        with Engine("sqlite:///:memory:", interpreter=sandbox) as counting:
+            whole = counting.session("w").process(content, tool="t").original_tokens
+            assert counting.session("s").process(pieces(content), tool="t").original_tokens == pytest.approx(
+                whole, rel=0.05
+            )
+    with Engine("sqlite:///:memory:", interpreter=sandbox, counter=CharCounter()) as counting:
+        assert counting.session("s").process(pieces(TEXT), tool="t").original_tokens == pytest.approx(
+            len(TEXT) / 4, abs=100
+        )
+
+
+def test_asynchronous_streams_are_pulled_as_they_are_stored(sandbox: Sandbox) -> None:
+    drawn = 0
+
+    async def arriving(content: str) -> AsyncIterator[str]:
+        nonlocal drawn
+        for piece in pieces(content):
+            await asyncio.sleep(0)
+            drawn += 1
+            yield piece
+
+    async def failing() -> AsyncIterator[str]:
+        yield TEXT
+        raise ConnectionError("the line is dead")
+
+    async def stalled() -> AsyncIterator[str]:
+        yield TEXT
+        await asyncio.sleep(3_600)
+
+    async def numbered() -> AsyncIterator[dict[str, int]]:
+        for number in range(3):
+            yield {"n": number}
+
+    async def main() -> None:
+        store = MemoryStore()
+        async with AsyncEngine("sqlite:///:memory:", interpreter=sandbox, blobs=store) as engine:
+            session = await engine.session("s")
+            assert (await session.store_artifact(arriving(TEXT))).size_bytes == len(TEXT.encode())
+            assert (await session.process(arriving(JSON), tool="rows")).route == "variables"
+            assert (await session.process(numbered(), tool="n")).content == '[{"n":0},{"n":1},{"n":2}]'
+            with pytest.raises(ConnectionError, match="the line is dead"):
+                await session.process(failing(), tool="t")
+            before = store.size_bytes
+            waiting = asyncio.create_task(session.process(stalled(), tool="t"))
+            await asyncio.sleep(0.3)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            for _ in range(100):
+                if store.size_bytes == before:
+                    break
+                await asyncio.sleep(0.05)
+            assert store.size_bytes == before
+            assert len(await session.ledger()) == 2
+
+    asyncio.run(main())
+    assert drawn > 20
+
+
+GIGABYTE = textwrap.dedent(
+    """
+    import json, resource, sys
+    from byref import Engine, Policy
+
+    def text():
+        for i in range(10_000):
+            yield "".join(f"2026-11-22 line {i} {j} of a long log, service=api-{j % 7}\\n" for j in range(1_850)).encode()
+
+    def rows():
+        yield b"["
+        for i in range(10_000):
+            some = [{"id": i * 1_000 + j, "name": f"user {j}", "score": j / 2, "tags": ["a"], "ok": None} for j in range(1_350)]
+            yield (b"," if i else b"") + json.dumps(some)[1:-1].encode()
+        yield b"]"
+
+    engine = Engine("sqlite:///" + sys.argv[2])
+    session = engine.session("s")
+    session.process([{"a": 1}], tool="warm")
+    session.process("some text " * 100_000, tool="warm")
+    idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = session.process(text() if sys.argv[1] == "text" else rows(), tool="big")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    [artifact] = result.artifacts
+    print(json.dumps([peak - idle, artifact.size_bytes, artifact.line_count, artifact.shape, artifact.schema]))
+    """
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "megabytes"), [("text", 200), ("rows", 400)])
+def test_a_gigabyte_in_bounded_memory(tmp_path: Path, kind: str, megabytes: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", GIGABYTE, kind, str(tmp_path / "b.db")], capture_output=True, text=True, check=True
+    )
+    grown, size, lines, shape, schema = json.loads(ran.stdout)
+    assert size > 1_000_000_000
+    assert grown < megabytes << 10
+    if kind == "text":
+        assert (lines, shape) == (18_500_000, "text")
+    else:
+        assert shape == "array(13500000) of object(5 keys)"
+        assert schema["items"]["required"] == ["id", "name", "ok", "score", "tags"]
+        assert schema["items"]["properties"]["score"] == {"type": "number"}
