@@ -1,10 +1,11 @@
-"""`make chaos`: the hammer on SQLite and on PostgreSQL, a minute each without kills, then with 200."""
+"""`make chaos`: the hammer on SQLite and on PostgreSQL, bytes in SQL and in files, a minute each without kills, then with 200."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 import warnings
+from itertools import product
 from pathlib import Path
 
 import hammer
@@ -26,9 +27,10 @@ def main() -> int:
         try:
             for url in (f"sqlite:///{folder}/chaos.db", server.get_uri(driver="psycopg")):
                 db.upgrade(url)
-                for kills in (0, KILLS):
-                    print(f"{url.partition(':')[0]}, {kills} kills", flush=True)
-                    outcome = hammer.hammer(url, seconds=SECONDS, kills=kills, seed=kills + 1)
+                files = f"{folder}/{url.partition(':')[0]}-blobs"
+                for blobs, kills in product((None, files), (0, KILLS)):
+                    print(f"{url.partition(':')[0]}, bytes in {'files' if blobs else 'SQL'}, {kills} kills", flush=True)
+                    outcome = hammer.hammer(url, seconds=SECONDS, kills=kills, seed=kills + 1, folder=blobs)
                     print("  done:", dict(outcome.done))
                     print("  acknowledged writes looked for:", outcome.acknowledged)
                     for failure in outcome.failures[:50]:

@@ -1,6 +1,6 @@
 """The hammer: processes that do everything to the same conversations at once, and are killed at any moment.
 
-    python tests/chaos/hammer.py URL [--seconds 60] [--processes 8] [--kills 0] [--seed 1]
+    python tests/chaos/hammer.py URL [--blobs FOLDER] [--seconds 60] [--processes 8] [--kills 0] [--seed 1]
 
 A worker writes down what byref acknowledged. In the end the database is verified to the last byte, every acknowledged write
 to a conversation that nobody deletes has to be there, and one sweep has to leave nothing that is not needed.
@@ -19,13 +19,14 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from byref import ArtifactMissing, CharCounter, ConfigurationError, Engine, Policy, SessionGone
 from byref.db import integrity
+from byref.stores import FileStore
 from byref_sandbox import Sandbox
 
 SAFE, DOOMED, ENDING, BRIEF = "safe", "doomed", "ending", "brief"
@@ -165,18 +166,24 @@ class Worker:
         self.acknowledge("sweep", "")
 
 
-def hammer(url: str, *, seconds: float, processes: int = 8, kills: int = 0, seed: int = 1) -> Outcome:
-    """Let processes hammer a migrated database, kill some of them, and check what they left."""
+def hammer(
+    url: str, *, seconds: float, processes: int = 8, kills: int = 0, seed: int = 1, folder: str | None = None
+) -> Outcome:
+    """Let processes hammer a migrated database, kill some of them, and check what they left.
+
+    With a `folder` the bytes are in a store of files there.
+    """
     outcome = Outcome()
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="byref-hammer-") as folder:
+    with tempfile.TemporaryDirectory(prefix="byref-hammer-") as journals_folder:
+        journals = Path(journals_folder)
         workers: dict[int, int] = {}
         number = 0
 
         def start() -> None:
             nonlocal number
             number += 1
-            workers[_forked(url, seed * 1_000_003 + number, Path(folder) / f"{number}.journal")] = number
+            workers[_forked(url, folder, seed * 1_000_003 + number, journals / f"{number}.journal")] = number
 
         for number_of_payload in range(PAYLOADS):
             payload(number_of_payload)  # once, not in each process
@@ -207,15 +214,19 @@ def hammer(url: str, *, seconds: float, processes: int = 8, kills: int = 0, seed
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 if status:
                     outcome.failures.append(f"a worker ended with {status}")
-        journals = [path.read_text().splitlines() for path in sorted(Path(folder).glob("*.journal"))]
-        outcome.failures += [error.read_text() for error in sorted(Path(folder).glob("*.error"))]
-    acknowledged = [json.loads(line) for journal in journals for line in journal]
+        written = [path.read_text().splitlines() for path in sorted(journals.glob("*.journal"))]
+        outcome.failures += [error.read_text() for error in sorted(journals.glob("*.error"))]
+    acknowledged = [json.loads(line) for journal in written for line in journal]
     outcome.done.update(entry["what"] for entry in acknowledged)
-    _check(url, acknowledged, outcome)
+    _check(url, _store(folder), acknowledged, outcome)
     return outcome
 
 
-def _forked(url: str, seed: int, journal: Path) -> int:
+def _store(folder: str | None) -> FileStore | None:
+    return None if folder is None else FileStore(folder)
+
+
+def _forked(url: str, folder: str | None, seed: int, journal: Path) -> int:
     """Start a worker, forked: nothing of byref's is open in this process."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until there is somebody to handle it
     pid = os.fork()
@@ -233,7 +244,7 @@ def _forked(url: str, seed: int, journal: Path) -> int:
         signal.signal(signal.SIGTERM, stop)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         file = os.open(journal, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        with Engine(url, create=False, interpreter=Sandbox(), counter=CharCounter()) as engine:
+        with Engine(url, create=False, blobs=_store(folder), interpreter=Sandbox(), counter=CharCounter()) as engine:
             worker = Worker(engine, seed, file)
             while not stopping:
                 worker.act()
@@ -244,11 +255,11 @@ def _forked(url: str, seed: int, journal: Path) -> int:
         os._exit(status)
 
 
-def _check(url: str, acknowledged: list[dict[str, Any]], outcome: Outcome) -> None:
+def _check(url: str, blobs: FileStore | None, acknowledged: list[dict[str, Any]], outcome: Outcome) -> None:
     """Verify the database, look for every acknowledged write, and sweep."""
-    problems = integrity.examine(url, deep=True, grace=timedelta(days=1)).problems
+    problems = integrity.examine(url, deep=True, grace=timedelta(days=1), blobs=blobs).problems
     outcome.failures += [f"after the hammer: {problem}" for problem in problems]
-    with Engine(url, create=False, interpreter=Sandbox()) as engine:
+    with Engine(url, create=False, blobs=blobs, interpreter=Sandbox()) as engine:
         kept: dict[str, dict[str, bytes]] = {}
         steps: dict[str, set[int]] = {}
         for entry in acknowledged:
@@ -265,22 +276,32 @@ def _check(url: str, acknowledged: list[dict[str, Any]], outcome: Outcome) -> No
                 outcome.failures.append(f"lost: {entry}")
             outcome.acknowledged += 1
         engine.sweep(grace=timedelta(0))
-    report = integrity.examine(url, deep=True, grace=timedelta(0))
+    report = integrity.examine(url, deep=True, grace=timedelta(0), blobs=blobs)
     outcome.failures += [f"after a sweep: {problem}" for problem in report.problems]
     outcome.figures = dict(report.figures)
+    if blobs is not None:
+        there = sum(1 for _ in blobs.keys(older_than=datetime.now(UTC) + timedelta(days=1)))
+        if there != report.figures["objects"]:
+            outcome.failures.append(f"after a sweep: {there} objects are there, and in SQL {dict(report.figures)}")
 
 
 def main() -> int:
     """Run the hammer on a database that is there."""
     parser = argparse.ArgumentParser(description="Hammer a byref database and verify it.")
     parser.add_argument("url")
+    parser.add_argument("--blobs", metavar="FOLDER", help="a store of files for the bytes")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     outcome = hammer(
-        options.url, seconds=options.seconds, processes=options.processes, kills=options.kills, seed=options.seed
+        options.url,
+        seconds=options.seconds,
+        processes=options.processes,
+        kills=options.kills,
+        seed=options.seed,
+        folder=options.blobs,
     )
     print(f"seed {options.seed}: {outcome.kills} kills, {outcome.acknowledged} acknowledged writes looked for")
     print("done:", dict(outcome.done))

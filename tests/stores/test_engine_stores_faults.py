@@ -239,7 +239,7 @@ QUICK = {"client_options": {"allow_http": True, "timeout": "300ms", "connect_tim
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["503", "403", "stall", "cut request", "cut answer", "lose answer"])
+@pytest.mark.parametrize("fault", ["503", "403", "stall", "cut request", "lose answer"])
 @pytest.mark.parametrize("output", [records(), log()], ids=["records", "text"])
 def test_a_server_that_is_down_while_an_output_is_taken_in(
     fault: str, output: object, s3: S3, faulty_s3: tuple[S3, Faults], opened: Opened
