@@ -28,8 +28,6 @@ SYSTEMS = {
 COUNTS = {"OO": 38, "MP": 30, "CO": 36, "VP": 31}
 """Statements of each system, numbered from 1."""
 
-FILES = "bytes are kept in SQL only: stores of files, objects or the host's own are missing"
-
 _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "OO-1": "Without any set-up no big output floods the context: neither rows, nor an API response, nor a long text.",
     "OO-2": "A big output is stored whole behind a reference, or shortened where it stands.",
@@ -142,19 +140,15 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "CO-13": "An image becomes a placeholder with its format and size, and a reference.",
     "CO-14": "A document becomes a placeholder with its format, name and size, and a reference.",
     "CO-15": "A block that cannot be stored stays as it was.",
-    "CO-16": ("Both limits take effect, the envelope's follows the preview's.", "not yet", FILES),
+    "CO-16": "Storage is chosen, and both limits take effect; the envelope's follows the preview's.",
     "CO-17": "Without the retrieval tool nothing names it, and the session's own readers are named.",
-    "CO-18": (
-        "In memory the tool is the only way in; without one the output is truncated.",
-        "not yet",
-        "the store in memory is the database's: it has no `clear()`",
-    ),
-    "CO-19": ("A store of files keeps content types in a sidecar.", "not yet", FILES),
-    "CO-20": ("The guidance gives a stored file's path.", "not yet", FILES),
-    "CO-21": ("Stored files are plain: grep, cat and sed agree with our tools.", "not yet", FILES),
-    "CO-22": ("Objects have a prefix and their content type.", "not yet", FILES),
-    "CO-23": ("The body of an object is the payload.", "not yet", FILES),
-    "CO-24": ("All stores keep one protocol, a host's own included.", "not yet", FILES),
+    "CO-18": "In memory the tool is the only way in, until `clear()`; without a tool the output is truncated.",
+    "CO-19": "A store of files keeps content types in a sidecar.",
+    "CO-20": "The guidance gives a stored file's path.",
+    "CO-21": "Stored files are plain: grep, cat and sed agree with our tools.",
+    "CO-22": "Objects have a prefix and their content type.",
+    "CO-23": "The body of an object is the payload.",
+    "CO-24": "All stores keep one protocol, a host's own included.",
     "CO-25": "The retrieval tool is there by default and gives content back as it came, images and documents in native form.",
     "CO-26": "It takes a reference, a pattern, a range of lines and context lines, five if not said.",
     "CO-27": "A pattern is a regular expression in linear time; what does not compile is searched as it is written.",
