@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 from byref import ArtifactMissing, Engine, Policy, StorageFailure
 from byref.errors import InvalidId
 from byref.stores import BlobStore, FileStore, MemoryStore, check_key
+from byref.streams import COLLECTED
 from byref_sandbox import Sandbox
 
 
@@ -70,9 +71,10 @@ class Fuse:
 
 
 def parts() -> Iterator[bytes]:
-    """A stream of several pieces and frames."""
-    for i in range(30):
-        yield (log() + f"{i}\n").encode()
+    """A stream that is longer than what is collected in memory."""
+    piece = log(50_000).encode()
+    for i in range(2 + COLLECTED // len(piece)):
+        yield piece + b"%d\n" % i
 
 
 def process(engine: Engine) -> None:

@@ -33,6 +33,7 @@ import byref.cli
 from byref import ArtifactMissing, Policy, QuotaExceeded
 from byref.db import integrity
 from byref.stores import FileStore, object_key
+from byref.streams import COLLECTED
 
 LATER = timedelta(hours=1)
 
@@ -120,9 +121,10 @@ def test_what_a_quota_refuses_is_not_in_the_store(placed: Placed, opened: Opened
 
 
 def broken() -> Iterator[bytes]:
-    """A stream that goes on, and then breaks."""
-    for i in range(40):
-        yield log().encode() + b"%d\n" % i
+    """A stream that goes on for longer than it is collected in memory, and then breaks."""
+    piece = log(50_000).encode()
+    for i in range(2 + COLLECTED // len(piece)):
+        yield piece + b"%d\n" % i
     raise RuntimeError("theirs")
 
 
