@@ -69,7 +69,7 @@ def receive(
     the same. `content_type` is what the bytes are said to be. What the stream raises passes on, and nothing is left of it.
     """
     stream = read(output, most=most, collected=most if whole else COLLECTED)
-    if not isinstance(stream, Stream):
+    if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
         return stream
     first = next(stream.pieces)
     if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole

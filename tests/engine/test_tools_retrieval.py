@@ -102,10 +102,13 @@ def test_the_reference_alone_is_everything(preview: Session) -> None:
     assert big.content.endswith("the stored form has 2,000,000 lines. Give a pattern or a line_range.]")
 
 
-def test_many_matches_are_cut_with_their_exact_number(preview: Session) -> None:
-    content = retrieve(preview, "x\n" * 100_000, pattern=".", context_lines=0).content
+@pytest.mark.parametrize(
+    ("lines", "told"), [(1_000, "1,000"), (1_001, "more than 1,000"), (100_000, "more than 1,000")]
+)
+def test_many_matches_are_cut_with_their_number(preview: Session, lines: int, told: str) -> None:
+    content = retrieve(preview, "x\n" * lines, pattern=".", context_lines=0).content
     assert content.startswith(
-        "[100,000 matches for /./; INCOMPLETE: first 50 shown. Narrow the pattern, or go on with line_range {start: 51, "
+        f"[{told} matches for /./; INCOMPLETE: first 50 shown. Narrow the pattern, or go on with line_range {{start: 51, "
     )
     assert numbers(content) == [*range(1, 51)]
 
