@@ -126,7 +126,7 @@ def prepare(
     shaping = scope.policy.tool(tool)
     scope = replace(scope, policy=scope.policy.for_tool(tool))
     own_tool = tool in scope.tools
-    taken = output if isinstance(output, Taken) else None
+    taken = output if type(output) is Taken else None
     pieces, says_error = to_pieces(output) if taken is None else ([Piece(taken.block)], False)
     is_error = is_error or says_error
     told = _lift(pieces) if not own_tool else None

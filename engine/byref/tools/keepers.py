@@ -83,7 +83,7 @@ def store_value(
         raise ConfigurationError(
             f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
         )
-    if isinstance(value, Taken):
+    if type(value) is Taken:
         with value.released(scope):
             about = _described(scope, value.block, value, content_type, preview_chars)
         return value.staged, about
@@ -108,7 +108,7 @@ def _described(
     if kind == "json" and block.from_value:
         block.reparse()
         kind, parsed = block.parsed
-    if not isinstance(value, Taken) and (lost := first_note(value, block)):
+    if type(value) is not Taken and (lost := first_note(value, block)):
         raise ConfigurationError(f"{lost}. Store text, bytes, or what JSON can hold")
     words: object = shape(parsed) if kind == "json" else "text"
     if kind == "text" and block.from_value:  # a number, a boolean or None: JSON that is no text, and no structure
