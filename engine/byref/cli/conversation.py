@@ -18,12 +18,12 @@ MAX_ARGUMENT_BYTES = 64 << 20
 
 def process(options: Namespace) -> int:
     """Take in a tool's output; print what the model reads."""
-    content = opening.read_input(options.file, opening.POLICY.max_artifact_bytes)
     tool = options.tool or ("stdin" if options.file == "-" else Path(options.file).stem)
-    with opening.engine_to_write(options) as engine:
+    limit = opening.POLICY.max_artifact_bytes
+    with opening.input_file(options.file, limit) as file, opening.engine_to_write(options) as engine:
         session = opening.session_to_write(engine, options)
-        with output.working(f"processing {len(content):,} bytes"):
-            result = session.process(content, tool=tool, call_id=options.call_id, is_error=options.error)
+        with output.working(f"processing {options.file}"):
+            result = session.process(file, tool=tool, call_id=options.call_id, is_error=options.error)
         if options.json:
             output.json(_result(result))
             return 0
@@ -48,7 +48,7 @@ def tool(options: Namespace) -> int:
 def _argument(given: str) -> str:
     if given != "-":
         return given
-    return opening.read_input("-", MAX_ARGUMENT_BYTES).decode("utf-8", "replace")
+    return opening.read_input(MAX_ARGUMENT_BYTES).decode("utf-8", "replace")
 
 
 def _call(options: Namespace, name: str, arguments: Any) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
@@ -89,27 +90,31 @@ def session_to_read(engine: Engine, options: Namespace) -> Session:
     return engine.session(name, tenant=tenant)
 
 
-def read_input(name: str, limit: int) -> bytes:
-    """Return the bytes of a file, or of standard input for `-`; at most `limit` of them."""
-    try:
-        if name == "-":
-            if sys.stdin.isatty():
-                output.note("reading standard input; Ctrl-D ends it")
-            content = sys.stdin.buffer.read(limit + 1)
-        else:
-            path = Path(name)
-            if path.is_file() and path.stat().st_size > limit:
-                raise _too_large(name, limit)
-            with path.open("rb") as file:
-                content = file.read(limit + 1)
-    except OSError as error:
-        raise Failed(f"cannot read {name!r}: {error.strerror or error}") from error
-    except ValueError as error:  # a NUL in the name
-        raise Failed(f"cannot read {name!r}: {error}") from error
+@contextmanager
+def input_file(name: str, limit: int) -> Iterator[BinaryIO]:
+    """A file, or standard input for `-`; a file of more than `limit` bytes is refused."""
+    with ExitStack() as stack:
+        try:
+            if name == "-":
+                if sys.stdin.isatty():
+                    output.note("reading standard input; Ctrl-D ends it")
+                file: BinaryIO = sys.stdin.buffer
+            else:
+                path = Path(name)
+                if path.is_file() and path.stat().st_size > limit:
+                    raise Failed(f"{name!r} is larger than {limit:,} bytes, the most that is taken in at once")
+                file = stack.enter_context(path.open("rb"))
+        except OSError as error:
+            raise Failed(f"cannot read {name!r}: {error.strerror or error}") from error
+        except ValueError as error:  # a NUL in the name
+            raise Failed(f"cannot read {name!r}: {error}") from error
+        yield file
+
+
+def read_input(limit: int) -> bytes:
+    """Return the bytes of standard input, at most `limit` of them."""
+    with input_file("-", limit) as file:
+        content = file.read(limit + 1)
     if len(content) > limit:
-        raise _too_large(name, limit)
+        raise Failed(f"standard input is more than {limit:,} bytes, the most that is taken in at once")
     return content
-
-
-def _too_large(name: str, limit: int) -> Failed:
-    return Failed(f"{name!r} is larger than {limit:,} bytes, the most that is taken in at once")

@@ -91,7 +91,7 @@ class StoredPayload:
         yield from (frame.unpacked() for frame in first)
         if not first or not (frames := self._packed(number + 1, READ_AHEAD)):
             return
-        with ThreadPoolExecutor(1, "byref-frames") as pool:
+        with ThreadPoolExecutor(2, "byref-frames") as pool:
             number += 1
             while frames:
                 for coming in [pool.submit(frame.unpacked) for frame in frames]:
