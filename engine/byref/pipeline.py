@@ -101,9 +101,31 @@ def process(
         if prepared.scope.policy.on_storage_failure == "raise":
             raise
         logger.exception("byref could not store the output of %r; the turn goes on without it", tool)
-        return unstored(prepared)
+        return _accounted(prepared, unstored(prepared))
     finally:
         prepared.discard()
+
+
+def _accounted(prepared: Prepared, result: Result) -> Result:
+    """Take what the model reads of an output that could not be stored into the ledger, if that can still be written.
+
+    Under no call id: given again, the output is stored.
+    """
+    plan = Plan(result.route, "storage_failure")
+
+    def work(connection: Connection) -> int:
+        turn = ledger.take_step(connection, prepared.scope.row, result.tokens)
+        committed = _Committed(plan, turn.step, result.content, result.tokens)
+        columns = _columns(prepared, plan, committed, turn) | {"call_digest": None}
+        prepared.scope.append(connection, turn, "output", columns)
+        return turn.step
+
+    if prepared.scope.objects is None:
+        return result  # it is the database that failed
+    try:
+        return replace(result, step=prepared.scope.write(work))
+    except StorageFailure:
+        return result
 
 
 def _take_in(prepared: Prepared) -> Result:
@@ -115,11 +137,22 @@ def _take_in(prepared: Prepared) -> Result:
         if before is not None and has_expired(scope, before):
             scope.write(lambda c: lifecycle.expire(c, scope.row))
         elif before is not None:
-            return replayed(scope, before, prepared.tool)
+            return _healed(prepared, replayed(scope, before, prepared.tool))
     try:
         return _commit(prepared)
     except _Replay as replay:
         return replayed(scope, replay.entry, prepared.tool)
+
+
+def _healed(prepared: Prepared, result: Result) -> Result:
+    """See that what is answered as before can be read as before: a store may have lost it."""
+    scope = prepared.scope
+    if scope.objects is not None and prepared.taken is None:
+        lost = {artifact.digest: artifact.content_type for artifact in result.artifacts}
+        for block in prepared.blocks:
+            if block.digest in lost and block.piece.block is not None:
+                restage(prepared, block, lost[block.digest])
+    return result
 
 
 def _commit(prepared: Prepared) -> Result:
@@ -158,7 +191,7 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
                 prepared.taken.lose()
             for stand in plan.stands:
                 for kept in stand.kept:
-                    kept.blob_id = restage(prepared, kept)
+                    kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
             return plan
 
 

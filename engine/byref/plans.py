@@ -136,7 +136,7 @@ def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, exc
         return Plan("inline", "not_smaller" if storable else "not_storable")
     for stand in stands:
         for kept in stand.kept:
-            kept.blob_id = restage(prepared, kept)
+            kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
     stands.sort(key=lambda stand: -stand.tokens)
     too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
     plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
@@ -298,11 +298,11 @@ def _repeats(prepared: Prepared) -> int | None:
     return scope.read(lambda connection: ledger.first_with(connection, scope.row, prepared.digest))
 
 
-def restage(prepared: Prepared, kept: Kept) -> int:
+def restage(prepared: Prepared, measured: Measured, content_type: str) -> int:
     """Write a payload, or find its bytes published already; return the blob's id."""
     if prepared.taken is not None:
         return prepared.taken.staged.blob_id
-    block = kept.block.piece.block
+    block = measured.piece.block
     assert block is not None
-    content = Content(block.data, kept.block.digest, block.line_count, kept.about.content_type)
+    content = Content(block.data, measured.digest, block.line_count, content_type)
     return staging.stage(prepared.scope.place, content).blob_id

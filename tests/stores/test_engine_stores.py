@@ -254,6 +254,40 @@ def test_what_is_lost_is_said_and_comes_back_with_the_same_output(placed: Placed
     assert problems(opened_on.url, placed.store) == [] and len(placed.keys) >= 3
 
 
+def test_what_is_answered_as_before_heals_too(placed: Placed, opened: Opened) -> None:
+    session = opened(placed.store).session("s")
+    text, rows = log(200_000), records(9_000)
+    before = [
+        session.process(output, tool="t", call_id=f"c{i}") for i, output in enumerate((text, rows, iter([text + "x"])))
+    ]
+    placed.store.delete(list(placed.keys))
+    for i, output in enumerate((text, rows, iter([text + "x"]))):
+        again = session.process(output, tool="t", call_id=f"c{i}")
+        assert (again.step, again.content) == (before[i].step, before[i].content)
+    assert [artifact.value for artifact in session.artifacts()] == [text, rows, text + "x"]
+    assert problems(opened.url, placed.store) == []
+
+
+def test_what_could_not_be_stored_is_accounted_for(placed: Placed, opened: Opened) -> None:
+    broken = Wrapped(placed.store)
+
+    def fail(_number: int, verb: str) -> None:
+        if verb == "write":
+            raise OSError("no space left")
+
+    broken.before = fail
+    session = opened(broken).session("s")
+    read = [session.process(output, tool="t", call_id="c") for output in (log(90_000), records(), iter([log(200_000)]))]
+    assert {result.reason for result in read} == {"storage_failure"}
+    assert [result.step for result in read] == [1, 2, 3]
+    assert session.context_tokens() == sum(result.tokens for result in read)
+    assert [entry.reason for entry in session.ledger()] == ["storage_failure"] * 3
+    healthy = opened(placed.store).session("s")
+    assert healthy.process(records(), tool="t", call_id="c").artifacts, (
+        "under the same call id it is stored all the same"
+    )
+
+
 def test_an_image_that_is_lost_between_two_replies_does_not_end_the_turn(placed: Placed, opened: Opened) -> None:
     session = opened(placed.store).session("s", tools=TOOLS, policy=Policy.previews())
     reference = session.process(PNG, tool="t").artifacts[0].id

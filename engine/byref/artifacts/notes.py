@@ -31,7 +31,7 @@ def first_note(value: object, block: Block) -> str | None:
 
     `block` is what the value became. Text of a value's own that reads like a note is none.
     """
-    if isinstance(value, str | bytes | bytearray | memoryview) or not any(mark in block.data for mark in _MARKS):
+    if issubclass(type(value), str | bytes | bytearray | memoryview) or not any(mark in block.data for mark in _MARKS):
         return None
     kind, parsed = block.parsed
     for path, original, written in _strings(value, parsed if kind == "json" else block.text):

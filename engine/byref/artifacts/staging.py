@@ -81,7 +81,11 @@ def stage(place: Place, content: Content) -> Staged:
 
 def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> Staged:
     """Write a payload as it comes; what its pieces raise passes on, and then nothing is left of it."""
-    return _write(place, pieces, content_type, None)
+    staged = _write(place, pieces, content_type, None)
+    found = place.transact(lambda c: blobs.find_published(c, place.tenant, staged.digest))
+    if found is not None and not _is_there(place, found):
+        place.transact(lambda connection: blobs.take_over(connection, place.tenant, found, staged.blob_id))
+    return staged
 
 
 def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) -> Published | None:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, select
 
 from byref.db.tables import BlobRow, DiscardRow
 from byref.errors import StorageFailure
+from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore
 
 logger = logging.getLogger("byref")
@@ -52,6 +53,8 @@ def try_to_delete(transact: Transact, objects: BlobStore, key: str) -> None:
 
 def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:
     """As `empty`; what cannot be deleted now is left to the next sweep."""
+    if isinstance(objects, Guarded) and objects.is_away:
+        return
     try:
         empty(transact, objects)
     except StorageFailure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,6 +16,8 @@ logger = logging.getLogger("byref")
 
 URI_CHARS = 4_096
 """Most of a path or URL that a model is shown; as long as a path may be on Linux."""
+AWAY_SECONDS = 60.0
+"""After a failed deletion, before one that can wait tries again."""
 
 
 class Guarded:
@@ -28,6 +31,7 @@ class Guarded:
         self._store = store
         self.name = store.name
         self.compresses = bool(store.compresses)
+        self._failed_at = -AWAY_SECONDS
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
         """Keep an object; what its parts raise passes on as it is."""
@@ -54,8 +58,17 @@ class Guarded:
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects."""
-        with self._failures("delete"):
-            self._store.delete(keys)
+        try:
+            with self._failures("delete"):
+                self._store.delete(keys)
+        except StorageFailure:
+            self._failed_at = time.monotonic()
+            raise
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it failed to delete a moment ago: what can wait need not try again."""
+        return time.monotonic() - self._failed_at < AWAY_SECONDS
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
         """Yield the key of every object last written before a time."""
