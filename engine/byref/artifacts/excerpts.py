@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from byref.artifacts.lines import Payload, decode, number_width, numbered, segments
 
-__all__ = ["LINE_CHARS", "Hit", "excerpts"]
+__all__ = ["CLIPPED_BYTES", "LINE_CHARS", "Hit", "clipped", "excerpts"]
 
 LINE_CHARS = 500
 """Of a longer line only the surroundings of its matches are shown, of one around a match its beginning."""
+
+CLIPPED_BYTES = 4 * LINE_CHARS + 1
+"""Of a line, to know its first characters and whether there are more."""
 
 
 @dataclass(slots=True)
@@ -22,14 +25,23 @@ class Hit:
 
 
 def excerpts(
-    payload: Payload, hits: list[Hit], start: int, last: int, context_lines: int, room: int
+    payload: Payload,
+    hits: list[Hit],
+    around: Mapping[int, str],
+    start: int,
+    last: int,
+    context_lines: int,
+    room: int,
 ) -> tuple[list[str], int]:
-    """Return the rows of as many hits as fit into `room` characters, and how many that are."""
+    """Return the rows of as many hits as fit into `room` characters, and how many that are.
+
+    Lines that are not `around` are read.
+    """
     width = number_width(payload.line_count)
     context = min(context_lines, room // (width + 3))  # no more rows than that can be shown
     rows: list[str] = []
     used = shown = done = 0
-    chunks = _Chunks(payload)
+    chunks = _Chunks(payload, around)
     for index, hit in enumerate(hits):
         low = max(start, hit.line - context, done + 1)
         high = min(last, hit.line + context)
@@ -69,28 +81,33 @@ def _cost(rows: list[str]) -> int:
 
 
 class _Chunks:
-    """Lines by number, in rising order, reading again only what is not in the chunk in hand."""
+    """Lines by number, in rising order, reading only what is neither known nor in the chunk in hand."""
 
-    def __init__(self, payload: Payload) -> None:
+    def __init__(self, payload: Payload, known: Mapping[int, str]) -> None:
         self._payload = payload
+        self._known = known
         self._source: Iterator[tuple[int, bytes]] = iter(())
         self._first, self._data = 0, b""
 
     def lines(self, low: int, high: int) -> Iterator[tuple[int, str]]:
         """Yield (line, text) from `low` to `high`; only the beginning of long ones."""
         while low <= high:
+            if (text_known := self._known.get(low)) is not None:
+                yield low, text_known
+                low += 1
+                continue
             text = b""
             for number, data, ends in segments(self._from(low), low):
-                text += data[: 4 * LINE_CHARS + 1 - len(text)]
+                text += data[: CLIPPED_BYTES - len(text)]
                 if ends:
-                    yield number, _clipped(text)
+                    yield number, clipped(text)
                     low, text = number + 1, b""
-                elif len(text) > 4 * LINE_CHARS:
+                elif len(text) == CLIPPED_BYTES:
                     # Leave the rest of a long line unread: the next one is looked up.
-                    yield number, _clipped(text)
+                    yield number, clipped(text)
                     low = number + 1
                     break
-                if low > high:
+                if low > high or low in self._known:
                     break
             else:
                 return
@@ -105,6 +122,7 @@ class _Chunks:
             yield chunk
 
 
-def _clipped(data: bytes) -> str:
+def clipped(data: bytes) -> str:
+    """Return a line as it is shown around a match, of which the first `CLIPPED_BYTES` are enough."""
     text = decode(data.removesuffix(b"\r"))
     return text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + "…"

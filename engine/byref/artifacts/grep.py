@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from byref.artifacts.excerpts import LINE_CHARS, Hit, excerpts
+from byref.artifacts.excerpts import CLIPPED_BYTES, LINE_CHARS, Hit, clipped, excerpts
 from byref.artifacts.lines import Payload, check_range, decode
 from byref.artifacts.patterns import SHOWN_CHARS, Match, Regexp, compile_pattern, forget_patterns, shortened
 from byref.errors import ToolError
@@ -80,6 +80,7 @@ def grep(
         ignore_case=ignore_case,
         max_matches=max_matches,
         deadline=deadline,
+        context_lines=context_lines,
     )
     return found.render(max_chars, context_lines=context_lines)
 
@@ -93,14 +94,15 @@ def search(
     ignore_case: bool = False,
     max_matches: int = 50,
     deadline: float = 10.0,
+    context_lines: int = 0,
 ) -> Found:
-    """Search as `grep` does, once, for an answer of several sizes."""
+    """Search as `grep` does, once, for an answer of several sizes; so many lines around each match are kept in passing."""
     if max_matches < 1:
         raise ValueError(f"max_matches={max_matches!r}: expected at least 1")
     last = check_range(payload, start, end)
     try:
         regexp, literal = compile_pattern(pattern, ignore_case=ignore_case)
-        done = _Search(payload, regexp, start, last, max_matches, time.monotonic() + deadline)
+        done = _Search(payload, regexp, start, last, max_matches, time.monotonic() + deadline, context_lines)
         done.run()
     finally:
         forget_patterns()
@@ -131,7 +133,7 @@ class Found:
             reserve = 1 if assumed else len(f", or go on with {go_on(done.last, self._end)}") + _NUMBER_CHARS
             room = max_chars - len(self._header(assumed, max_chars, go_on)) - reserve
             if room > 0:
-                rows, shown = excerpts(done.payload, done.hits, done.start, done.last, context_lines, room)
+                rows, shown = excerpts(done.payload, done.hits, done.around, done.start, done.last, context_lines, room)
             if shown == done.matches:
                 break
         header = self._header(shown, max_chars, go_on)
@@ -164,10 +166,22 @@ class Found:
 class _Search:
     """One pass over the payload's chunks: counts the matching lines, and keeps what is shown of the first ones."""
 
-    def __init__(self, payload: Payload, regexp: Regexp, start: int, last: int, max_matches: int, until: float) -> None:
+    def __init__(
+        self,
+        payload: Payload,
+        regexp: Regexp,
+        start: int,
+        last: int,
+        max_matches: int,
+        until: float,
+        context: int,
+    ) -> None:
         self.payload, self.regexp, self.start, self.last, self.until = payload, regexp, start, last, until
         self._found, self.late = 0, False
         self.hits: list[Hit] = []
+        self.around: dict[int, str] = {}
+        """Lines near those that are shown, by number: what was in hand of them."""
+        self._context = context
         self._free = max_matches
         self._most = max(COUNTED, max_matches)
         self._to_the_end = last == payload.line_count
@@ -239,6 +253,7 @@ class _Search:
             self._found += 1
             self.hits.append(Hit(self.line))
             self._show(first, 0, match, line_end, True)
+            self._keep_around(first, line_end)
             at = line_end + 1
         # The others are only counted.
         while not self._free and at <= stop and (match := search(data, at, stop)):
@@ -248,6 +263,23 @@ class _Search:
                 self._position = at
                 return
         self._position = stop + 1
+
+    def _keep_around(self, first: int, line_end: int) -> None:
+        """Keep the lines around one that begins at `first`, as far as they are whole in the bytes in hand."""
+        data, number, at = self._data, self.line, first
+        for before in range(number - 1, max(self.start, number - self._context) - 1, -1):
+            begin = data.rfind(b"\n", 0, max(0, at - 1)) + 1
+            if before in self.around or not begin:
+                break
+            self.around[before] = clipped(data[begin : min(at - 1, begin + CLIPPED_BYTES)])
+            at = begin
+        at = line_end + 1
+        for after in range(number + 1, min(self.last, number + self._context) + 1):
+            end = data.find(b"\n", at)
+            if end < 0:
+                break
+            self.around[after] = clipped(data[at : min(end, at + CLIPPED_BYTES)])
+            at = end + 1
 
     def _search_part(self) -> None:
         """Search a part of a line that is longer than a slice, overlapping the part before by a quarter."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing
@@ -16,6 +16,33 @@ from byref.stores.protocol import BlobStore
 
 READ_AHEAD = 4
 """Frames fetched by one query, and one request to a store."""
+
+_FRAMES = (
+    select(
+        FrameRow.number,
+        FrameRow.byte_offset,
+        FrameRow.first_line,
+        FrameRow.codec,
+        FrameRow.size_bytes,
+        FrameRow.data,
+        FrameRow.object_offset,
+        FrameRow.object_bytes,
+    )
+    .join(BlobRow, BlobRow.id == FrameRow.blob_id)
+    .where(
+        FrameRow.blob_id == bindparam("blob_id"),
+        BlobRow.key == bindparam("key"),
+        FrameRow.number >= bindparam("number"),
+    )
+    .order_by(FrameRow.number)
+    .limit(bindparam("most"))
+)
+_FRAME_BEFORE = (
+    select(FrameRow.number)
+    .where(FrameRow.blob_id == bindparam("blob_id"), FrameRow.first_line < bindparam("line"))
+    .order_by(FrameRow.first_line.desc(), FrameRow.number.desc())
+    .limit(1)
+)
 
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs work in a read transaction and returns what it returns."""
@@ -101,24 +128,8 @@ class StoredPayload:
 
     def _packed(self, number: int, most: int) -> list[_Packed]:
         """Return the next few frames as they are stored."""
-        columns = (
-            FrameRow.number,
-            FrameRow.byte_offset,
-            FrameRow.first_line,
-            FrameRow.codec,
-            FrameRow.size_bytes,
-            FrameRow.data,
-            FrameRow.object_offset,
-            FrameRow.object_bytes,
-        )
-        query = (
-            select(*columns)
-            .join(BlobRow, BlobRow.id == FrameRow.blob_id)
-            .where(FrameRow.blob_id == self.blob_id, BlobRow.key == self.key, FrameRow.number >= number)
-            .order_by(FrameRow.number)
-            .limit(most)
-        )
-        rows = self.source.read(lambda connection: connection.execute(query).all())
+        given = {"blob_id": self.blob_id, "key": self.key, "number": number, "most": most}
+        rows = self.source.read(lambda connection: connection.execute(_FRAMES, given).all())
         stored = [row.data for row in rows] if self.store is None else self._of_object(rows)
         return [_Packed(self.blob_id, row, data) for row, data in zip(rows, stored, strict=True)]
 
@@ -139,9 +150,8 @@ class StoredPayload:
         """Return the number of the last frame that begins before `line`: it holds the line's first byte, or ends there."""
         if line <= 1:
             return 0
-        before = select(FrameRow.number).where(FrameRow.blob_id == self.blob_id, FrameRow.first_line < line)
-        last = before.order_by(FrameRow.first_line.desc(), FrameRow.number.desc()).limit(1)
-        return self.source.read(lambda connection: connection.execute(last).scalar()) or 0
+        given = {"blob_id": self.blob_id, "line": line}
+        return self.source.read(lambda connection: connection.execute(_FRAME_BEFORE, given).scalar()) or 0
 
 
 @dataclass(frozen=True, slots=True)

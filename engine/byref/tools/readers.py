@@ -89,6 +89,7 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
         end=arguments.end_line,
         ignore_case=arguments.ignore_case,
         deadline=GREP_SECONDS,
+        context_lines=arguments.context_lines,
     )
     context = arguments.context_lines
     return Answer(bounded(scope, lambda size: found.render(size, context_lines=context).text, least=grep.MIN_CHARS))
