@@ -190,7 +190,7 @@ class Engine:
         """Delete everything of a tenant and return how many conversations it had; it raises as `delete_session` does."""
         tenant = lifecycle.check_id("tenant", tenant)
         gone = retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
-        self._delete_objects(f"the tenant {tenant!r} is deleted")
+        self._delete_objects(f"the tenant {tenant!r} is deleted", tenant)
         return gone
 
     def sweep(self, *, grace: timedelta = GRACE) -> Swept:
@@ -204,6 +204,7 @@ class Engine:
         gone = lifecycle.sweep(self._database.write, grace)
         write, objects = self._database.write, self._objects
         emptied = self._delete_objects("the database is swept")
+        discards.delete_drafts(objects, grace)
         gone += Swept(objects=emptied + discards.delete_strays(write, objects, grace))
         while self._database.shrink(SHRINK_PAGES):
             pass
@@ -282,10 +283,16 @@ class Engine:
         finally:
             self._sweeping.release()
 
-    def _delete_objects(self, done: str) -> int:
-        """Delete the objects of blobs that went and return how many; where that fails say what is `done` already."""
+    def _delete_objects(self, done: str, tenant: str | None = None) -> int:
+        """Delete the objects of blobs that went and return how many; where that fails say what is `done` already.
+
+        `tenant`: what killed writes of its have left goes with them.
+        """
         try:
-            return discards.empty(self._database.write, self._objects)
+            gone = discards.empty(self._database.write, self._objects)
+            if tenant is not None:
+                discards.delete_drafts(self._objects, tenant=tenant)
+            return gone
         except StorageFailure as error:
             name = self._objects.name if self._objects else ""
             raise StorageFailure(

@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -134,6 +136,53 @@ def test_a_stream_that_fails_leaves_nothing(placed: Placed, opened_on: Opened) -
         with pytest.raises(RuntimeError, match="theirs"):
             take()
         assert (placed.keys, left(opened_on.url)) == (set(), NOTHING)
+
+
+KILLED = """
+import itertools, sys, time
+import sqlalchemy
+from byref import Engine
+from byref.stores import FileStore
+def pieces():
+    for i in itertools.count():
+        if i == 12:
+            print("under way", flush=True)
+            time.sleep(60)
+        yield b"secret %d\\n" % i * 100_000
+engine = Engine(sys.argv[1], blobs=FileStore(sys.argv[2]))
+with sqlalchemy.create_engine(sys.argv[1]).connect() as host:
+    joined = {"db": host} if sys.argv[3] == "joined" else {}
+    engine.session("s", tenant="acme", **joined).process(pieces(), tool="t")
+"""
+
+
+@pytest.mark.parametrize("joined", ["joined", "own"])
+@pytest.mark.parametrize("by", ["sweep", "delete_tenant"])
+def test_what_a_killed_stream_leaves_goes_at_once(by: str, joined: str, tmp_path: Path, opened: Opened) -> None:
+    """Whether its row is there, or was rolled back with the host's transaction."""
+    folder = tmp_path / "blobs"
+    placed = files_at(folder)
+    engine = opened(placed.store)
+    engine.session("s", tenant="acme"), engine.session("s", tenant="globex")
+    command = [sys.executable, "-c", KILLED, opened.url, str(folder), joined]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout and writer.stdout.readline()
+        assert any(b"secret" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+        if joined == "own":
+            engine.sweep()
+            engine.delete_tenant("globex")
+        assert [path for path in folder.rglob("*") if path.is_file()]
+        writer.kill()
+    assert problems(opened.url, placed.store, LATER) == []
+    assert any("abandoned draft" in problem and "sweep" in problem for problem in problems(opened.url, placed.store))
+    if by == "sweep":
+        engine.sweep()
+        assert [path for path in folder.rglob("*") if path.is_file()]
+        engine.sweep(grace=NOW)
+    else:
+        engine.delete_tenant("acme")
+    assert list(folder.rglob("*")) == []
+    assert problems(opened.url, placed.store) == [] and left(opened.url) == NOTHING
 
 
 @pytest.fixture

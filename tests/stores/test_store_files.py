@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -116,32 +117,82 @@ except StorageFailure as error:
     assert [path for path in folder.rglob("*") if path.is_file()] == []
 
 
-def test_a_killed_writer_leaves_a_draft_that_goes_in_a_day(store: FileStore, folder: Path) -> None:
-    script = """
-import sys, time
+WRITER = """
+import os, sys, time
 from byref.stores import FileStore
 def parts():
     yield b"x" * (2 << 20)
+    if len(sys.argv) > 3 and not os.fork():
+        time.sleep(60)
     print("under way", flush=True)
     time.sleep(60)
 FileStore(sys.argv[1]).write(sys.argv[2], parts(), content_type="text/plain")
 """
-    writer = subprocess.Popen([sys.executable, "-c", script, folder, KEY], stdout=subprocess.PIPE)
-    assert writer.stdout
-    writer.stdout.readline()
-    writer.send_signal(signal.SIGKILL)
-    writer.communicate()
-    [draft] = [path for path in folder.rglob("*") if path.is_file()]
+
+
+@contextmanager
+def writing(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in the middle of a write, and its children."""
+    command = [sys.executable, "-c", WRITER, str(folder), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as writer:
+        try:
+            assert writer.stdout
+            writer.stdout.readline()
+            yield writer
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(writer.pid, signal.SIGKILL)
+
+
+def test_what_a_killed_writer_leaves_can_be_taken_at_once(store: FileStore, folder: Path) -> None:
+    with writing(folder, KEY) as writer:
+        [draft] = [path for path in folder.rglob("*") if path.is_file()]
+        for _ in range(2):
+            assert store.take_drafts(older_than=SOON) == 0 == len(list(store.drafts(older_than=SOON)))
+        assert draft.exists()  # a living writer's
+        writer.kill()
+        writer.wait()
     with pytest.raises(ArtifactMissing):
         store.read(KEY, 0, 1)
     assert list(store.keys(older_than=SOON)) == []
-    assert draft.exists()  # it might be a living writer's
-    yesterday = time.time() - 25 * 3600
-    os.utime(draft, (yesterday, yesterday))
-    assert list(store.keys(older_than=datetime.now(UTC) - timedelta(hours=26))) == []
+    assert list(store.drafts(older_than=SOON)) == [str(draft.relative_to(folder))]
+    assert store.take_drafts(older_than=datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert store.take_drafts(older_than=SOON, folder=OTHER[:31] + "x") == 0
+    assert store.take_drafts(older_than=SOON, folder="f" * 32) == 0
     assert draft.exists()
-    assert list(store.keys(older_than=SOON)) == []
+    assert store.take_drafts(older_than=SOON, folder=KEY[:32]) == 1
     assert everything(folder) == []
+
+
+def test_a_draft_that_a_forked_child_holds_goes_in_a_day(store: FileStore, folder: Path) -> None:
+    """The child of a killed writer has its lock."""
+    with writing(folder, KEY, "fork") as writer:
+        writer.kill()
+        writer.wait()
+        [draft] = [path for path in folder.rglob("*") if path.is_file()]
+        assert store.take_drafts(older_than=SOON) == 0
+        yesterday = time.time() - 25 * 3600
+        os.utime(draft, (yesterday, yesterday))
+        assert store.take_drafts(older_than=SOON) == 1
+        assert everything(folder) == []
+
+
+def test_writers_among_cleaners(store: FileStore, folder: Path, race: Callable[..., list[str]]) -> None:
+    """Whatever has no lock yet is taken and made anew; no write fails, no draft remains."""
+    script = """
+import secrets
+from datetime import UTC, datetime, timedelta
+from byref.stores import FileStore, object_key
+store, later = FileStore(sys.argv[1]), datetime.now(UTC) + timedelta(hours=1)
+go()
+for _ in range(150):
+    store.write(object_key("acme", secrets.token_hex(16)), [b"data"], content_type="text/plain")
+    store.take_drafts(older_than=later)
+"""
+    race(6, script, str(folder))
+    assert len(list(store.keys(older_than=SOON))) == 900
+    assert list(store.drafts(older_than=SOON)) == []
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 1_800
 
 
 def test_links_lead_nowhere(store: FileStore, folder: Path, tmp_path: Path) -> None:
@@ -184,6 +235,7 @@ def test_foreign_files_are_left_alone(store: FileStore, folder: Path) -> None:
         path.write_text("mine")
         os.utime(path, (0, 0))
     assert list(store.keys(older_than=SOON)) == [KEY]
+    assert store.take_drafts(older_than=SOON) == 0
     store.delete([KEY])
     assert all(path.read_text() == "mine" for path in foreign)
 

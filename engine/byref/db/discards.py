@@ -17,12 +17,15 @@ from sqlalchemy import Connection, delete, select
 from byref.db.tables import BlobRow, DiscardRow
 from byref.errors import StorageFailure
 from byref.stores.guarded import Guarded
-from byref.stores.protocol import BlobStore
+from byref.stores.keys import folder_of
+from byref.stores.protocol import BlobStore, KeepsDrafts
 
 logger = logging.getLogger("byref")
 
 BATCH = 500
 """Objects deleted by one request, and keys named in one statement."""
+
+NO_GRACE = timedelta(0)
 
 Transact = Callable[[Callable[[Connection], Any]], Any]
 
@@ -59,6 +62,19 @@ def try_to_empty(transact: Transact, objects: BlobStore | None) -> None:
         empty(transact, objects)
     except StorageFailure:
         logger.warning("byref left objects without a blob to the next sweep", exc_info=True)
+
+
+def delete_drafts(objects: BlobStore | None, grace: timedelta = NO_GRACE, *, tenant: str | None = None) -> None:
+    """Remove what killed writes have left in a store and is older than `grace`; `tenant`: only what is its own."""
+    if isinstance(objects, KeepsDrafts):
+        folder = None if tenant is None else folder_of(tenant)
+        objects.take_drafts(older_than=datetime.now(UTC) - grace, folder=folder)
+
+
+def drafts(objects: BlobStore | None, grace: timedelta) -> Iterator[str]:
+    """Yield a name of each that `delete_drafts` removes."""
+    if isinstance(objects, KeepsDrafts):
+        yield from objects.drafts(older_than=datetime.now(UTC) - grace)
 
 
 def delete_strays(transact: Transact, objects: BlobStore | None, grace: timedelta) -> int:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from byref.db.database import Database
-from byref.db.discards import strays
+from byref.db.discards import drafts, strays
 from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import (
     GRACE,
@@ -384,6 +384,8 @@ def _strays(database: Database, objects: BlobStore | None, grace: timedelta) -> 
         noted = select(DiscardRow.id).where(DiscardRow.store == objects.name, DiscardRow.key == key)
         if database.read(lambda c, noted=noted: c.execute(noted).scalar()) is None and _is_there(objects, key):  # type: ignore[misc]
             yield Problem("stray object", "store", key, "no blob has it; `byref sweep` deletes it")
+    for name in drafts(objects, grace):
+        yield Problem("abandoned draft", "store", name, "a write that was killed has left it; `byref sweep` deletes it")
 
 
 def _is_there(objects: BlobStore, key: str) -> bool:

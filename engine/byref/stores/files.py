@@ -2,8 +2,11 @@
 
 `folder/<tenant>/<name>` holds the bytes and nothing else, beside it `.<name>.metadata.json` its content type. Both are
 written under a temporary name, synced and renamed, the sidecar last, and removed in the other order: whatever a crash
-leaves is an object that is still listed, or a draft, which `keys` takes away in a day. Each file has a sidecar of its
-own, so that any number of processes write without a lock and a write costs the same among a million files.
+leaves is an object that is still listed, or a draft. Each file has a sidecar of its own, so that any number of processes
+write without waiting for each other and a write costs the same among a million files.
+
+A draft is locked by whoever writes it. The kernel gives the lock back when the writer dies, however it does: a draft that
+can be locked is what a crash has left.
 
 Names are looked up from one open folder to the next and never through a symbolic link.
 """
@@ -11,6 +14,7 @@ Names are looked up from one open folder to the next and never through a symboli
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -27,7 +31,8 @@ from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
 from byref.stores.keys import FILE_NAME, check_key, check_range
 
 ABANDONED_SECONDS = 24 * 3600
-"""Time after which a draft that nobody writes to is what a crash has left."""
+"""Time after which a draft that nobody writes to is what a crash has left, though it is locked: by a forked child of the
+writer, or because the file system has no locks."""
 _BUFFER = 1 << 20
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS = 100
@@ -95,20 +100,29 @@ class FileStore:
                     _remove_empty(tenant, root)
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
-        """Yield the key of every object last written before a time; drafts that crashed writes left are taken away."""
-        before, abandoned = older_than.timestamp(), time.time() - ABANDONED_SECONDS
-        with _failures(self._folder), _opened(self._folder) as root, os.scandir(root) as tenants:
-            for tenant in tenants:
-                if not _TENANT.fullmatch(tenant.name):
-                    continue
-                with suppress(FileNotFoundError, NotADirectoryError), _opened(tenant.name, root) as parent:
-                    for name, written in _files(parent):
-                        if _NAME.fullmatch(name) and written < before:
-                            yield f"{tenant.name}/{name}"
-                        elif _DRAFT.fullmatch(name) and written < min(before, abandoned):
-                            _unlink(name, parent)
-                with suppress(FileNotFoundError, NotADirectoryError):
-                    _remove_empty(tenant.name, root)
+        """Yield the key of every object last written before a time; folders without files are removed."""
+        before = older_than.timestamp()
+        with _failures(self._folder), _opened(self._folder) as root:
+            for tenant, parent in _tenants(root):
+                for name, written in _files(parent, _NAME):
+                    if written < before:
+                        yield f"{tenant}/{name}"
+
+    def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
+        """Yield the path of every draft that a crash has left, last written before a time; `folder`: of one tenant."""
+        return self._dead(older_than, folder, take=False)
+
+    def take_drafts(self, *, older_than: datetime, folder: str | None = None) -> int:
+        """Remove them, and the folder of a tenant that has nothing left; return how many. A living writer's stay."""
+        return sum(1 for _ in self._dead(older_than, folder, take=True))
+
+    def _dead(self, older_than: datetime, folder: str | None, *, take: bool) -> Iterator[str]:
+        before = older_than.timestamp()
+        with _failures(self._folder), _opened(self._folder) as root:
+            for tenant, parent in _tenants(root, folder):
+                for name, written in _files(parent, _DRAFT):
+                    if written < before and _is_dead(name, parent, written, take=take):
+                        yield f"{tenant}/{name}"
 
     def uri(self, key: str) -> str:
         """Return the path of an object's file."""
@@ -150,12 +164,12 @@ class _Draft:
             try:
                 sidecar.write(json.dumps({self._name: content_type}).encode() + b"\n")
                 _sync(sidecar)
+                _sync(self._file)
+                for name in (self._name, _sidecar(self._name)):
+                    os.rename(self._made[0], name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
+                    del self._made[0]
             finally:
                 _close(sidecar)
-            _sync(self._file)
-            for name in (self._name, _sidecar(self._name)):
-                os.rename(self._made[0], name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
-                del self._made[0]
             os.fsync(self._parent)
 
     def __exit__(self, *_: object) -> None:
@@ -166,15 +180,21 @@ class _Draft:
         os.close(self._parent)
 
     def _create(self, name: str) -> BinaryIO:
-        draft = f".{name.removeprefix('.')}.{secrets.token_hex(8)}.tmp"
-        file = open(  # noqa: SIM115 (closed by its user)
-            draft,
-            "xb",
-            _BUFFER,
-            opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._parent),
-        )
-        self._made.append(draft)
-        return file
+        for _ in range(_ATTEMPTS):
+            draft = f".{name.removeprefix('.')}.{secrets.token_hex(8)}.tmp"
+            file = open(  # noqa: SIM115 (closed by its user)
+                draft,
+                "xb",
+                _BUFFER,
+                opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._parent),
+            )
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:
+                self._made.append(draft)
+                return file
+            _close(file)  # it was taken for dead before it was locked
+        raise StorageFailure(f"the store 'files': drafts in {str(self._folder)!r} keep vanishing")
 
 
 def _sidecar(name: str) -> str:
@@ -197,13 +217,39 @@ def _read_exactly(file: int, key: str, offset: int, size: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _files(parent: int) -> Iterator[tuple[str, float]]:
-    """Yield (name, time of the last write) of the regular files in a folder."""
+def _tenants(root: int, only: str | None = None) -> Iterator[tuple[str, int]]:
+    """Yield (name, open file) of the tenants' folders, and remove those that are empty afterwards."""
+    with os.scandir(root) as entries:
+        for name in (entry.name for entry in entries) if only is None else [only]:
+            if not _TENANT.fullmatch(name):
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError):
+                with _opened(name, root) as parent:
+                    yield name, parent
+                _remove_empty(name, root)
+
+
+def _files(parent: int, named: re.Pattern[str]) -> Iterator[tuple[str, float]]:
+    """Yield (name, time of the last write) of the regular files in a folder whose names are of a kind."""
     with os.scandir(parent) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
-                if entry.is_file(follow_symlinks=False):
+                if named.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     yield entry.name, entry.stat(follow_symlinks=False).st_mtime
+
+
+def _is_dead(name: str, parent: int, written: float, *, take: bool) -> bool:
+    """Tell whether nobody writes a draft any more; `take`: remove it then, while nobody else can lock it."""
+    with suppress(FileNotFoundError), _opened(name, parent, os.O_RDWR | os.O_NOFOLLOW) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if written > time.time() - ABANDONED_SECONDS:
+                return False
+        if take:
+            _unlink(name, parent)
+        return True
+    return False
 
 
 def _unlink(name: str, parent: int) -> None:

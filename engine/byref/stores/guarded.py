@@ -10,7 +10,7 @@ from datetime import datetime
 
 from byref.errors import ArtifactMissing, StorageFailure
 from byref.stores.keys import is_key
-from byref.stores.protocol import BlobStore
+from byref.stores.protocol import BlobStore, KeepsDrafts
 
 logger = logging.getLogger("byref")
 
@@ -76,6 +76,20 @@ class Guarded:
             for key in self._store.keys(older_than=older_than):
                 if isinstance(key, str) and is_key(key):
                     yield key
+
+    def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
+        """Yield a name of each draft that a crash has left; of a store without drafts none."""
+        if isinstance(self._store, KeepsDrafts):
+            with self._failures("list"):
+                for name in self._store.drafts(older_than=older_than, folder=folder):
+                    yield str(name)
+
+    def take_drafts(self, *, older_than: datetime, folder: str | None = None) -> int:
+        """Remove the drafts that a crash has left and return how many."""
+        if not isinstance(self._store, KeepsDrafts):
+            return 0
+        with self._failures("delete"):
+            return int(self._store.take_drafts(older_than=older_than, folder=folder))
 
     def uri(self, key: str) -> str | None:
         """Return what another program opens; None where that is no text to be shown in a line."""

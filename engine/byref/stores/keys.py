@@ -35,8 +35,12 @@ _EXTENSIONS = {
 
 def object_key(tenant: str, blob: str, content_type: str = "") -> str:
     """Return the key of a tenant's blob, which is 32 hex digits; whose it is cannot be read off it."""
-    hashed = blake3(tenant.encode("utf-8", "surrogatepass")).hexdigest(length=16)
-    return check_key(f"{hashed}/{blob}{extension(content_type)}")
+    return check_key(f"{folder_of(tenant)}/{blob}{extension(content_type)}")
+
+
+def folder_of(tenant: str) -> str:
+    """Return what all keys of a tenant begin with, before their slash: its name, hashed."""
+    return str(blake3(tenant.encode("utf-8", "surrogatepass")).hexdigest(length=16))
 
 
 def extension(content_type: str) -> str:

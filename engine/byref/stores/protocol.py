@@ -49,6 +49,17 @@ class BlobStore(Protocol):
         """Return what another program opens, a path or a URL; None where nothing outside this process can."""
 
 
+@runtime_checkable
+class KeepsDrafts(Protocol):
+    """What a store has besides if a write that is killed leaves bytes in it that are no object yet."""
+
+    def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
+        """Yield a name of each that nobody writes any more, last written before a time; `folder`: of keys that begin so."""
+
+    def take_drafts(self, *, older_than: datetime, folder: str | None = None) -> int:
+        """Remove them and return how many; what is being written stays, whatever its age."""
+
+
 def check_store(store: Any) -> None:
     """Raise ConfigurationError for what is no store, or has a name that SQL cannot keep."""
     if isinstance(store, type) or not isinstance(store, BlobStore):
