@@ -7,6 +7,7 @@ What it has to compute in between comes back to the thread that sent it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -23,6 +24,8 @@ from sqlalchemy.util import await_only
 
 from byref.errors import ConfigurationError
 from byref.scope import HostBridge
+
+logger = logging.getLogger("byref")
 
 T = TypeVar("T")
 
@@ -51,7 +54,8 @@ class AsyncBridge(HostBridge):
     async def call(self, submit: Callable[[Callable[[], T]], Future[T]], work: Callable[[], T]) -> T:
         """Run `work` on another thread, by `submit`, with its units of work in the host's transaction.
 
-        When it is cancelled, a unit that is running is finished or rolled back first, and no other one begins.
+        When it is cancelled, a unit that is running is finished or rolled back first, and no other one begins; then what
+        it has said by `on_leave` is done.
         """
         call = _Call(self._host, asyncio.get_running_loop())
 
@@ -63,7 +67,29 @@ class AsyncBridge(HostBridge):
             return await asyncio.wrap_future(submit(called))
         except asyncio.CancelledError:
             await call.leave()
+            await self._undo(submit, call)
             raise
+
+    async def _undo(self, submit: Callable[[Callable[[], Any]], Future[Any]], call: _Call) -> None:
+        """Do what is to be done after a call that was left, on another thread: its own may be at work for long."""
+
+        def work() -> None:
+            for undo in call.undoing:
+                undo()
+
+        if not call.undoing:
+            return
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self.call(submit, work)
+        except Exception:
+            logger.warning("byref left what a cancelled call had staged to the next sweep", exc_info=True)
+
+    def on_leave(self, work: Callable[[], None]) -> None:
+        """Have work done, on some thread, if the caller of this call leaves."""
+        call = _here.get()
+        assert call is not None
+        call.undoing.append(work)
 
     def run(self, unit: Callable[[Session | Connection], T]) -> T:
         """Run a unit of work on the loop of the call that this thread works for."""
@@ -87,6 +113,8 @@ class _Call:
 
     def __init__(self, host: AsyncSession | AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
         self.host = host
+        self.undoing: list[Callable[[], None]] = []
+        """What is to be done if it is left."""
         self._loop = loop
         self._lock = threading.Lock()
         self._is_left = False

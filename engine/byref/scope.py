@@ -36,6 +36,10 @@ class HostBridge(ABC):
     def compute(self, work: Callable[[], T]) -> T:
         """Run work that takes time and no connection, in a unit of work but off the event loop."""
 
+    @abstractmethod
+    def on_leave(self, work: Callable[[], None]) -> None:
+        """Have work done, in units of its own, if the caller of this call leaves before its end."""
+
 
 Host = HostSession | Connection | HostBridge
 
@@ -80,7 +84,7 @@ class Scope:
     @property
     def place(self) -> Place:
         """Where payloads are written to."""
-        return Place(self.stage, self.tenant, self.objects)
+        return Place(self.stage, self.tenant, self.objects, self)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""
@@ -99,11 +103,27 @@ class Scope:
 
     def stage(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction of its own; in the host's on SQLite, with its one writer, and where it sees no other."""
-        if self.host is not None and (
-            self.database.dialect == "sqlite" or join(self.database, self.host, keeps_snapshot)
-        ):
+        if self._stages_in_the_hosts():
             return self.write(work)
         return retried(self.database.write, work, races=1)
+
+    def on_leave(self, undo: Callable[[Connection], object]) -> None:
+        """Have what is staged in a host's transaction undone there if the caller of an asynchronous call leaves."""
+        if isinstance(self.host, HostBridge) and self._stages_in_the_hosts():
+
+            def work() -> None:
+                self.write(undo)
+
+            self.host.on_leave(work)
+
+    def apart(self, work: Callable[[Connection], T]) -> T | None:
+        """Run `work` in a transaction of its own, when the host's is out of reach; not on SQLite, where that one is in the way."""
+        return None if self.database.dialect == "sqlite" else retried(self.database.write, work, races=1)
+
+    def _stages_in_the_hosts(self) -> bool:
+        return self.host is not None and (
+            self.database.dialect == "sqlite" or join(self.database, self.host, keeps_snapshot)
+        )
 
     def compute(self, work: Callable[[], T]) -> T:
         """Run what a unit of work computes without its connection; where that would keep an event loop, elsewhere."""

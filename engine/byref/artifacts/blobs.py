@@ -179,6 +179,13 @@ def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
     return gone
 
 
+def delete_staged(connection: Connection, tenant: str, key: str) -> int:
+    """Delete the blob of a key if it was never published, and return how many went; one in use elsewhere is not waited for."""
+    here = BlobRow.tenant == tenant, BlobRow.key == key, BlobRow.published_at.is_(None)
+    found = connection.execute(select(BlobRow.id).where(*here).with_for_update(skip_locked=True))
+    return delete_unused(connection, found.scalars().all())
+
+
 def delete_of_tenant(connection: Connection, tenant: str) -> None:
     """Delete all of a tenant's blobs, staged ones as well."""
     _delete(connection, BlobRow.tenant == tenant)

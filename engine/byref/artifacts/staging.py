@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from blake3 import blake3
 from sqlalchemy import Connection
@@ -20,6 +22,7 @@ from sqlalchemy import Connection
 from byref.artifacts import blobs
 from byref.artifacts.blobs import Published
 from byref.db import discards
+from byref.db.tables import GRACE
 from byref.errors import ArtifactMissing, StorageFailure
 from byref.frames import Frame, cut
 from byref.stores.keys import object_key
@@ -28,11 +31,24 @@ from byref.stores.protocol import BlobStore
 logger = logging.getLogger("byref")
 
 STAGE_BATCH = 8
-"""Frames written by one staging transaction; they are compressed before it begins."""
+"""Frames written by one staging transaction, or to an object between two; they are compressed before it begins."""
+
+PUT_OFF_SECONDS = GRACE.total_seconds() / 10
+"""After so long the next piece of a stream lets a sweep know that it still comes, though it is no batch yet."""
 
 _ATTEMPTS = 4
 
 Transact = Callable[[Callable[[Connection], Any]], Any]
+
+
+class Leavable(Protocol):
+    """A transaction that its owner may leave in the middle of a call: that of a host on an event loop."""
+
+    def on_leave(self, undo: Callable[[Connection], object]) -> None:
+        """Have what is staged in it undone there, if it is left."""
+
+    def apart(self, work: Callable[[Connection], Any]) -> Any:
+        """Run work without it, where that is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,7 @@ class Place:
     tenant: str
     objects: BlobStore | None
     """None: into SQL."""
+    leavable: Leavable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
 
     Raises ArtifactMissing where it is deleted each time, or came as a stream.
     """
-    here = replace(place, transact=lambda work: work(connection))
+    here = replace(place, transact=lambda work: work(connection), leavable=None)
     for _ in range(_ATTEMPTS):
         published = publish(connection, place.tenant, staged.blob_id, staged.digest)
         if published is not None:
@@ -120,7 +137,8 @@ def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
 def abandon(place: Place, blob_id: int, key: str | None = None) -> None:
     """Delete a blob that will not be published, and its object; where that fails a sweep does it later.
 
-    `key` is the object's: a sweep may have taken the row before the object was there.
+    `key` is the object's: a sweep may have taken the row before the object was there. Where the caller of an asynchronous
+    call has left, and its transaction with it, the row is what `on_leave` sees to.
     """
 
     def work(connection: Connection) -> str | None:
@@ -133,8 +151,26 @@ def abandon(place: Place, blob_id: int, key: str | None = None) -> None:
     except StorageFailure:
         logger.warning("byref left a blob that was not stored to the next sweep", exc_info=True)
         return
+    except CancelledError:
+        if place.leavable is not None:
+            _abandon_apart(place, place.leavable, blob_id, key)
+        return
     if place.objects is not None and gone is not None:
         discards.try_to_delete(place.transact, place.objects, gone)
+
+
+def _abandon_apart(place: Place, left: Leavable, blob_id: int, key: str | None) -> None:
+    def work(connection: Connection) -> str | None:
+        found = blobs.key_of(connection, blob_id)
+        return found if found and blobs.delete_staged(connection, place.tenant, found) else None
+
+    try:
+        gone: str | None = left.apart(work) or key
+    except StorageFailure:
+        logger.warning("byref left a blob that was not stored to the next sweep", exc_info=True)
+        return
+    if place.objects is not None and gone is not None:
+        discards.try_to_delete(left.apart, place.objects, gone)
 
 
 def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None) -> Staged:
@@ -143,8 +179,19 @@ def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Co
     whole = (content.digest, len(content.data), content.lines) if content else (blobs.UNSEALED, 0, 0)
     store, key = new_key(place, content_type)
     blob_id: int | None = None
+
+    def coming() -> Iterator[bytes]:
+        put_off_at = time.monotonic()
+        for piece in tally.of(pieces):
+            if blob_id is not None and time.monotonic() - put_off_at > PUT_OFF_SECONDS:
+                _add(place, blob_id, [])
+                put_off_at = time.monotonic()
+            yield piece
+
     try:
-        with closing(cut(tally.of(pieces) if content is None else pieces, compresses=_compresses(place))) as frames:
+        if place.leavable is not None:
+            place.leavable.on_leave(lambda connection: blobs.delete_staged(connection, place.tenant, key))
+        with closing(cut(coming() if content is None else pieces, compresses=_compresses(place))) as frames:
             # A small payload's row comes with its frames: that is one transaction.
             first = list(islice(frames, STAGE_BATCH)) if place.objects is None else []
 
@@ -158,7 +205,7 @@ def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Co
                 while batch := list(islice(frames, STAGE_BATCH)):
                     _add(place, blob_id, batch)
             else:
-                _add(place, blob_id, _write_object(place.objects, key, frames, content_type))
+                _add(place, blob_id, _write_object(place, place.objects, blob_id, key, frames, content_type))
         if content is None:
             whole = tally.digest(), tally.size, tally.lines
             if not place.transact(lambda connection: blobs.seal(connection, place.tenant, blob_id, *whole)):
@@ -171,6 +218,8 @@ def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Co
 
 
 def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
+    """Write frames, or none, and let a sweep know that more are to come."""
+
     def work(connection: Connection) -> None:
         if not blobs.put_off(connection, place.tenant, blob_id):
             raise StorageFailure("what was staged was swept while it was written: it was written too slowly")
@@ -179,7 +228,9 @@ def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
     place.transact(work)
 
 
-def _write_object(objects: BlobStore, key: str, frames: Iterable[Frame], content_type: str) -> list[Frame]:
+def _write_object(
+    place: Place, objects: BlobStore, blob_id: int, key: str, frames: Iterable[Frame], content_type: str
+) -> list[Frame]:
     """Write the frames as one object and return its index."""
     index: list[Frame] = []
 
@@ -190,6 +241,8 @@ def _write_object(objects: BlobStore, key: str, frames: Iterable[Frame], content
             index.append(replace(frame, data=None, object_offset=offset, object_bytes=len(data)))
             offset += len(data)
             yield data
+            if len(index) % STAGE_BATCH == 0:
+                _add(place, blob_id, [])
 
     objects.write(key, parts(), content_type=content_type)
     return index
