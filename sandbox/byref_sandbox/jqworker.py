@@ -19,6 +19,15 @@ _KIND: Final = "JqError"
 _PARSED_BYTES: Final = 20
 """Memory for one byte of JSON, as text and as libjq holds it: 4 to 18 were measured, over 30 where objects are tiny."""
 _MOST_PARSED_BYTES: Final = 4 << 30
+_HALTED: Final = "__halt"
+_HALTED_ERROR: Final = "__halt_error"
+# A program that halts ends without a word, its message lost with it: these halt with an error, which has the message.
+_HALTS: Final = f"""
+def halt: error({{{_HALTED}: true}});
+def halt_error($code): if $code | type == "number" then error({{{_HALTED_ERROR}: .}})
+  else error("halt_error/1: number required") end;
+def halt_error: halt_error(5);
+"""
 
 
 def jq_body(request: wire.Request, text: str) -> Body:
@@ -27,9 +36,13 @@ def jq_body(request: wire.Request, text: str) -> Body:
     def body(_stdout: Captured) -> list[wire.Frame]:
         frames: list[wire.Frame] = []
         try:
-            return _taken(jq.compile(request.source).input_text(text), frames, request)
+            return _taken(_compiled(request.source).input_text(text), frames, request)
         except ValueError as error:
-            return [*frames, error_frame(Failure(_KIND, _readable(str(error)), hint=_hint(str(error))))]
+            message = str(error)
+            raised = _raised(message)
+            if frames and isinstance(raised, dict) and _HALTED in raised:
+                return [*frames, wire.Done()]
+            return [*frames, error_frame(Failure(_KIND, _told(message, raised), hint=_hint(message)))]
         except BaseException as error:  # noqa: BLE001
             return [*frames, error_frame(failure_of(error, request.terms))]
 
@@ -66,6 +79,31 @@ def with_data(terms: wire.Terms, size: int) -> wire.Terms:
     """The limits with room for data of `size` bytes, which libjq parses in the run itself."""
     room = min(size * _PARSED_BYTES, _MOST_PARSED_BYTES)
     return msgspec.structs.replace(terms, memory_bytes=terms.memory_bytes + room)
+
+
+def _compiled(source: str) -> jq._Program:
+    program = jq.compile(source)
+    return jq.compile(_HALTS + source) if "halt" in source else program
+
+
+def _raised(message: str) -> object:
+    """The value that a program raised as its error; the message itself if that is text."""
+    try:
+        return msgspec.json.decode(message)
+    except (ValueError, RecursionError):
+        return message
+
+
+def _told(message: str, raised: object) -> str:
+    """The message, which says of a value, and of what a program halted with, what it is."""
+    if raised is message:
+        return _readable(message)
+    if isinstance(raised, dict) and _HALTED in raised:
+        return "the program stopped (halt) before any output"
+    if isinstance(raised, dict) and _HALTED_ERROR in raised:
+        value = raised[_HALTED_ERROR]
+        message = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"the program stopped with: {message.strip()}"
 
 
 def _readable(message: str) -> str:

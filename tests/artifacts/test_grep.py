@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import re
@@ -10,11 +12,12 @@ from pathlib import Path
 
 import pytest
 import vega_datasets
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from payloads import Memory
 
 from byref.artifacts import grep as module
+from byref.artifacts import patterns as patterns_module
 from byref.artifacts.grep import COUNTED, GrepResult, grep
 from byref.artifacts.lines import read_lines
 from byref.errors import ToolError
@@ -90,7 +93,12 @@ def test_a_range_bounds_the_search_and_what_is_shown():
         ({"start": 52}, "past the end"),
         ({"context_lines": -1}, "context_lines=-1"),
         ({"pattern": ""}, "pattern is empty"),
-        ({"pattern": "a" * 100_000}, "pattern has 100,000 bytes"),
+        ({"pattern": "a" * 300_000}, "pattern has 300,000 bytes: expected at most 262,144"),
+        ({"pattern": "k" * 260_000, "ignore_case": True}, "too complex"),
+        ({"pattern": r"\pL" * 80_000}, "240,000 bytes, 240,000 of them in classes"),
+        ({"pattern": "a?" * 100_000}, "200,000 bytes, 100,000 of them in classes, repetitions and unescaped dots"),
+        ({"pattern": "(?:" + "ab" * 100_000 + "){1000}"}, "too complex"),
+        ({"pattern": r"[\pL]" * 40_000}, "200,000 bytes, 200,000 of them in classes"),
         ({"pattern": r"\pL{900}"}, "too complex"),
         ({"pattern": r"\pL" * 5_000}, "too complex"),
         ({"pattern": r"[\pL\d]{40}"}, "too complex.* instructions"),
@@ -298,7 +306,8 @@ def test_anchors_hold_inside_a_long_line():
     data = b"a" * 3_000_000 + b"z" + b"a" * 10
     assert search(data, "^a{20}").text.count("[column 1]") == 1
     assert search(data, "^z").matches == search(data, "z$").matches == search(data, r"\bz").matches == 0
-    assert search(data, "za{10}$").matches == search(data + b"\r\nb", "za{10}\r$").matches == 1
+    assert search(data, "za{10}$").matches == search(data + b"\r\nb", "za{10}$").matches == 1
+    assert search(data + b"\r\nb", "za{10}\r$").matches == 0
 
 
 def test_lines_behind_a_long_one_keep_their_numbers():
@@ -313,6 +322,84 @@ def test_memory_and_reading_stay_bounded():
     payload = Memory(b"x" * (64 << 20) + b"\nneedle\n")
     assert search(payload, "x|needle").matches == 2
     assert sum(payload.read) < 8 << 20  # the rest of a line that matched is not read
+
+
+CRLF = b"id,name\r\n1,bob\r\n2,a\rb\r\n\r\n3,al\r\r\nend\r"
+
+
+@pytest.mark.parametrize("frame", [1, 3, 7, 1_000])
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("bob$", [2]),
+        ("^1,bob$", [2]),
+        (r"bob\z", [2]),
+        ("bob", [2]),
+        ("bob|end", [2, 6]),
+        ("bob.", []),
+        (r"bob\s", []),
+        ("name[^x]", []),
+        ("name(?:$)", [1]),
+        ("^$", [4]),
+        (r"\r", [3, 5]),
+        (r"a\rb$", [3]),
+        ("al.$", [5]),
+        ("end$", [6]),
+        (r"\x0d", [3, 5]),
+    ],
+)
+def test_the_carriage_return_before_a_line_feed_is_no_part_of_the_line(pattern, lines, frame):
+    result = search(Memory(CRLF, frame), pattern, context_lines=0)
+    assert (marked(result), result.matches) == (lines, len(lines))
+    whole = search(Memory(CRLF, frame), pattern, context_lines=9)
+    for row in whole.text.split("\n")[2:]:
+        number = int(row[1:].split("|")[0])
+        assert row[1:] == read_lines(Memory(CRLF), number, number, max_chars=500).text[1:]
+
+
+def test_that_a_carriage_return_is_not_there_is_said():
+    assert "a carriage return at a line's end is no part of the line" in search(CRLF, r"bob\r").text
+
+
+def test_columns_and_numbers_hold_where_lines_end_in_two_characters():
+    long = b"x" * 700
+    data = (b"a\r\n" * 500_000) + long + b"needle\r\nlast"
+    for pattern in ("needle$", "needle"):
+        result = search(data, pattern, context_lines=1)
+        assert "> 500001| [column 701] …" in result.text
+        assert result.text.split("\n")[3].endswith("needle")
+        assert "  500002| last" in result.text
+
+
+WORDS = sorted({hashlib.blake2b(b"%d" % i).hexdigest()[: 6 + i % 7] for i in range(10_000)}, key=lambda w: w[::-1])
+
+
+@pytest.mark.parametrize("form", ["{}", r"\b(?:{})\b", "(?i){}", "x({})"])
+@pytest.mark.parametrize("ignore_case", [False, True])
+def test_ten_thousand_alternatives_are_searched_for(form, ignore_case):
+    filler = b"".join(b"line %d of the log, status ok, request served\n" % i for i in range(100_000))
+    data = filler + b"say x" + WORDS[7_000].encode() + b" now\n" + b"say " + WORDS[3].encode() + b" now\n"
+    start = time.perf_counter()
+    result = search(data, form.format("|".join(WORDS)), ignore_case=ignore_case, context_lines=0)
+    assert time.perf_counter() - start < 4
+    numbers = {"{}": [100_001, 100_002], "(?i){}": [100_001, 100_002], "x({})": [100_001]}
+    assert marked(result) == numbers.get(form, [100_002])
+
+
+def test_ten_thousand_alternatives_stop_in_time():
+    text = "".join(hashlib.blake2b(b"%d" % i).hexdigest()[:99] + "\n" for i in range(200_000))
+    start = time.perf_counter()
+    result = search(text.encode(), r"[0-9a-f]*z|".join(WORDS[:1_000]), deadline=0.5)
+    assert time.perf_counter() - start < 4
+    assert result.complete or "the search stopped in line" in result.text
+
+
+@pytest.mark.parametrize("pattern", ["[" * 200_000 + "\\", "(" * 130_000 + "|" * 200 + ")" * 130_000, "\\Q" * 100_000])
+def test_patterns_are_read_in_linear_time(pattern):
+    start = time.perf_counter()
+    with contextlib.suppress(ToolError):
+        search(FIFTY_ONE, pattern)
+    assert time.perf_counter() - start < 3
 
 
 def naive(text: str, pattern: str, flags: int = 0) -> list[int]:
@@ -347,6 +434,34 @@ def test_the_same_lines_as_one_by_one(text, pattern, frame, context):
     expected = naive(text, pattern)
     result = search(Memory(text.encode(), frame), pattern, context_lines=context)
     assert (result.matches, marked(result)) == (len(expected), expected[:50])
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    text=st.text(st.sampled_from("ab1 \r\r\n\n"), min_size=1, max_size=80),
+    pattern=st.one_of(PATTERNS, st.text(st.sampled_from("ab.$|()^\\s\r"), min_size=1, max_size=6)),
+    frame=st.integers(1, 40),
+)
+def test_the_same_lines_with_carriage_returns(text, pattern, frame):
+    with_returns = text.replace("\n", "\r\n")
+    assume("\r\n" not in text and not text.endswith("\r"))
+    expected = search(Memory(text.encode()), pattern, context_lines=0)
+    result = search(Memory(with_returns.encode(), frame), pattern, context_lines=0)
+    assert result.text == expected.text
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text(st.sampled_from("ab1 \n"), min_size=1, max_size=60),
+    patterns=st.lists(PATTERNS, min_size=3, max_size=9),
+)
+def test_the_order_of_alternatives_makes_no_difference(text, patterns):
+    pattern = "|".join(patterns)
+    expected = search(text.encode(), pattern)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patterns_module, "_SORTED_FROM", 2)
+        assert search(text.encode(), pattern).text == expected.text
+        assert search(text.encode(), f"(?:{pattern})").matches == expected.matches
 
 
 @settings(max_examples=300, deadline=None)

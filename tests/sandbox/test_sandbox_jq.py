@@ -72,6 +72,37 @@ def test_errors_are_readable(sandbox: Sandbox, program: str, words: str) -> None
     assert not outcome.error.message.startswith("jq:")
 
 
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ('"abc" | halt_error', "the program stopped with: abc"),
+        ('"abc\\n" | halt_error(3)', "the program stopped with: abc"),
+        ("halt_error", 'the program stopped with: {"a":null}'),
+        ("null | halt_error", "the program stopped with: null"),
+        ("[.a, (1 | halt_error)] // 2", "the program stopped with: 1"),
+        ('halt_error("a")', "halt_error/1: number required"),
+        ("error", 'the program stopped with: {"a": null}'),
+        ("error(null)", "the program stopped with: null"),
+        (".a | error", "the program stopped with: null"),
+        ('error("abc")', "abc"),
+        ("halt", "the program stopped (halt) before any output"),
+        ("halt | nosuch", "nosuch/0 is not defined at <top-level>, line 1"),
+    ],
+)
+def test_what_a_program_stopped_with_is_told(sandbox: Sandbox, program: str, message: str) -> None:
+    outcome = sandbox.jq(program, {"a": None})
+    assert outcome.outputs == ()
+    assert outcome.error is not None
+    assert outcome.error.message.startswith(message)
+
+
+def test_a_program_that_halts_keeps_its_outputs(sandbox: Sandbox) -> None:
+    outcome = sandbox.jq("1, 2, halt, 3", None)
+    assert (outcome.outputs, outcome.error, outcome.truncated) == ((b"1", b"2"), None, False)
+    assert sandbox.jq("def halt: 5; halt", None).outputs == (b"5",)
+    assert sandbox.jq('"halt"', None).outputs == (b'"halt"',)
+
+
 def test_outputs_before_an_error_are_kept(sandbox: Sandbox) -> None:
     outcome = sandbox.jq(".[] | 1 / .", [1, 2, 0, 4])
     assert outcome.outputs == (b"1", b"0.5")

@@ -122,7 +122,7 @@ class _Chunks:
             yield chunk
 
 
-def clipped(data: bytes) -> str:
-    """Return a line as it is shown around a match, of which the first `CLIPPED_BYTES` are enough."""
-    text = decode(data.removesuffix(b"\r"))
+def clipped(data: bytes, ending: bytes = b"\r") -> str:
+    """Return a line, but for its ending, as it is shown around a match; its first `CLIPPED_BYTES` are enough."""
+    text = decode(data.removesuffix(ending))
     return text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + "…"

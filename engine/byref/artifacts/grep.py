@@ -7,8 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from byref.artifacts.excerpts import CLIPPED_BYTES, LINE_CHARS, Hit, clipped, excerpts
-from byref.artifacts.lines import Payload, check_range, decode
-from byref.artifacts.patterns import SHOWN_CHARS, Match, Regexp, compile_pattern, forget_patterns, shortened
+from byref.artifacts.lines import Payload, check_range, decode, without_returns
+from byref.artifacts.patterns import (
+    SHOWN_CHARS,
+    Match,
+    Regexp,
+    compile_pattern,
+    forget_patterns,
+    sees_line_ends,
+    shortened,
+)
 from byref.errors import ToolError
 
 __all__ = ["COUNTED", "MIN_CHARS", "Found", "GrepResult", "grep", "search"]
@@ -27,6 +35,7 @@ COUNTED = 1_000
 _SLICE_BYTES = 1 << 20
 _MIN_SLICE_BYTES = 32 * 1024
 _SLICE_WORK = 64 << 20
+_MOST_SLICE_WORK = 640 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +71,11 @@ def grep(
 ) -> GrepResult:
     """Return the lines from `start` to `end` (1-based, inclusive) that match `pattern`, with the lines around them.
 
-    The pattern is RE2's, matched within single lines (`^` and `$` are a line's ends); one that does not compile is
+    The pattern is RE2's, matched within single lines (`^` and `$` are a line's ends, a carriage return before the line
+    feed is no part of the line); one that does not compile is
     searched as literal text, which the header says. At most `max_matches` matching lines are shown, in at most
     `max_chars` characters; of a line over 500 characters the surroundings of its matches. Beyond `COUNTED` matching lines
-    the search stops; after `deadline` seconds it does too, and says how far it came. In a line over 32 KiB to 1 MiB (the more complex the pattern,
+    the search stops; after `deadline` seconds it does too, and says how far it came. In a line over 2 KiB to 1 MiB (the more complex the pattern,
     the less), a match longer than a quarter of that may be missed.
 
     Raises:
@@ -102,7 +112,9 @@ def search(
     last = check_range(payload, start, end)
     try:
         regexp, literal = compile_pattern(pattern, ignore_case=ignore_case)
-        done = _Search(payload, regexp, start, last, max_matches, time.monotonic() + deadline, context_lines)
+        until = time.monotonic() + deadline
+        bare = bool(literal) or sees_line_ends(pattern)
+        done = _Search(payload, regexp, start, last, max_matches, until, context_lines, bare=bare)
         done.run()
     finally:
         forget_patterns()
@@ -160,6 +172,8 @@ class Found:
             notes.append(f"{'' if notes else 'INCOMPLETE: '}{stopped}{known}")
         if not total and ("\n" in pattern or "\\n" in pattern):
             notes.append("patterns match within single lines, so a line break never matches")
+        elif not total and ("\r" in pattern or "\\r" in pattern):
+            notes.append("a carriage return at a line's end is no part of the line")
         return f"[{'; '.join([header, *notes])}]"
 
 
@@ -175,6 +189,8 @@ class _Search:
         max_matches: int,
         until: float,
         context: int,
+        *,
+        bare: bool,
     ) -> None:
         self.payload, self.regexp, self.start, self.last, self.until = payload, regexp, start, last, until
         self._found, self.late = 0, False
@@ -182,6 +198,9 @@ class _Search:
         self.around: dict[int, str] = {}
         """Lines near those that are shown, by number: what was in hand of them."""
         self._context = context
+        # The carriage return before a line feed is taken off what is searched where it matters, else off what is shown.
+        self._bare = bare
+        self._ending = b"" if bare else b"\r"
         self._free = max_matches
         self._most = max(COUNTED, max_matches)
         self._to_the_end = last == payload.line_count
@@ -196,7 +215,8 @@ class _Search:
         self._inside: bool
         self._column: int
         self._resume: int
-        self._slice = max(_MIN_SLICE_BYTES, min(_SLICE_BYTES, _SLICE_WORK // regexp.programsize))
+        most, least = _SLICE_WORK // regexp.programsize, _MOST_SLICE_WORK // regexp.programsize
+        self._slice = max(min(_MIN_SLICE_BYTES, least), min(_SLICE_BYTES, most))
         self._seek(start)
 
     @property
@@ -271,14 +291,14 @@ class _Search:
             begin = data.rfind(b"\n", 0, max(0, at - 1)) + 1
             if before in self.around or not begin:
                 break
-            self.around[before] = clipped(data[begin : min(at - 1, begin + CLIPPED_BYTES)])
+            self.around[before] = clipped(data[begin : min(at - 1, begin + CLIPPED_BYTES)], self._ending)
             at = begin
         at = line_end + 1
         for after in range(number + 1, min(self.last, number + self._context) + 1):
             end = data.find(b"\n", at)
             if end < 0:
                 break
-            self.around[after] = clipped(data[at : min(end, at + CLIPPED_BYTES)])
+            self.around[after] = clipped(data[at : min(end, at + CLIPPED_BYTES)], self._ending)
             at = end + 1
 
     def _search_part(self) -> None:
@@ -313,7 +333,7 @@ class _Search:
         """
         data, hit = self._data, self.hits[-1]
         if ends and not column and stop - first <= 4 * LINE_CHARS:
-            text = decode(data[first:stop].removesuffix(b"\r"))
+            text = decode(data[first:stop].removesuffix(self._ending))
             if len(text) <= LINE_CHARS:
                 hit.rows.append(text)
                 self._free -= 1
@@ -330,7 +350,9 @@ class _Search:
             character = column + len(data[first:begin].decode("utf-8", "replace"))
             left = "…" if character > len(before) else ""
             right = "" if ends and at >= stop else "…"
-            text = (before + after.decode("utf-8", "replace")).replace("\0", "\ufffd").removesuffix("\r")
+            text = (before + after.decode("utf-8", "replace")).replace("\0", "\ufffd")
+            if ends and at >= stop:
+                text = text.removesuffix(self._ending.decode())
             hit.rows.append(f"[column {character + 1}] {left}{text}{right}")
             self._free, most = self._free - 1, most - 1
             match = self.regexp.search(data, at, stop) if at < stop and not self._is_late() else None
@@ -360,7 +382,8 @@ class _Search:
         """Go to the beginning of `line`."""
         self._data, self._position, self._resume, self._column, self._inside = b"", 0, 0, 0, False
         self._line, self._counted = line, 0
-        self._chunks = self.payload.chunks(line)
+        chunks = self.payload.chunks(line)
+        self._chunks = without_returns(chunks) if self._bare else chunks
         for first, data in self._chunks:
             if data.count(b"\n") >= line - first:
                 self._data = data

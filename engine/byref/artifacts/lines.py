@@ -23,6 +23,7 @@ __all__ = [
     "numbered",
     "read_lines",
     "segments",
+    "without_returns",
 ]
 
 MIN_CHARS = 180
@@ -150,6 +151,21 @@ def segments(chunks: Iterable[tuple[int, bytes]], start: int) -> Iterator[tuple[
             open_line = True
     if open_line:
         yield number, b"", True
+
+
+def without_returns(chunks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Yield chunks of the same lines without the carriage return that a line ends in."""
+    held, line = b"", 0
+    for first, data in chunks:
+        data, held = held + data, b""
+        if data.endswith(b"\r"):
+            data, held, line = data[:-1], b"\r", first + data.count(b"\n")
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if data:
+            yield first, data
+    if held:
+        yield line, b"\n"
 
 
 def decode(data: bytes) -> str:

@@ -9,21 +9,49 @@ import re2
 
 from byref.errors import ToolError
 
-__all__ = ["MAX_PATTERN_BYTES", "SHOWN_CHARS", "Match", "Regexp", "compile_pattern", "forget_patterns", "shortened"]
+__all__ = [
+    "MAX_PATTERN_BYTES",
+    "MAX_SYNTAX_BYTES",
+    "SHOWN_CHARS",
+    "Match",
+    "Regexp",
+    "compile_pattern",
+    "forget_patterns",
+    "sees_line_ends",
+    "shortened",
+]
 
-MAX_PATTERN_BYTES = 16 * 1024
+MAX_PATTERN_BYTES = 256 * 1024
+MAX_SYNTAX_BYTES = 16 * 1024
+"""Of them what is not plain text, `|`, brackets or anchors: a pattern of nothing but classes takes RE2 2 s and 260 MB."""
+_MEMORY = 8 << 20
 _MAX_PROGRAM = 20_000
+_LONG_MEMORY = 64 << 20
+"""Of a pattern over `MAX_SYNTAX_BYTES`: 25,000 words of 6 to 12 letters compile to 195,000 instructions in 0.1 s."""
+_LONG_MAX_PROGRAM = 265_000
+_SORTED_FROM = 100
+_MAX_DEPTH = 1_000
+"""Of brackets; RE2 takes no more."""
 SHOWN_CHARS = 80
 """Of a pattern or a reason, in an answer."""
 _BY_LINE = "(?m)"
+_CLASS = r"\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]])*(?:\]|\Z)"
 
 _SYNTAX = re.compile(
     r"\\Q.*?(?:\\E|\Z)"  # quoted text and character classes stay as they are
-    r"|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*(?:\]|\Z)"
+    rf"|{_CLASS}"
     r"|\\(?P<escape>.)"
     r"|\(\?(?P<on>[imsU]*)-(?P<off>[imsU]*)(?P<end>[:)])",
     re.DOTALL,
 )
+_COSTLY = re.compile(rf"{_CLASS}" r"|\\[pP].?|\\[^\WbB]|(?P<plain>\\.)|\{[0-9,]*\}?|[.?*+]", re.DOTALL)
+_PIECES = re.compile(
+    rf"\\Q.*?(?:\\E|\Z)|{_CLASS}"
+    r"|\\.|(?P<flags>\(\?[imsU-]*\))|(?P<open>\((?:\?(?:P?<\w+>|[imsU-]*:))?)|(?P<close>\))|(?P<bar>\|)|[^\\\[()|]+|.",
+    re.DOTALL,
+)
+_ENDS_IN_TEXT = re.compile(r"(?s:.*)[\w \"':;,=<>@#%&!~`/-]\)*")
+_HIDDEN_END = re.compile(r"\\.{0,5}\Z|\(\?[^()]*\)*\Z", re.DOTALL)
 
 
 class Match(Protocol):
@@ -55,14 +83,22 @@ def compile_pattern(pattern: str, *, ignore_case: bool) -> tuple[Regexp, str]:
         raise ToolError("pattern is empty: give a regular expression or some text")
     if len(data) > MAX_PATTERN_BYTES:
         raise ToolError(f"pattern has {len(data):,} bytes: expected at most {MAX_PATTERN_BYTES:,}")
+    long = len(data) > MAX_SYNTAX_BYTES
+    if long and (syntax := _syntax_bytes(pattern)) > MAX_SYNTAX_BYTES:
+        raise ToolError(
+            f"pattern has {len(data):,} bytes, {syntax:,} of them in classes, repetitions and unescaped dots: expected at "
+            f"most {MAX_SYNTAX_BYTES:,} of those; search for plain text, or for less at once"
+        )
     options = re2.Options()
+    options.max_mem = _LONG_MEMORY if long else _MEMORY
     options.log_errors = False
     options.never_capture = True
     options.never_nl = True
     options.case_sensitive = not ignore_case
     reason = ""
     try:
-        regexp = re2.compile((_BY_LINE + _SYNTAX.sub(_by_line, pattern)).encode("utf-8", "surrogatepass"), options)
+        by_line = _SYNTAX.sub(_by_line, _sorted(pattern, ignore_case=ignore_case))
+        regexp = re2.compile((_BY_LINE + by_line).encode("utf-8", "surrogatepass"), options)
     except re2.error as error:
         reason = _reason(error)
         if "too large" in reason:
@@ -73,12 +109,74 @@ def compile_pattern(pattern: str, *, ignore_case: bool) -> tuple[Regexp, str]:
         if not data.isascii() and "UTF-8" in reason:
             options.encoding = re2.Options.Encoding.LATIN1
         regexp = re2.compile(data, options)
-    if regexp.programsize > _MAX_PROGRAM:
+    most = _LONG_MAX_PROGRAM if long else _MAX_PROGRAM
+    if regexp.programsize > most:
         raise ToolError(
             f"pattern is too complex: it compiles to {regexp.programsize:,} instructions, expected at most "
-            f"{_MAX_PROGRAM:,}; shorten its repetitions"
+            f"{most:,}; shorten its repetitions"
         )
     return regexp, reason
+
+
+def _syntax_bytes(pattern: str) -> int:
+    costly = "".join(token[0] for token in _COSTLY.finditer(pattern) if token["plain"] is None)
+    return len(costly.encode("utf-8", "surrogatepass"))
+
+
+def sees_line_ends(pattern: str) -> bool:
+    """Whether a carriage return before a line feed could decide on a match; False only where it surely does not.
+
+    It does not where every alternative ends in some character that must be there: then nothing before it can have been
+    the carriage return, behind which only the line feed comes.
+    """
+    return not all(_ENDS_IN_TEXT.fullmatch(branch) and not _HIDDEN_END.search(branch) for branch in pattern.split("|"))
+
+
+def _sorted(pattern: str, *, ignore_case: bool) -> str:
+    """Put the alternatives of a long alternation in order, so that RE2 joins those that begin alike.
+
+    Unsorted, it tries thousands at every byte. The order decides on where a match ends, never on where it begins.
+    """
+    if pattern.count("|") < _SORTED_FROM:
+        return pattern
+    fold = ignore_case or "(?i" in pattern
+    groups: list[_Group] = [_Group()]
+    for piece in _PIECES.finditer(pattern):
+        group = groups[-1]
+        match piece.lastgroup:
+            case "bar":
+                group.branches.append([])
+            case "open":
+                if len(groups) > _MAX_DEPTH:
+                    return pattern
+                groups.append(_Group(piece[0]))
+            case "close":
+                if len(groups) == 1:
+                    return pattern
+                groups.pop()
+                groups[-1].branches[-1].append(f"{group.joined(fold=fold)})")
+            case "flags":
+                # These hold for the alternatives behind them too.
+                group.free = group.free and len(group.branches) == 1 and not group.branches[0]
+                (group.heads if group.free else group.branches[-1]).append(piece[0])
+            case _:
+                group.branches[-1].append(piece[0])
+    return groups[0].joined(fold=fold) if len(groups) == 1 else pattern
+
+
+class _Group:
+    """An open bracket, or all of a pattern: the alternatives in it, as far as they were read."""
+
+    def __init__(self, head: str = "") -> None:
+        self.heads = [head]
+        self.branches: list[list[str]] = [[]]
+        self.free = True
+
+    def joined(self, *, fold: bool) -> str:
+        branches = ["".join(parts) for parts in self.branches]
+        if self.free and len(branches) > 2:
+            branches = sorted(dict.fromkeys(branches), key=str.lower if fold else None)
+        return "".join(self.heads) + "|".join(branches)
 
 
 def _by_line(token: re.Match[str]) -> str:
