@@ -424,10 +424,9 @@ class AsyncSession:
         received = await streams.awaited(output)
         try:
             result: T = await self._call(partial(work, received))
-        except asyncio.CancelledError:
-            if isinstance(received, streams.Pulled):
-                received.leave()
-            raise
+        finally:
+            if type(received) is streams.Pulled:
+                await received.close()
         return result
 
     async def _run(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

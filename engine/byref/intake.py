@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+from blake3 import blake3
+
+from byref import ledger
 from byref.artifacts import staging
 from byref.artifacts.staging import Staged
 from byref.db.payloads import StoredPayload
 from byref.errors import StorageFailure
-from byref.outputs import Large, LargeMedia, media
+from byref.outputs import Large, LargeMedia, media, values
 from byref.outputs.blocks import MARKS
-from byref.outputs.output import is_textual
+from byref.outputs.output import OCTETS, is_textual
 from byref.scope import Scope
 from byref.skim import Skimmer
 from byref.streams import COLLECTED, Stream, read
 
-_SNIFFED = 8_192
+_DECODER = json.JSONDecoder()
+_CUT = 32
+"""Characters at the end that may be no JSON for the sole reason that they are cut."""
 
 
 @dataclass(eq=False)
 class Taken:
-    """A stream that has passed by: its description, and its bytes, staged."""
+    """A stream that has passed by: its description, and where its bytes are."""
 
     block: Large | LargeMedia
-    bytes: Staged | StorageFailure
-    """Where they are, or why they are not stored."""
+    stored: Staged | StorageFailure
+    """The staged blob, or why nothing is staged."""
 
     @property
     def staged(self) -> Staged:
         """What was staged; raises StorageFailure where nothing was."""
-        if isinstance(self.bytes, StorageFailure):
-            raise self.bytes
-        return self.bytes
+        if isinstance(self.stored, StorageFailure):
+            raise self.stored
+        return self.stored
 
     def read_back(self) -> None:
         """Hold it in memory after all, for it passes whole."""
@@ -43,12 +49,12 @@ class Taken:
 
     def lose(self) -> None:
         """Note that what was staged is gone: a sweep took it, for the stream was read long ago."""
-        self.bytes = StorageFailure("the stream was swept before it was committed, and does not come again")
+        self.stored = StorageFailure("the stream was swept before it was committed, and does not come again")
 
-    def settle(self, scope: Scope, used: Container[int]) -> None:
+    def settle(self, scope: Scope, used: Container[int] = ()) -> None:
         """Delete what was staged, unless it is one of the blobs that are used."""
-        if isinstance(self.bytes, Staged) and self.bytes.blob_id not in used:
-            staging.abandon(scope.place, self.bytes.blob_id)
+        if isinstance(self.stored, Staged) and self.stored.blob_id not in used:
+            staging.abandon(scope.place, self.stored.blob_id)
 
     @contextmanager
     def released(self, scope: Scope) -> Iterator[None]:
@@ -56,67 +62,105 @@ class Taken:
         try:
             yield
         except BaseException:
-            self.settle(scope, ())
+            self.settle(scope)
             raise
 
 
-def receive(
-    scope: Scope, output: object, *, most: int, whole: bool, survives: bool, content_type: str | None = None
+def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> object:
+    """Return what a tool returned, as `_received` does; in memory if what its policy does with it needs it there."""
+    policy, shaping = scope.policy.for_tool(tool), scope.policy.tool(tool)
+    shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
+    whole = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
+    survives = policy.on_storage_failure != "raise"
+    return _received(scope, output, policy.max_artifact_bytes, None, whole=whole, survives=survives)
+
+
+def of_host(scope: Scope, value: object, content_type: str | None) -> object:
+    """Return a value that the host stores, as `_received` does."""
+    return _received(scope, value, scope.policy.max_artifact_bytes, content_type, whole=False, survives=False)
+
+
+def _received(
+    scope: Scope, output: object, most: int, content_type: str | None, *, whole: bool, survives: bool
 ) -> object:
     """Return an output as it is, a stream as the text or bytes that it gives, and one that goes on as Taken.
 
     `whole`: it is needed in memory, whatever its size. `survives`: where the store fails, the stream is described all
     the same. `content_type` is what the bytes are said to be. What the stream raises passes on, and nothing is left of it.
     """
-    stream = read(output, most=most, collected=most if whole else COLLECTED)
+    stream = read(output, most=most, collected=most if whole else COLLECTED, write=_array)
     if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
         return stream
+    scope.read(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
     first = next(stream.pieces)
+    pieces = chain([first], stream.pieces)
     if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole
-        return b"".join(chain([first], stream.pieces))
-    found = _content_type(first, is_text=stream.is_text)
-    said = content_type if content_type is not None and not is_textual(content_type) and not stream.is_text else found
-    return _take(scope, chain([first], stream.pieces), said, survives=survives)
+        return b"".join(pieces)
+    said = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
+    return _take(scope, pieces, said, said or _guessed(first, is_text=stream.is_text), survives=survives)
 
 
-def _take(scope: Scope, pieces: Iterator[bytes], content_type: str, *, survives: bool) -> Taken:
-    skimmer = Skimmer()
-    size = 0
+def _take(scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool) -> Taken:
+    skimmer, digest, size = Skimmer(), blake3(), 0
+    failed: list[BaseException] = []
 
     def passing() -> Iterator[bytes]:
         nonlocal size
-        for piece in pieces:
-            skimmer.feed(piece)
-            size += len(piece)
-            yield piece
-
-    staged: Staged | StorageFailure
-    try:
-        staged = staging.stage_stream(scope.place, passing(), content_type)
-    except StorageFailure as error:
-        if not survives:
+        try:
+            for piece in pieces:
+                skimmer.feed(piece)
+                digest.update(piece)
+                size += len(piece)
+                yield piece
+        except Exception as error:
+            failed.append(error)
             raise
-        staged = error
+
+    stored: Staged | StorageFailure
+    try:
+        stored = staging.stage_stream(scope.place, passing(), guessed)
+    except StorageFailure as error:
+        if failed or not survives:
+            raise
+        stored = error
         for _ in passing():
             pass
-    load = partial(_read_back, scope, staged)
-    digest = staged.digest if isinstance(staged, Staged) else bytes(32)
+    load = partial(_read_back, scope, stored)
     skimmed = skimmer.finish()
-    if is_textual(content_type):
-        return Taken(Large(skimmed, digest, load), staged)
-    made = media.of(content_type, b"")
-    return Taken(LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest, load), staged)
+    # What only looks like a document is text if it is UTF-8.
+    if said is None and (is_textual(guessed) or (guessed == OCTETS and not skimmed.lossy)):
+        return Taken(Large(skimmed, digest.digest(), load), stored)
+    made = media.of(guessed, b"")
+    return Taken(LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest.digest(), load), stored)
 
 
-def _content_type(first: bytes, *, is_text: bool) -> str:
-    sniffed = None if is_text else media.sniffed(first[:_SNIFFED])
+def _array(records: list[object]) -> bytes:
+    return values.written(records)[1]
+
+
+def _guessed(first: bytes, *, is_text: bool) -> str:
+    """Return the content type that the beginning tells: a store is told it before the end is known."""
+    sniffed = None if is_text else media.sniffed(first)
     if sniffed is not None:
         return sniffed
-    beginning = first[:_SNIFFED].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1]
-    return "application/json" if beginning in (b"{", b"[") else "text/plain"
+    return "application/json" if _may_be_json(first[: media.SNIFFED]) else "text/plain"
 
 
-def _read_back(scope: Scope, staged: Staged | StorageFailure) -> bytes:
-    if isinstance(staged, StorageFailure):
-        raise staged
-    return StoredPayload(staged.blob_id, staged.key, staged.store, staged.size, staged.lines, scope.source).read()
+def _may_be_json(beginning: bytes) -> bool:
+    """Tell whether an object or array begins here, and, if it is the whole of one, nothing else follows."""
+    text = beginning.decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()
+    if text[:1] not in ("{", "["):
+        return False
+    try:
+        _, end = _DECODER.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return error.pos > len(text) - _CUT or error.msg.startswith("Unterminated string")
+    except RecursionError:
+        return True
+    return not text[end:].strip()
+
+
+def _read_back(scope: Scope, stored: Staged | StorageFailure) -> bytes:
+    if isinstance(stored, StorageFailure):
+        raise stored
+    return StoredPayload(stored.blob_id, stored.key, stored.store, stored.size, stored.lines, scope.source).read()

@@ -131,6 +131,13 @@ def take_step(connection: Connection, session_row: int, pending: int = 0) -> Tur
     )
 
 
+def see_that_it_is_open(connection: Connection, session_row: int) -> None:
+    """Raise SessionGone if the session has ended, without a lock."""
+    here = SessionRow.id == session_row, SessionRow.ended_at.is_(None)
+    if connection.execute(select(SessionRow.id).where(*here)).scalar() is None:
+        raise SessionGone
+
+
 def lock(connection: Connection, session_row: int) -> int:
     """Lock the session without taking a step and return its last one; SessionGone if it has ended."""
     step = connection.execute(

@@ -101,7 +101,13 @@ def process(
         if prepared.scope.policy.on_storage_failure == "raise":
             raise
         logger.exception("byref could not store the output of %r; the turn goes on without it", tool)
+        if prepared.taken is not None:
+            prepared.taken.settle(scope)
         return _accounted(prepared, unstored(prepared))
+    except BaseException:
+        if prepared.taken is not None:
+            prepared.taken.settle(scope)
+        raise
     finally:
         prepared.discard()
 

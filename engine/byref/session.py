@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import IO, Any, Self
@@ -16,6 +17,7 @@ from byref.artifacts.store import Artifact
 from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
+from byref.intake import Taken
 from byref.ledger import Entry, Recorded, Totals
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
@@ -109,7 +111,7 @@ class Session:
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
         tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
-        output = self._received(output, tool, is_error=bool(is_error))
+        output = intake.of_tool(self._scope, output, tool, is_error=bool(is_error))
         with collector_paused():
             return pipeline.process(
                 self._scope, output, tool=tool, call_id=call_id, arguments=arguments, is_error=bool(is_error)
@@ -343,8 +345,8 @@ class Session:
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
-        most = scope.policy.max_artifact_bytes
-        value = intake.receive(scope, value, most=most, whole=False, survives=False, content_type=content_type)
+        keepers.check(name, content_type, preview_chars)
+        value = intake.of_host(scope, value, content_type)
         staged, about = keepers.store_value(
             scope, value, name=name, content_type=content_type, preview_chars=preview_chars
         )
@@ -353,10 +355,14 @@ class Session:
             ledger.lock(connection, scope.row)
             return keepers.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
 
-        public_id = scope.write(work)
+        taken = value if type(value) is Taken else None
+        with taken.released(scope) if taken else nullcontext():
+            public_id = scope.write(work)
         found = self.get_artifact(public_id)
         if found is None:
             raise ByrefError(f"the artifact {public_id!r} was deleted while it was stored")
+        if taken:
+            taken.settle(scope, {found.payload.blob_id})
         return found
 
     def share(self, artifact: Artifact | str, with_: str) -> Artifact:
@@ -398,15 +404,6 @@ class Session:
             OSError: the file cannot be written.
         """
         return export.export(self._own(artifact), target)
-
-    def _received(self, output: object, tool: str, *, is_error: bool) -> object:
-        """A stream of a tool's, in memory if what its policy does with it needs it there."""
-        scope = self._scope
-        policy, shaping = scope.policy.for_tool(tool), scope.policy.tool(tool)
-        shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
-        whole = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
-        survives = policy.on_storage_failure != "raise"
-        return intake.receive(scope, output, most=policy.max_artifact_bytes, whole=whole, survives=survives)
 
     def _own(self, artifact: Artifact | str) -> Artifact:
         """The session's own artifact: one that is given may be another session's, or another tenant's."""

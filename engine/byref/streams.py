@@ -1,13 +1,15 @@
-"""Outputs that come piece by piece: open files and iterators of text or bytes, judged once, at their end."""
+"""Outputs that come piece by piece: open files and iterators of text, bytes or records, judged once, at their end."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from inspect import isgenerator
+from itertools import chain, islice
 from typing import Any
 
 from byref.errors import ConfigurationError
@@ -16,7 +18,11 @@ CHUNK = 1 << 20
 """Characters or bytes read from a file, or handed on, at once."""
 COLLECTED = 8 << 20
 """Characters or bytes up to which a stream is collected in memory and treated as if it had come whole."""
+RECORDS = 100_000
+"""Items up to which an iterator of records is; those of a longer one are written down as they come."""
 _END = object()
+_RAISED = (Exception, SystemExit, GeneratorExit)
+_BLANK = " \t\r\n\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +33,27 @@ class Stream:
     is_text: bool
 
 
-def read(output: Any, *, most: int, collected: int) -> object:
+def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]], bytes]) -> object:
     """Return a stream as the text or bytes that it gives, or as a Stream if that is more than `collected`.
 
-    Any other output comes back as it is. Streams are open files and iterators whose first piece is text or bytes. One
-    that gives more than `most` bytes is cut there and says so. What the stream raises passes on: the tool failed.
+    Any other output comes back as it is. Streams are open files, iterators whose first piece is text or bytes, and
+    iterators of more than `RECORDS` records, of which `write` makes a JSON array. One that gives more than `most` bytes is
+    cut there and says so. What the stream raises passes on: the tool failed.
 
     Raises:
-        ConfigurationError: pieces of text and of bytes are mixed.
+        ConfigurationError: pieces of text and of bytes are mixed, there is nothing to be read yet, or the stream is
+            asynchronous.
     """
     kind = type(output)  # what an object says of its class is code of its own
-    if kind in (str, bytes, list, dict):
+    if kind in (str, bytes, list, dict, tuple, int, float, bool, type(None)) or issubclass(kind, type):
         return output
-    if issubclass(kind, io.IOBase):
-        return _collected(iter(lambda: output.read(CHUNK), type(output.read(0))()), most, collected)
+    if hasattr(kind, "__anext__") or (hasattr(kind, "__aiter__") and not hasattr(kind, "__iter__")):
+        raise ConfigurationError(
+            f"an asynchronous iterator ({kind.__name__!r}) was given: an AsyncSession reads those; "
+            "or give what it yields, as a list"
+        )
+    if (pieces := _of_file(output)) is not None:
+        return _collected(pieces, most, collected)
     if not issubclass(kind, Iterator):
         return output
     try:
@@ -48,41 +61,31 @@ def read(output: Any, *, most: int, collected: int) -> object:
     except StopIteration:
         return []
     except Exception as error:  # noqa: BLE001  of records: what cannot be read is told in its place
-        return _records(error, output)
-    if not _is_piece(first):
-        return _records(first, output)
-    return _collected(chain([first], output), most, collected)
+        return _again([], error)
+    if _is_piece(first):
+        return _collected(chain([first], output), most, collected, source=output)
+    return _of_records(first, output, most, collected, write)
 
 
 async def awaited(output: Any) -> object:
-    """Return an asynchronous iterator of text or bytes as an iterator for another thread, one of records as their list.
-
-    Any other output comes back as it is.
-    """
-    if not issubclass(type(output), AsyncIterator):
-        return output
-    first = await anext(output, _END)
-    if first is _END:
-        return ""
-    if _is_piece(first):
-        return Pulled(first, output)
-    return [first, *[piece async for piece in output]]
+    """Return an asynchronous iterator as an iterator for another thread, any other output as it is."""
+    kind = type(output)
+    if issubclass(kind, AsyncIterator) or (hasattr(kind, "__aiter__") and not hasattr(kind, "__iter__")):
+        return Pulled(aiter(output))
+    return output
 
 
 class Pulled(Iterator[Any]):
     """An asynchronous iterator as another thread goes through it: each piece is asked of the event loop."""
 
-    def __init__(self, first: object, rest: AsyncIterator[Any]) -> None:
-        self._first: list[object] = [first]
-        self._rest = rest
+    def __init__(self, source: AsyncIterator[Any]) -> None:
+        self._source = source
         self._loop = asyncio.get_running_loop()
         self._asked: Future[object] | None = None
         self._is_left = False
 
     def __next__(self) -> Any:
         """On the other thread: wait for the next piece."""
-        if self._first:
-            return self._first.pop()
         if self._is_left:
             raise asyncio.CancelledError
         self._asked = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
@@ -92,13 +95,73 @@ class Pulled(Iterator[Any]):
         return piece
 
     async def _next(self) -> object:
-        return await anext(self._rest, _END)
+        return await anext(self._source, _END)
 
-    def leave(self) -> None:
-        """On the loop: let no other piece be asked for, and the one that is not be waited for."""
+    async def close(self) -> None:
+        """On the loop: let no other piece be asked for, nor the one that is be waited for, and close the source."""
         self._is_left = True
-        if self._asked is not None:
+        if self._asked is not None and not self._asked.done():
             self._asked.cancel()
+        if callable(aclose := getattr(self._source, "aclose", None)):
+            with suppress(RuntimeError):  # it is running still, to be cancelled
+                await aclose()
+
+
+def _of_file(output: Any) -> Iterator[Any] | None:
+    """Return the pieces of an open file, of io's own kinds or of any that can be read like one; None if it is none."""
+    is_own = issubclass(type(output), io.IOBase)
+    try:
+        read = getattr(output, "read", None)
+        if not callable(read):
+            return None
+        first = read(CHUNK)
+    except _RAISED:  # not a file's `read`: a value of the tool's own
+        if is_own:
+            raise
+        return None
+    if first is not None and not _is_piece(first):
+        return None
+    return _read_on(read, first)
+
+
+def _read_on(read: Callable[[int], Any], piece: Any) -> Iterator[Any]:
+    while piece is None or len(piece):
+        if piece is None:
+            raise ConfigurationError("the file has nothing to read yet: open it in blocking mode")
+        yield piece
+        piece = read(CHUNK)
+
+
+def _of_records(
+    first: object, rest: Iterator[Any], most: int, collected: int, write: Callable[[list[Any]], bytes]
+) -> object:
+    """An iterator of records as it was, or, if there are many, the text of an array."""
+    items, error = [first], None
+    try:
+        items += islice(rest, RECORDS - 1)
+        following = next(rest, _END) if len(items) == RECORDS else _END
+    except Exception as raised:  # noqa: BLE001
+        following, error = _END, raised
+    if following is _END:
+        return _again(items, error)
+
+    def written() -> Iterator[bytes]:
+        before, batch = b"[\n", items
+        further = chain([following], rest)
+        while batch:
+            yield before + write(batch)[1:-1].strip(b"\n")
+            before, batch = b",\n", list(islice(further, RECORDS // 10))
+        yield b"\n]"
+
+    pieces = _checked(written(), most, rest)
+    return Stream(_chunks(pieces), is_text=False) if collected < most else b"".join(pieces)
+
+
+def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:
+    """An iterator that gives what was taken of another, and then raises what that did."""
+    yield from items
+    if error is not None:
+        raise error
 
 
 def _is_piece(value: object) -> bool:
@@ -111,33 +174,25 @@ def _plain(piece: Any) -> str | bytes:
     return piece if type(piece) is bytes else bytes(memoryview(piece))
 
 
-def _records(first: object, rest: Iterator[Any]) -> Iterator[Any]:
-    """An iterator as it was before its first item was looked at."""
-
-    def generator() -> Iterator[Any]:
-        if isinstance(first, Exception):
-            raise first
-        yield first
-        yield from rest
-
-    return generator()
-
-
-def _collected(pieces: Iterator[Any], most: int, collected: int) -> str | bytes | Stream:
+def _collected(pieces: Iterator[Any], most: int, collected: int, source: object = None) -> str | bytes | Stream:
     """Join the pieces while they are few; those that go on are handed on as they come."""
-    taken: list[Any] = []
+    checked = _checked(pieces, most, source)
+    first = next(checked, "")
+    is_text = isinstance(first, str)
+    # Buffers, not lists: pieces may be of a character each.
+    taken: Any = io.StringIO(newline="") if is_text else io.BytesIO()
     size = 0
-    checked = _checked(pieces, most)
-    for piece in checked:
-        taken.append(piece)
+    for piece in chain([first], checked):
+        taken.write(piece)
         size += len(piece)
         if size > collected:
-            return Stream(_chunks(chain(taken, checked)), is_text=isinstance(piece, str))
-    return b"".join(taken) if taken and isinstance(taken[0], bytes) else "".join(taken)
+            return Stream(_chunks(chain([taken.getvalue()], checked)), is_text=is_text)
+    whole: str | bytes = taken.getvalue()
+    return whole
 
 
-def _checked(pieces: Iterator[Any], most: int) -> Iterator[Any]:
-    """Pieces of one kind, text or bytes; after `most` of it a note, and no more."""
+def _checked(pieces: Iterator[Any], most: int, source: object) -> Iterator[Any]:
+    """Pieces of one kind, text or bytes, none of them empty; after `most` bytes a note, and no more."""
     is_text, size = None, 0
     for given in pieces:
         if not _is_piece(given) or is_text not in (None, issubclass(type(given), str)):
@@ -146,25 +201,47 @@ def _checked(pieces: Iterator[Any], most: int) -> Iterator[Any]:
             )
         piece = _plain(given)
         is_text = isinstance(piece, str)
-        yield piece[: most - size]
-        size += len(piece)
-        if size > most:
+        length = _size(piece)
+        if size + length > most:
+            yield _cut(piece, most - size)
             note = f"\n[The stream was cut after {most:,} bytes; what followed was not read.]"
             yield note if is_text else note.encode()
-            break
+            if isgenerator(source):
+                source.close()
+            return
+        size += length
+        if length:
+            yield piece
 
 
-def _chunks(pieces: Iterable[Any]) -> Iterator[bytes]:
-    """Pieces as bytes, small ones together and large ones in parts."""
+def _size(piece: str | bytes) -> int:
+    if isinstance(piece, bytes) or piece.isascii():
+        return len(piece)
+    return len(piece.encode("utf-8", "surrogatepass"))
+
+
+def _cut(piece: str | bytes, size: int) -> str | bytes:
+    """The beginning of a piece, of at most so many bytes."""
+    if isinstance(piece, bytes):
+        return piece[:size]
+    return piece[:size].encode("utf-8", "surrogatepass")[:size].decode("utf-8", "ignore")
+
+
+def _chunks(pieces: Iterable[str | bytes]) -> Iterator[bytes]:
+    """Pieces as bytes, small ones together and large ones in parts.
+
+    A lone surrogate in JSON is written as its escape, which is the same string; in other text it stays what it is.
+    """
     waiting: list[bytes] = []
-    size = 0
+    size, lone = 0, ""
     for piece in pieces:
+        if not lone and isinstance(piece, str) and (begun := piece.lstrip(_BLANK)):
+            lone = "backslashreplace" if begun[0] in "[{" else "surrogatepass"
         for at in range(0, len(piece), CHUNK):
             part = piece[at : at + CHUNK]
-            part = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-            waiting.append(part)
-            size += len(part)
-            if size >= CHUNK:
+            waiting.append(part.encode("utf-8", lone or "strict") if isinstance(part, str) else part)
+            size += len(waiting[-1])
+            if size >= CHUNK or len(waiting) > CHUNK >> 6:
                 yield b"".join(waiting)
                 waiting, size = [], 0
     if waiting:

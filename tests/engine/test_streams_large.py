@@ -6,10 +6,14 @@ import asyncio
 import gzip
 import io
 import json
+import mmap
 import random
 import subprocess
 import sys
+import tempfile
 import textwrap
+import tracemalloc
+import zipfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +22,20 @@ from typing import Any
 import pytest
 from material import page, prose, records
 
-from byref import AsyncEngine, CharCounter, Engine, Policy, QuotaExceeded, Session, StorageFailure, db, intake
+from byref import (
+    AsyncEngine,
+    CharCounter,
+    ConfigurationError,
+    Engine,
+    Policy,
+    QuotaExceeded,
+    Session,
+    SessionGone,
+    StorageFailure,
+    db,
+    intake,
+    streams,
+)
 from byref.artifacts import staging
 from byref.stores import FileStore, MemoryStore
 from byref_sandbox import Sandbox
@@ -325,6 +342,195 @@ def test_asynchronous_streams_are_pulled_as_they_are_stored(sandbox: Sandbox) ->
 
     asyncio.run(main())
     assert drawn > 20
+
+
+def test_what_is_read_like_a_file_is_one(session: Session, tmp_path: Path) -> None:
+    class Reader:
+        def __init__(self) -> None:
+            self.left = TEXT.encode()
+
+        def read(self, size: int = -1) -> bytes:
+            part, self.left = self.left[:size], self.left[size:]
+            return part
+
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(TEXT.encode())
+        file.seek(0)
+        assert session.store_artifact(file).value == TEXT
+    (tmp_path / "t").write_text(TEXT)
+    with open(tmp_path / "t", "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert session.store_artifact(mapped).value == TEXT
+    assert session.store_artifact(Reader()).value == TEXT
+    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
+        archive.writestr("t", TEXT)
+    with zipfile.ZipFile(tmp_path / "z") as archive, archive.open("t") as member:
+        assert session.store_artifact(member).value == TEXT
+
+
+def test_a_file_that_has_nothing_yet(session: Session) -> None:
+    class NotReady(io.RawIOBase):
+        def read(self, size: int = -1) -> None:
+            return None
+
+    with pytest.raises(ConfigurationError, match="open it in blocking mode"):
+        session.process(NotReady(), tool="t")
+
+
+def test_many_records_are_all_there(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "RECORDS", 1_000)
+    result = session.process(iter(ROWS), tool="rows")
+    [artifact] = result.artifacts
+    assert (artifact.value, artifact.shape) == (ROWS, f"array({len(ROWS)}) of object(3 keys)")
+    assert artifact.digest == session.process(ROWS, tool="rows").artifacts[0].digest, "as a list is stored"
+
+    def failing() -> Iterator[dict[str, Any]]:
+        yield from ROWS
+        raise ConnectionError("the line is dead")
+
+    with pytest.raises(ConnectionError, match="the line is dead"):
+        session.process(failing(), tool="rows")
+
+
+def test_other_content_under_the_same_call_id_is_another_output(
+    engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = engine.session("s", tenant=tenant, policy=Policy(max_session_bytes=100_000))
+    first = session.process(pieces("A" * 500_000), tool="t", call_id="call_0")
+    second = session.process(pieces("B" * 500_000), tool="t", call_id="call_0")
+    assert (first.step, second.step) == (1, 2)
+    assert "BBB" in second.text
+    assert blobs(engine, tenant) == 0
+
+
+def test_a_source_that_fails_as_a_store_does_is_no_store(session: Session) -> None:
+    def relayed() -> Iterator[str]:
+        yield TEXT
+        raise StorageFailure("another engine is down")
+
+    with pytest.raises(StorageFailure, match="another engine is down"):
+        session.process(relayed(), tool="t")
+    assert session.ledger() == []
+
+
+def test_bytes_with_a_nul_are_text_if_they_are_utf_8(session: Session) -> None:
+    content = b"a,b\n\0\n" * 100_000
+    stored, whole = session.store_artifact(io.BytesIO(content)), session.store_artifact(content, name="whole")
+    assert (stored.kind, stored.content_type) == (whole.kind, whole.content_type) == ("text", "text/plain")
+
+
+def test_lone_surrogates_in_a_text_stream(session: Session) -> None:
+    rows = ["caf\udce9"] * 40_000
+    result = session.process(pieces(json.dumps(rows, ensure_ascii=False)), tool="t")
+    assert result.variables[0].value() == rows
+    assert session.store_artifact(pieces("caf\udce9 " * 40_000)).value == "caf\udce9 " * 40_000
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_tiny_pieces_cost_nothing(session: Session, size: int) -> None:
+    content = "abc\n" * 100_000
+    tiny = (content[at : at + size] for at in range(0, len(content), size)) if size else iter([""] * 1_000_000)
+    session.store_artifact(TEXT)  # vocabulary and all
+    tracemalloc.start()
+    try:
+        stored = session.store_artifact(tiny)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored.value == (content if size else "")
+    assert peak < 12 << 20
+
+
+def test_nothing_is_read_of_what_cannot_be_taken(engine: Engine, tenant: str) -> None:
+    drawn: list[int] = []
+
+    def watched() -> Iterator[str]:
+        for at in range(0, len(TEXT), 100_000):
+            drawn.append(at)
+            yield TEXT[at : at + 100_000]
+
+    session = engine.session("s", tenant=tenant)
+    for bad in ({"name": ""}, {"name": 5}, {"content_type": "a\nb"}, {"content_type": 5}, {"preview_chars": -1}):
+        with pytest.raises(ConfigurationError):
+            session.store_artifact(watched(), **bad)
+    assert drawn == []
+    session.end()
+    for take in (lambda: session.process(watched(), tool="t"), lambda: session.store_artifact(watched())):
+        with pytest.raises(SessionGone):
+            take()
+    assert len(drawn) < 8
+    assert blobs(engine, tenant) == 0
+
+
+def test_the_same_upload_again_leaves_no_copy(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    for seed in range(4):
+        session.store_artifact(pieces(TEXT, seed))
+    assert (len(session.artifacts()), blobs(engine, tenant)) == (4, 1)
+
+
+@pytest.mark.parametrize("content", ["[2024-01-01] INFO started\n" * 50_000, '{"a": 1}\n' * 60_000, "[[" * 50_000])
+def test_what_only_looks_like_json_is_a_text_file(tmp_path: Path, sandbox: Sandbox, content: str) -> None:
+    with Engine("sqlite:///:memory:", blobs=FileStore(tmp_path / "b"), interpreter=sandbox) as engine:
+        stored = engine.session("s").store_artifact(pieces(content))
+        assert stored.content_type == "text/plain"
+        assert stored.location is not None
+        assert stored.location.endswith(".json" if content.startswith("[[") else ".txt"), "nobody knows before the end"
+
+
+def test_the_limit_is_of_bytes(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant, policy=Policy(max_artifact_bytes=1_000_000))
+    result = session.process(pieces("\u4f60" * 900_000), tool="t")
+    entry = session.ledger()[0]
+    assert "[The stream was cut after 1,000,000 bytes" in result.text
+    assert entry.original_bytes is not None
+    assert 1_000_000 <= entry.original_bytes < 1_000_100
+
+
+def test_an_asynchronous_iterator_needs_an_asynchronous_session(session: Session) -> None:
+    async def arriving() -> AsyncIterator[str]:
+        yield "a"
+
+    with pytest.raises(ConfigurationError, match="an AsyncSession reads those"):
+        session.process(arriving(), tool="t")
+
+
+def test_asynchronous_records_and_sources_that_are_cut(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "RECORDS", 100)
+    closed: list[bool] = []
+
+    async def endless() -> AsyncIterator[dict[str, int]]:
+        try:
+            number = 0
+            while True:
+                number += 1
+                yield {"n": number}
+        finally:
+            closed.append(True)
+
+    async def none() -> AsyncIterator[str]:
+        if closed is None:
+            yield "never"
+
+    class Only:
+        def __aiter__(self) -> AsyncIterator[str]:
+            return pieces_later()
+
+    async def pieces_later() -> AsyncIterator[str]:
+        yield TEXT
+
+    async def main() -> None:
+        policy = Policy(max_artifact_bytes=20_000)
+        async with AsyncEngine("sqlite:///:memory:", interpreter=sandbox, policy=policy) as engine:
+            session = await engine.session("s")
+            cut = await session.process(endless(), tool="t")
+            assert "was cut after 20,000 bytes" in cut.text
+            assert closed == [True]
+            assert (await session.process(none(), tool="t")).content == "[]"
+        async with AsyncEngine("sqlite:///:memory:", interpreter=sandbox) as engine:
+            session = await engine.session("s")
+            assert (await session.store_artifact(Only())).size_bytes == len(TEXT.encode())
+
+    asyncio.run(main())
 
 
 GIGABYTE = textwrap.dedent(

@@ -52,7 +52,8 @@ _FORMATS: Final = {
 }
 _TYPES: Final = {format: content_type for content_type, format in _FORMATS.items()} | {"jpg": "image/jpeg"}
 _CONTENT_TYPE: Final = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,60}/[\w!#$&^.+-]{1,120}", re.ASCII)
-_SNIFFED: Final = 8192
+SNIFFED: Final = 8192
+"""Bytes at the beginning that are looked at."""
 
 
 @dataclass(eq=False)
@@ -136,9 +137,9 @@ def sniffed(data: bytes) -> str | None:
     for magic, content_type in _MAGIC:
         if data.startswith(magic):
             if content_type == "application/zip":
-                return next((inner for mark, inner in _INSIDE_ZIP if mark in data[:_SNIFFED]), content_type)
+                return next((inner for mark, inner in _INSIDE_ZIP if mark in data[:SNIFFED]), content_type)
             return content_type
-    return "application/octet-stream" if b"\0" in data[:_SNIFFED] else None
+    return "application/octet-stream" if b"\0" in data[:SNIFFED] else None
 
 
 def decoded(text: object) -> bytes | None:

@@ -12,6 +12,8 @@ from byref.outputs.blocks import MARKS, to_block
 from byref.outputs.forms import Piece
 from byref.outputs.media import Media
 
+OCTETS = "application/octet-stream"
+"""What bytes are taken for that have a NUL: unless they are UTF-8 all the same."""
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
 
 
@@ -60,7 +62,7 @@ def binary(output: object, content_type: str | None = None) -> Media | None:
     if content_type is not None and not is_textual(content_type):
         return media.of(content_type, data)
     sniffed = None if data.startswith(MARKS) else media.sniffed(data)
-    if sniffed is None or (sniffed == "application/octet-stream" and not to_block(data).lossy):
+    if sniffed is None or (sniffed == OCTETS and not to_block(data).lossy):
         return None
     return media.of(sniffed, data)
 

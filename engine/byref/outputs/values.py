@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
 from itertools import islice
@@ -22,6 +22,7 @@ from byref_sandbox import jsontext
 
 MAX_DEPTH = 200
 """Deeper parts of a Python value are replaced by a note: every JSON reader stops somewhere, msgspec near 1,000."""
+_END = object()
 MAX_ITEMS = 1_000_000
 """Taken from an iterable of unknown length inside a value."""
 
@@ -209,12 +210,20 @@ def _hook(value: Any) -> object:
         taken = _taken.get()
         if id(value) not in taken:
             try:
-                items: object = list(islice(value, MAX_ITEMS))
+                items: object = _items(iter(value))
             except RAISED as error:  # said once: asked again, a generator that failed is merely empty
                 items = _unreadable(value, error)
             taken[id(value)] = value, items
         return taken[id(value)][1]
     return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
+
+
+def _items(source: Iterator[Any]) -> list[Any]:
+    """The first items of an iterable, and a note in the place of further ones."""
+    items = list(islice(source, MAX_ITEMS))
+    if len(items) == MAX_ITEMS and next(source, _END) is not _END:
+        items.append(f"[{MAX_ITEMS:,} items were taken of an iterable; what followed was not read.]")
+    return items
 
 
 def _of_pandas(value: Any) -> object:

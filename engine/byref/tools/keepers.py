@@ -59,6 +59,20 @@ class ListArguments(Arguments, frozen=True):
     after: Annotated[str, Meta(description="Go on behind this pointer, as an incomplete reply says.")] = ""
 
 
+def check(name: object, content_type: object, preview_chars: object) -> None:
+    """Raise ConfigurationError for what no artifact can have."""
+    if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS):
+        raise ConfigurationError(f"name={name!r:.100}: expected text of 1 to {MAX_NAME_CHARS} characters")
+    if content_type is not None and not (
+        isinstance(content_type, str) and 0 < len(content_type) <= 255 and content_type.isprintable()
+    ):
+        raise ConfigurationError(f"content_type={content_type!r:.100}: expected a MIME type")
+    if not (type(preview_chars) is int and 0 <= preview_chars <= MAX_PREVIEW_CHARS):
+        raise ConfigurationError(
+            f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
+        )
+
+
 def store_value(
     scope: Scope,
     value: object,
@@ -73,16 +87,7 @@ def store_value(
         ConfigurationError: the name, type or preview is out of range, or JSON cannot hold the value or a part of it.
         QuotaExceeded: it, or all that is stored with it, is more than the policy allows.
     """
-    if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS):
-        raise ConfigurationError(f"name={name!r:.100}: expected text of 1 to {MAX_NAME_CHARS} characters")
-    if content_type is not None and not (
-        isinstance(content_type, str) and 0 < len(content_type) <= 255 and content_type.isprintable()
-    ):
-        raise ConfigurationError(f"content_type={content_type!r:.100}: expected a MIME type")
-    if not (type(preview_chars) is int and 0 <= preview_chars <= MAX_PREVIEW_CHARS):
-        raise ConfigurationError(
-            f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
-        )
+    check(name, content_type, preview_chars)
     if type(value) is Taken:
         with value.released(scope):
             about = _described(scope, value.block, value, content_type, preview_chars)
