@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from byref_sandbox.language import names
-from byref_sandbox.language.attributes import Attributes
+from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.language.refusal import NotAllowed, no_files
 from byref_sandbox.language.templates import safe_template
@@ -170,7 +170,7 @@ class Guards:
 
     def _namespace(self, value: Any, kind: type) -> dict[str, Any]:
         if self.is_user_class(kind):
-            return Attributes(value, lambda name: self.change(value, name))
+            return Namespace(value.__dict__, value.__dict__, lambda name: self.change(value, name))
         if self.is_user_class(value):
             return {k: v for k, v in vars(value).items() if not names.is_dunder(k)}
         if kind is types.SimpleNamespace:
@@ -318,6 +318,8 @@ class Guards:
 
     def _is_base(self, base: Any) -> bool:
         if issubclass(type(base), type):
+            if issubclass(base, BaseExceptionGroup):
+                return False  # `except*` trusts what their methods return, and some versions of Python crash by it
             return self.is_user_class(base) or base in self.bases or issubclass(base, BaseException)
         if type(base) is types.FunctionType:
             return base in self.bases

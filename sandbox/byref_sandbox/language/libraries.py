@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing
 import pandas as pd
 from pandas._config.config import DictWrapper
 from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
@@ -37,7 +38,9 @@ def install(guards: Guards, modules: Modules) -> None:
     guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
     guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
     guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
-    guards.writable_attributes[DictWrapper] = frozenset(dir(pd.options.display))
+    groups = (getattr(pd.options, name) for name in _OPTION_GROUPS)
+    options = frozenset(option for group in groups for option in dir(group))
+    guards.writable_attributes[DictWrapper] = options - {"string_storage"}
 
 
 def _no_dunder_labels() -> None:
@@ -76,6 +79,7 @@ def _numpy(guards: Guards, modules: Modules) -> None:
     for name in ("loadtxt", "genfromtxt"):
         exposed[name] = frames.reader(getattr(np, name), f"np.{name}")
     exposed["__version__"] = np.__version__
+    modules.add("numpy.typing", {name: getattr(np.typing, name) for name in ("NDArray", "ArrayLike", "DTypeLike")})
     modules.add("numpy", exposed, np)
 
 
@@ -97,13 +101,12 @@ def _pandas(guards: Guards, modules: Modules) -> None:
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(getattr(pd, name), f"pd.{name}")
+    exposed["eval"] = expression_method(pd.eval, "pd.eval")
     for name in ("pivot_table", "crosstab"):
         exposed[name] = frames.pivot(getattr(pd, name), name)
     for name in PANDAS_OPTIONS:
-        exposed[name] = _display_options(getattr(pd, name), name)
-    exposed["options"] = Facade(
-        "pandas.options", {"display": pd.options.display, "mode": Facade("pandas.options.mode", {})}
-    )
+        exposed[name] = _options(getattr(pd, name), name)
+    exposed["options"] = Facade("pandas.options", {name: getattr(pd.options, name) for name in _OPTION_GROUPS})
     exposed["__version__"] = pd.__version__
     modules.add("pandas", exposed, pd)
 
@@ -112,21 +115,24 @@ def _listed(module: types.ModuleType) -> list[str]:
     return list(module.__dict__["__all__"])
 
 
-def _display_options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(*arguments: Any, **options: Any) -> Any:
         flat: list[Any] = []
         for argument in arguments:
             flat.extend([x for pair in argument.items() for x in pair] if type(argument) is dict else [argument])
         for key in flat[::2] if name in ("set_option", "option_context") else flat[:1]:
-            if type(key) is not str or not _DISPLAY_OPTION.fullmatch(key):
+            if type(key) is not str or not _HARMLESS_OPTION.fullmatch(key):
                 raise NotAllowed(
-                    f"pd.{name}({str(key)[:60]!r}) is not available", "only display.* options can be changed"
+                    f"pd.{name}({str(key)[:60]!r}) is not available",
+                    f"only these options can be changed: {', '.join(f'{group}.*' for group in _OPTION_GROUPS)}",
                 )
         return function(*flat, **options)
 
     return call
 
 
-_DISPLAY_OPTION = re.compile(
-    r"(display|display\.|max_|min_rows|precision|width|chop|expand|float_format|mode\.copy|(mode\.)?string_storage)[a-z_.]*"
+_OPTION_GROUPS = ("display", "mode", "future")
+"""Not among them: what names modules and engines by a string (`plotting.backend`, `io.*`), and what asks for packages (`compute.*`)."""
+_HARMLESS_OPTION = re.compile(
+    rf"(\^?({'|'.join(_OPTION_GROUPS)})|max_|min_rows|precision|width|chop|expand|float_format|string_storage)[a-z_.]*"
 )

@@ -28,7 +28,7 @@ MEMORY_ATTRIBUTES = words("ctypes cffi capsule setflags setfield getfield resize
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
 CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
-LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles")
+LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser")
 
 CHECKED_ATTRIBUTES = (
     FILE_METHODS
@@ -102,5 +102,6 @@ _INSTEAD = {
     "__reduce_ex__": "use copy.copy() or copy.deepcopy()",
     "__wrapped__": "keep the wrapped function in a variable of your own",
     "__self__": "keep the object in a variable of your own",
+    "__defaults__": "keep the defaults in variables of your own",
     "__metaclass__": "use __init_subclass__ or a class decorator",
 }

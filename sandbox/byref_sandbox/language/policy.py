@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from byref_sandbox.language import hints, libraries, transformer
-from byref_sandbox.language.attributes import Attributes
+from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
@@ -60,9 +60,8 @@ class Language:
         libraries.install(self._guards, self._modules)
         self._guards.stand_ins.update(
             {
-                Attributes: dict,
+                Namespace: dict,
                 Facade: stand_in(types.ModuleType, "use an import statement"),
-                types.FunctionType: stand_in(types.FunctionType, "use def or lambda"),
                 types.CodeType: stand_in(types.CodeType, "write the code directly"),
             }
         )
@@ -125,7 +124,7 @@ class Language:
 
     def explain(self, error: BaseException, program: Program, names: Iterable[str]) -> Failure:
         """What went wrong, where, and how the code could be mended. Never raises, whatever the error is."""
-        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.available(), self.builtins)
+        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.facades, self.builtins)
 
 
 def _refusal(problems: list[transformer.Problem]) -> Failure:

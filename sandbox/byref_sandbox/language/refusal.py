@@ -13,8 +13,6 @@ class NotAllowed(Exception):
         self.about_files = about_files
 
 
-def no_files(what: str) -> NotAllowed:
-    """The refusal of anything that would touch a file, a database or the network."""
-    return NotAllowed(
-        f"{what} is not available: there are no files here", "the data is already bound as variables", about_files=True
-    )
+def no_files(what: str, hint: str = "") -> NotAllowed:
+    """The refusal of anything that would touch a file, a database or the network; where the data is gets added when it is explained."""
+    return NotAllowed(f"{what} is not available: there are no files here", hint, about_files=True)

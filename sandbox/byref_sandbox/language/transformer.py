@@ -80,7 +80,7 @@ class Transformer(RestrictingNodeTransformer):
             if node.id == "__name__":
                 return ast.copy_location(ast.Constant("__main__"), node)
             if names.is_dunder(node.id) and node.id != "__debug__":
-                known = names.CLASS_DUNDERS if self._scope == "class" else names.MODULE_DUNDERS
+                known = _READABLE[self._scope]
                 if node.id not in known:
                     self.error(node, f"{node.id!r} is not available", names.why_refused(node.id))
         else:
@@ -160,6 +160,9 @@ class Transformer(RestrictingNodeTransformer):
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_TryStar(self, node: ast.AST) -> ast.AST:
         return self.node_contents_visit(node)
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
@@ -348,11 +351,17 @@ def _literal_names(node: ast.expr) -> bool:
     )
 
 
+_READABLE: dict[_Scope, frozenset[str]] = {
+    "module": names.MODULE_DUNDERS,
+    "class": names.CLASS_DUNDERS,
+    "function": names.MODULE_DUNDERS | {"__class__"},
+}
+"""In a method `__class__` is the class it was written in."""
+
 _CONSTRUCTS = {
     "AsyncFunctionDef": ("async functions are not available", "use a plain function"),
     "Await": ("await is not available", "call the function plainly"),
     "AsyncFor": ("async for is not available", "use a plain for loop"),
     "AsyncWith": ("async with is not available", "use a plain with"),
-    "TryStar": ("except* is not available", "use except"),
     "TypeAlias": ("type statements are not available", "assign the type to a name"),
 }
