@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from byref_sandbox import jsontext
 
-CONTENT_TYPE: Final = "application/vnd.byref.value"
 _MAX_DEPTH: Final = 200
 _INT64: Final = 2**63
 _NUMPY_KINDS: Final = "biufcmMSU"

@@ -40,9 +40,23 @@ class Bound:
     kind: str
     """json or dataframe"""
     data: bytes
-    """JSON for both: a dataframe is an array of records."""
+    """JSON for both: a dataframe is an array of records. Empty of a table too big for it: `exact` alone holds it."""
     was: str = ""
-    """The name of the type that the data stands for, where JSON has no such type: `datetime`, `set`, `Series`."""
+    """The name of the type that the data stands for, where nothing gives it back: a class of the code, say."""
+    exact: bytes = field(default=b"", repr=False)
+    """The value with its types, where JSON does not give it back: `Data` of content type `EXACT` binds it in a later run.
+    A run wrote it: nothing but another run may read it."""
+    shape: str = ""
+    """What it is, in words, where JSON does not tell: `DataFrame of 500,000 rows and 6 columns`, `set`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A top-level name that is kept as its source: `sources` of a later run define it again."""
+
+    what: str
+    """import, function or class"""
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,8 @@ class Outcome:
     figures: tuple[bytes, ...] = ()
     """PNG images."""
     bound: Mapping[str, Bound] = field(default_factory=dict)
+    defined: Mapping[str, Definition] = field(default_factory=dict)
+    """Top-level names of functions, classes and imports."""
     unkept: Mapping[str, str] = field(default_factory=dict)
     """Top-level names that could not be kept for the next run, each with its reason."""
     usage: Usage = Usage()

@@ -115,18 +115,20 @@ class Sandbox:
         *,
         session: str | None = None,
         limits: Limits | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> Outcome:
         """Runs `code` over `variables`: plain data, DataFrames, or `Data`; only those it names are bound.
 
         In the code `users` (or `$users`) is the value and `df("users")` its DataFrame. With `session`, `Data` stays
-        decoded in a warm process, so that the next call starts in milliseconds. Whatever the code does is told in the
+        decoded in a warm process, so that the next call starts in milliseconds. `sources` are the definitions of earlier
+        runs (`outcome.defined`): those the code names are run again before it. Whatever the code does is told in the
         outcome's `error`. Raises SandboxUnavailable, TypeError or ValueError for what cannot be bound, and whatever
         `Data.load` raises.
         """
         limits = limits or self.limits
         if len(code) > MAX_SOURCE_CHARS:
             return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = code_request("code", code, variables or {}, limits)
+        request, loads = code_request("code", code, variables or {}, limits, sources=sources)
         return outcome_of(self._answer(request, loads, session), limits)
 
     def jq(

@@ -9,7 +9,7 @@ import msgspec
 
 from byref_sandbox import jsontext, wire
 from byref_sandbox.exchange import Answer
-from byref_sandbox.outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
 
 _MAX_CONTAINERS: Final = 8_000_000
 """Arrays and objects in one value: an empty one is two bytes on the wire and sixty in memory."""
@@ -29,16 +29,23 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
     if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
         return Outcome(error=failure, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
     bound: dict[str, Bound] = {}
+    defined: dict[str, Definition] = {}
     unkept: dict[str, str] = {}
     for frame in answer.frames:
-        if not isinstance(frame, wire.Kept | wire.Lost) or len(bound) + len(unkept) >= _MAX_NAMES:
+        if not isinstance(frame, wire.Kept | wire.Defined | wire.Lost):
+            continue
+        if len(bound) + len(defined) + len(unkept) >= _MAX_NAMES:
             continue
         if not frame.name.isidentifier() or len(frame.name) > _MAX_NAME_CHARS:
             continue
         if isinstance(frame, wire.Lost):
             unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
-        elif _is_json(frame):
-            bound[frame.name] = Bound(frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS])
+        elif isinstance(frame, wire.Defined):
+            defined[frame.name] = Definition(frame.what, frame.source)
+        elif (frame.exact and not frame.data) or _is_json(frame):
+            bound[frame.name] = Bound(
+                frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS], frame.exact, frame.shape[:_MAX_NAME_CHARS]
+            )
         else:
             unkept[frame.name] = "its data could not be read"
     value: object = None
@@ -61,6 +68,7 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
         stdout_dropped=max(0, done.stdout_dropped),
         error=failure,
         bound=bound,
+        defined=defined,
         unkept=unkept,
         usage=Usage(answer.wall_ms, max(0.0, done.cpu_ms), max(0, done.peak_bytes)),
     )

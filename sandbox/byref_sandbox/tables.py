@@ -34,6 +34,7 @@ _EXACT: Final = 2**53
 _ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NONE: Final = type(None)
+_JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
 _SPACE: Final = " \t\n\r"
 
 
@@ -131,7 +132,9 @@ def column(values: list[Any]) -> pd.Series[Any]:
             return _texts(values)
     except (OverflowError, ValueError, pa.ArrowException):  # beyond 64 bits, lone surrogates
         pass
-    return pd.Series(np.fromiter(values, dtype=object, count=len(values)), copy=False)
+    if kinds <= _JSON_KINDS:
+        return pd.Series(np.fromiter(values, dtype=object, count=len(values)), copy=False)
+    return pd.Series(values)  # of the code's own making: pandas knows dates and the like
 
 
 def _integers(values: list[Any]) -> pd.Series[Any]:

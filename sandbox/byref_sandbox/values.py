@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from byref_sandbox import exact
+
 MAX_REPR_CHARS: Final = 20_000
 """Of a value that is no data."""
 SHOWN_ROWS: Final = 20
@@ -25,12 +27,28 @@ SHOWN_ROWS: Final = 20
 WHOLE_ROWS: Final = 30
 SHOWN_COLUMNS: Final = 30
 SHOWN_CELL_CHARS: Final = 200
+MAX_CELLS_AS_JSON: Final = 200_000
+"""Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
 
 Kind = Literal["none", "json", "dataframe", "series", "repr"]
 
 
 class NotData(ValueError):
     """The value cannot be expressed as data; the message says what it is."""
+
+
+class Keepsake(NamedTuple):
+    """A value for the next run."""
+
+    kind: Literal["json", "dataframe"]
+    data: bytes
+    """JSON, for whoever is not Python; empty of a table too big for it."""
+    exact: bytes = b""
+    """The value itself, where JSON does not give it back; empty: JSON does."""
+    was: str = ""
+    """The name of its type where neither gives it back."""
+    shape: str = ""
+    """What it is, in words, where JSON does not tell."""
 
 
 class Presented(NamedTuple):
@@ -58,25 +76,55 @@ def present(value: object) -> Presented:
         return Presented("repr", to_json(text), text)
 
 
-def keep(value: object) -> tuple[Literal["json", "dataframe"], bytes]:
-    """A top-level name's value as JSON, for the next run; raises NotData with the reason."""
-    if isinstance(value, pd.DataFrame):
-        return "dataframe", records_json(value)
+def keep(value: object) -> Keepsake:
+    """A top-level name's value as data, for the next run; raises NotData with the reason."""
     if isinstance(value, types.ModuleType):
         raise NotData("a module: import it again")
-    if isinstance(value, type):
-        raise NotData("a class: define it again")
-    if callable(value):
-        raise NotData("a function: define it again")
-    return "json", to_json(_series_data(value) if isinstance(value, pd.Series) else value)
+    if isinstance(value, types.MethodType | types.BuiltinMethodType):
+        raise NotData("a method of an object: call it where it is used")
+    is_table = isinstance(value, pd.DataFrame | pd.Series | np.ndarray)
+    if not is_table:
+        data = to_json(value)
+        if exact.is_json(value, data):
+            return Keepsake("json", data)
+    try:
+        packed = exact.encode(value)
+    except exact.NotExact as error:
+        if is_table:
+            raise NotData(str(error)) from None
+        return Keepsake("json", data, was=stands_for(value))
+    if is_table and value.size > MAX_CELLS_AS_JSON:  # type: ignore[attr-defined]
+        return Keepsake(_form(value), b"", packed, shape=_shape(value))
+    if isinstance(value, pd.DataFrame):
+        return Keepsake("dataframe", records_json(value), packed, shape=_shape(value))
+    return Keepsake("json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=_shape(value))
+
+
+def _form(value: object) -> Literal["json", "dataframe"]:
+    return "dataframe" if isinstance(value, pd.DataFrame) else "json"
+
+
+def _shape(value: object) -> str:
+    """What a value is, in a few words, where JSON has no word for it."""
+    if isinstance(value, pd.DataFrame):
+        return f"DataFrame of {_count(len(value), 'row')} and {_count(value.shape[1], 'column')}"
+    if isinstance(value, pd.Series):
+        return f"Series of {_count(len(value), 'value')}"
+    if isinstance(value, np.ndarray):
+        return f"array{list(value.shape)} of {value.dtype}"[:100]
+    return _type_name(value)
 
 
 def stands_for(value: object) -> str:
     """The name of a value's type where its data has another: what code finds in the next run is not quite the same."""
     kind = type(value)
-    if kind in (dict, list, str, int, float, bool, type(None)) or issubclass(kind, pd.DataFrame):
+    if kind in (dict, list, str, int, float, bool, type(None)):
         return ""
-    name: str = type.__dict__["__name__"].__get__(kind)
+    return _type_name(value)
+
+
+def _type_name(value: object) -> str:
+    name: str = type.__dict__["__name__"].__get__(type(value))
     return name.encode(errors="backslashreplace").decode()[:60]
 
 

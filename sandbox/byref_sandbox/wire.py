@@ -81,7 +81,12 @@ class Variable(msgspec.Struct, frozen=True):
     name: str
     payload: int
     path: bytes
-    frame: bool
+    frame: bool = False
+    """It is bound as a DataFrame."""
+    is_value: bool = True
+    """The code uses it as it is."""
+    is_table: bool = False
+    """The code makes a DataFrame of it."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -102,8 +107,8 @@ class Request(msgspec.Struct, frozen=True):
     terms: Terms
     payloads: list[Payload] = []
     variables: list[Variable] = []
-    frames: list[str] = []
-    """Names that the code asks for as `df("name")`."""
+    sources: list[str] = []
+    """Definitions of earlier runs, to be run before the code, each after those it needs."""
     names: list[str] = []
     """All names there are, for messages."""
     max_outputs: int = 0
@@ -174,7 +179,18 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     kind: Literal["json", "dataframe"]
     data: bytes
     was: str = ""
-    """The name of the type that the data stands for, where JSON has no such type."""
+    """The name of the type that the data stands for, where nothing gives it back."""
+    exact: bytes = b""
+    """The value itself, for the next run alone to read, where JSON does not give it back."""
+    shape: str = ""
+
+
+class Defined(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="defined"):
+    """A top-level name that is kept as its source."""
+
+    name: str
+    what: Literal["import", "function", "class"]
+    source: str
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lost"):
@@ -204,7 +220,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     peak_bytes: int = 0
 
 
-Frame = Error | Kept | Lost | Output | Done
+Frame = Error | Kept | Defined | Lost | Output | Done
 
 _frames: Final = msgspec.msgpack.Decoder(Frame)
 
@@ -318,11 +334,9 @@ def memory_file(data: bytes) -> int:
 def read_memory_file(descriptor: int) -> bytes:
     """All bytes of an anonymous file, whatever its offset."""
     size = os.fstat(descriptor).st_size
-    data = bytearray(size)
-    view, offset = memoryview(data), 0
-    while offset < size:
-        count = os.preadv(descriptor, [view[offset:]], offset)
-        if count == 0:
-            break
-        offset += count
-    return bytes(data)
+    parts: list[bytes] = []
+    offset = 0
+    while offset < size and (part := os.pread(descriptor, size - offset, offset)):
+        parts.append(part)
+        offset += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
