@@ -125,15 +125,25 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
 
 def _reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
     shown = values.present(value)
-    room = max_bytes - len(shown.data) - len(shown.text or "")
+    packed = shown.exact
+    if len(packed) + len(shown.data) > max_bytes and not shown.is_partial:
+        packed = b""
+    room = max_bytes - len(shown.data) - len(shown.text or "") - len(packed)
     if room < 0:
         failure = Failure(
             "OutputLimit",
-            f"the value takes {max_bytes - room:,} bytes as JSON; at most {max_bytes:,} come out of a run",
+            f"the value takes {max_bytes - room:,} bytes; at most {max_bytes:,} come out of a run",
             hint="aggregate it, or take a slice",
         )
         return [error_frame(failure), *_kept(names, max_bytes)]
-    done = wire.Done(kind=shown.kind, value=shown.data, text=shown.text)
+    done = wire.Done(
+        kind=shown.kind,
+        value=shown.data,
+        text=shown.text,
+        exact=packed,
+        shape=clean(values.shape_of(value)) if packed else "",
+        is_partial=shown.is_partial,
+    )
     return [*_kept(names, room), done]
 
 

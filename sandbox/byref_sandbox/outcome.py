@@ -77,6 +77,12 @@ class Outcome:
     what is no data is its repr as str."""
     kind: str = "none"
     """none, json, dataframe, series, repr"""
+    is_partial: bool = False
+    """A table too big for JSON: `value` is None, `text` shows a part, `exact` is all of it."""
+    exact: bytes = field(default=b"", repr=False)
+    """Of a big table the value with its types, as `Bound.exact`."""
+    shape: str = ""
+    """What it is, in words, where `exact` is given."""
     text: str = ""
     """The value as a model reads it best, whole: the caller bounds it."""
     stdout: str = ""

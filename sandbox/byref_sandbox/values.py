@@ -6,12 +6,13 @@ This runs inside the jail on whatever the code left behind: a `__repr__` that li
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import itertools
 import json
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -27,6 +28,8 @@ SHOWN_ROWS: Final = 20
 WHOLE_ROWS: Final = 30
 SHOWN_COLUMNS: Final = 30
 SHOWN_CELL_CHARS: Final = 200
+MAX_CELLS_SHOWN_AS_JSON: Final = 2_000_000
+"""Of a table that is the value of a run."""
 MAX_CELLS_AS_JSON: Final = 200_000
 """Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
 
@@ -59,6 +62,10 @@ class Presented(NamedTuple):
     """JSON."""
     text: str | None
     """None: the JSON itself."""
+    exact: bytes = b""
+    """Of a big table the value with its types."""
+    is_partial: bool = False
+    """The table is too big for JSON: `data` is null."""
 
 
 def present(value: object) -> Presented:
@@ -67,13 +74,23 @@ def present(value: object) -> Presented:
         if value is None:
             return Presented("none", b"null", "")
         if isinstance(value, pd.DataFrame):
-            return Presented("dataframe", records_json(value), frame_text(value))
+            return _table("dataframe", value, records_json, frame_text(value))
         if isinstance(value, pd.Series):
-            return Presented("series", to_json(_series_data(value)), _series_text(value))
+            return _table("series", value, lambda series: to_json(_series_data(series)), _series_text(value))
         return Presented("json", to_json(value), _scalar_text(value))
     except NotData:
         text = _bounded_repr(value)
         return Presented("repr", to_json(text), text)
+
+
+def _table(kind: Kind, table: Any, write: Callable[[Any], bytes], text: str) -> Presented:
+    packed = b""
+    if table.size > SHOWN_ROWS:
+        with contextlib.suppress(exact.NotExact):
+            packed = exact.encode(table)
+    if packed and table.size > MAX_CELLS_SHOWN_AS_JSON:
+        return Presented(kind, b"null", text, packed, is_partial=True)
+    return Presented(kind, write(table), text, packed)
 
 
 def keep(value: object) -> Keepsake:
@@ -94,17 +111,17 @@ def keep(value: object) -> Keepsake:
             raise NotData(str(error)) from None
         return Keepsake("json", data, was=stands_for(value))
     if is_table and value.size > MAX_CELLS_AS_JSON:  # type: ignore[attr-defined]
-        return Keepsake(_form(value), b"", packed, shape=_shape(value))
+        return Keepsake(_form(value), b"", packed, shape=shape_of(value))
     if isinstance(value, pd.DataFrame):
-        return Keepsake("dataframe", records_json(value), packed, shape=_shape(value))
-    return Keepsake("json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=_shape(value))
+        return Keepsake("dataframe", records_json(value), packed, shape=shape_of(value))
+    return Keepsake("json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value))
 
 
 def _form(value: object) -> Literal["json", "dataframe"]:
     return "dataframe" if isinstance(value, pd.DataFrame) else "json"
 
 
-def _shape(value: object) -> str:
+def shape_of(value: object) -> str:
     """What a value is, in a few words, where JSON has no word for it."""
     if isinstance(value, pd.DataFrame):
         return f"DataFrame of {_count(len(value), 'row')} and {_count(value.shape[1], 'column')}"

@@ -218,6 +218,11 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     truncated: bool = False
     cpu_ms: float = 0.0
     peak_bytes: int = 0
+    exact: bytes = b""
+    """The value itself, where JSON does not give it back and it may be kept."""
+    shape: str = ""
+    is_partial: bool = False
+    """A table too big for JSON: `value` is null, `exact` is all of it."""
 
 
 Frame = Error | Kept | Defined | Lost | Output | Done

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn
 
+import msgspec
+
 from byref_sandbox import wire
 from byref_sandbox.data import Unusable
 from byref_sandbox.jail import Jail, Terms, address_space, resident
@@ -191,13 +193,11 @@ def _send(reply: int, frames: list[wire.Frame], stdout: Captured, usage: _Usage)
         frames = frames[:-1]
     else:
         done = wire.Done()
-    done = wire.Done(
-        kind=done.kind,
-        value=done.value,
+    done = msgspec.structs.replace(
+        done,
         text=None if done.text is None else clean(done.text),
         stdout=stdout.text(),
         stdout_dropped=stdout.dropped,
-        truncated=done.truncated,
         cpu_ms=usage.cpu_ms(),
         peak_bytes=usage.peak_bytes(),
     )

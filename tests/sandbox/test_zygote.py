@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from byref_sandbox import Data, Limits, Sandbox, exchange
-from byref_sandbox.data import Store
+from byref_sandbox.loaded import Store
 from byref_sandbox.testing import run_in_jail
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
