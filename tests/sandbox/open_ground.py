@@ -70,7 +70,8 @@ def serve(port: int) -> None:
         while True:
             connection, _ = server.accept()
             connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nloot")
-            connection.close()
+            connection.shutdown(socket.SHUT_WR)
+            kept.append(connection)
 
     threading.Thread(target=answer, daemon=True).start()
 
