@@ -187,9 +187,9 @@ def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | No
         return None
     kind = "dataframe" if outcome.kind == "dataframe" else "json"
     if outcome.is_partial:
-        return Bound(kind, b"", "", outcome.exact, outcome.shape)
+        return Bound(kind, b"", "", outcome.exact, outcome.shape) if outcome.exact else None
     value = to_block(outcome.value)
-    if scope.count(value.text, "json") <= inline_tokens:
+    if not outcome.exact and scope.count(value.text, "json") <= inline_tokens:
         return None
     data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
     return Bound(kind, data, "", outcome.exact, outcome.shape)

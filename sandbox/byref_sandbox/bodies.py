@@ -126,6 +126,8 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
 def _reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
     shown = values.present(value)
     packed = shown.exact
+    if any(value is kept for kept in names.values()):
+        packed = b""  # it is kept under that name
     if len(packed) + len(shown.data) > max_bytes and not shown.is_partial:
         packed = b""
     room = max_bytes - len(shown.data) - len(shown.text or "") - len(packed)

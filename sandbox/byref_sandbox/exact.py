@@ -27,6 +27,7 @@ from byref_sandbox import jsontext
 
 _MAX_DEPTH: Final = 200
 _INT64: Final = 2**63
+_ARROW_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _NUMPY_KINDS: Final = "biufcmMSU"
 _FACTORIES: Final = {kind.__name__: kind for kind in (list, dict, set, int, float, str, tuple, bool)}
 
@@ -179,17 +180,24 @@ def _write_column(series: Any, depth: int) -> Any:
         table = pa.Table.from_pandas(series.reset_index(drop=True).to_frame("0"), preserve_index=False, nthreads=1)
     except (pa.ArrowException, TypeError, ValueError):
         raise NotExact(f"a column of {dtype}") from None
+    return ["arrow", _write_table(table)]
+
+
+def _write_table(table: Any) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+    with pa.ipc.new_stream(sink, table.schema, options=_ARROW_OPTIONS) as stream:
         stream.write_table(table)
-    return ["arrow", sink.getvalue().to_pybytes()]
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def _read_table(data: bytes) -> Any:
+    with pa.ipc.open_stream(pa.py_buffer(data), options=pa.ipc.IpcReadOptions(use_threads=False)) as stream:
+        return stream.read_all()
 
 
 def _arrow(data: bytes) -> Any:
-    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-        table = stream.read_all()
-    table.validate(full=True)
-    return table.to_pandas(use_threads=False).iloc[:, 0].rename(None)
+    return _read_table(data).to_pandas(use_threads=False).iloc[:, 0].rename(None)
 
 
 def _categorical(labels: Any, codes: Any, ordered: bool) -> Any:
@@ -262,10 +270,7 @@ def _write_frame(frame: Any, depth: int) -> Any:
             table = pa.Table.from_pandas(part, preserve_index=False, nthreads=1)
         except (pa.ArrowException, TypeError, ValueError):
             raise NotExact("a DataFrame with a column that is no data") from None
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        together: Any = sink.getvalue().to_pybytes()
+        together: Any = _write_table(table)
     else:
         together = None
     for number in set(range(frame.shape[1])) - set(in_arrow):
@@ -282,19 +287,14 @@ def _is_arrow(dtype: Any) -> bool:
 def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any) -> Any:
     made: dict[str, Any] = {}
     if together is not None:
-        with pa.ipc.open_stream(pa.py_buffer(together)) as stream:
-            table = stream.read_all()
-        table.validate(full=True)
-        frame = table.to_pandas(use_threads=False)
-        rows = len(frame)
+        frame = _read_table(together).to_pandas(use_threads=False)
         if all(node is None for node in columns):
             frame.columns, frame.index = _value(labels), _value(index)
             return frame
         made = {name: frame[name] for name in frame.columns}
     made |= {str(number): _column(node) for number, node in enumerate(columns) if node is not None}
     rows_index = _value(index)
-    rows = len(rows_index)
-    frame = pd.DataFrame({str(n): made[str(n)] for n in range(len(columns))}, index=pd.RangeIndex(rows))
+    frame = pd.DataFrame({str(n): made[str(n)] for n in range(len(columns))}, index=pd.RangeIndex(len(rows_index)))
     frame.columns, frame.index = _value(labels), rows_index
     return frame
 

@@ -78,9 +78,9 @@ class Outcome:
     kind: str = "none"
     """none, json, dataframe, series, repr"""
     is_partial: bool = False
-    """A table too big for JSON: `value` is None, `text` shows a part, `exact` is all of it."""
+    """A table too big for JSON: `value` is None, `text` shows a part; `exact`, or the name it is kept under, is all of it."""
     exact: bytes = field(default=b"", repr=False)
-    """Of a big table the value with its types, as `Bound.exact`."""
+    """Of a table that `text` shows a part of: all of it, with its types, as `Bound.exact`; empty if it is in `bound`."""
     shape: str = ""
     """What it is, in words, where `exact` is given."""
     text: str = ""

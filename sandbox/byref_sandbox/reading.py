@@ -63,7 +63,7 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
     return Outcome(
         value=value,
         kind=done.kind if failure is None else "none",
-        is_partial=failure is None and done.is_partial and bool(done.exact),
+        is_partial=failure is None and done.is_partial,
         exact=done.exact if failure is None else b"",
         shape=done.shape[:_MAX_NAME_CHARS] if failure is None else "",
         text=_text(done) if failure is None else "",

@@ -23,9 +23,9 @@ from byref_sandbox import exact
 
 MAX_REPR_CHARS: Final = 20_000
 """Of a value that is no data."""
-SHOWN_ROWS: Final = 20
-"""Of a table with more than `WHOLE_ROWS`."""
-WHOLE_ROWS: Final = 30
+SHOWN_ROWS: Final = 10
+"""From either end of a table with more than `WHOLE_ROWS`."""
+WHOLE_ROWS: Final = 40
 SHOWN_COLUMNS: Final = 30
 SHOWN_CELL_CHARS: Final = 200
 MAX_CELLS_SHOWN_AS_JSON: Final = 2_000_000
@@ -85,7 +85,7 @@ def present(value: object) -> Presented:
 
 def _table(kind: Kind, table: Any, write: Callable[[Any], bytes], text: str) -> Presented:
     packed = b""
-    if table.size > SHOWN_ROWS:
+    if not is_small(table):
         with contextlib.suppress(exact.NotExact):
             packed = exact.encode(table)
     if packed and table.size > MAX_CELLS_SHOWN_AS_JSON:
@@ -174,33 +174,43 @@ def records_json(frame: pd.DataFrame) -> bytes:
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """A DataFrame as a table: exact counts, then at most `SHOWN_ROWS` rows and `SHOWN_COLUMNS` columns."""
-    rows = len(frame)
-    shown = rows if rows <= WHOLE_ROWS else SHOWN_ROWS
-    part = frame.iloc[:shown, :SHOWN_COLUMNS]
-    title = f"{_count(rows, 'row')} × {_count(frame.shape[1], 'column')}"
-    notes = [f"first {shown} rows shown"] if shown < rows else []
-    if part.shape[1] < frame.shape[1]:
-        notes.append(f"first {SHOWN_COLUMNS} columns shown")
-    names, columns = _columns(part, for_text=True)
-    lines = ["; ".join([title, *notes]), " | ".join(map(_cell, names))]
-    lines.extend(" | ".join(map(_cell, row)) for row in zip(*columns, strict=True))
-    return "\n".join(lines)
+    """A DataFrame as a table: exact counts, then all of a small one, of any other the first and the last rows."""
+    rows, columns = frame.shape
+    part, notes, gap = frame, [], None
+    if not is_small(frame):
+        gap = SHOWN_ROWS if rows > 2 * SHOWN_ROWS else None
+        part = pd.concat([frame.iloc[:gap], frame.iloc[-gap:]]) if gap else frame
+        notes = [f"first {gap} and last {gap} rows shown"] if gap else []
+        if columns > SHOWN_COLUMNS:
+            part = part.iloc[:, :SHOWN_COLUMNS]
+            notes.append(f"first {SHOWN_COLUMNS} columns shown")
+    title = f"{_count(rows, 'row')} × {_count(columns, 'column')}"
+    names, cells = _columns(part, for_text=True)
+    lines = [" | ".join(map(_cell, row)) for row in zip(*cells, strict=True)]
+    if gap:
+        lines.insert(gap, f"… {_count(rows - 2 * gap, 'row')} …")
+    return "\n".join(["; ".join([title, *notes]), " | ".join(map(_cell, names)), *lines])
+
+
+def is_small(table: pd.DataFrame | pd.Series) -> bool:
+    """Whether a table is shown whole."""
+    return len(table) <= WHOLE_ROWS and (table.ndim == 1 or table.shape[1] <= SHOWN_COLUMNS)
 
 
 def _series_text(series: pd.Series) -> str:
     rows = len(series)
-    shown = rows if rows <= WHOLE_ROWS else SHOWN_ROWS
     title = _count(rows, "value") + (f" of {series.name!s}" if series.name is not None else "")
-    part = series.iloc[:shown]
-    values = _column(part, for_text=True)
-    lines = [f"{title}; first {shown} shown" if shown < rows else title]
+    part, gap = series, None
+    if not is_small(series):
+        gap = SHOWN_ROWS
+        part = pd.concat([series.iloc[:gap], series.iloc[-gap:]])
+        title += f"; first {gap} and last {gap} shown"
+    lines = list(map(_cell, _column(part, for_text=True)))
     if _index_says_something(series.index):
-        labels = _labels(part.index)
-        lines.extend(f"{_cell(label)}: {_cell(value)}" for label, value in zip(labels, values, strict=True))
-    else:
-        lines.extend(map(_cell, values))
-    return "\n".join(lines)
+        lines = [f"{_cell(label)}: {line}" for label, line in zip(_labels(part.index), lines, strict=True)]
+    if gap:
+        lines.insert(gap, f"… {_count(rows - 2 * gap, 'value')} …")
+    return "\n".join([title, *lines])
 
 
 def _count(number: int, noun: str) -> str:
@@ -227,6 +237,8 @@ def _cell(value: object) -> str:
         text = value
     elif isinstance(value, bool | int | float):
         text = repr(value)
+    elif isinstance(value, datetime.date):
+        text = value.isoformat()
     else:
         try:
             text = to_json(value).decode()
