@@ -125,6 +125,36 @@ def test_expressions_are_read_as_pandas_reads_them(language: Language, method: s
     assert failure(language, code, frame=pd.DataFrame({"a": ["x"]})).kind == "NotAllowed"
 
 
+MADE_OF_BYTES = [
+    "type(pd.DataFrame({'a': [1]}).to_records())((1,), dtype=[('a', 'O')], buf=b'x' * 8)",
+    "np.recarray((1,), dtype=[('a', 'O')], buf=b'x' * 8)",
+    "np.ndarray((1,), object, b'x' * 8)",
+    "type(np.zeros(1))((1,), object, b'x' * 8)",
+    "np.lib.stride_tricks.as_strided(np.zeros(1), (2,))",
+    "np.lib.stride_tricks.as_strided(np.zeros(4)[2:], (2,), (-8,))",
+    "np.lib.stride_tricks.as_strided(np.array([1, 'a'], dtype=object), (2,), (1,))",
+    "np.lib.stride_tricks.as_strided(np.zeros(3, dtype='i1')[1:2].view('i1'), (2,), (1,))",
+]
+
+
+@pytest.mark.parametrize("code", MADE_OF_BYTES)
+def test_arrays_show_no_memory_but_their_own(language: Language, code: str) -> None:
+    assert failure(language, code).kind == "NotAllowed"
+
+
+def test_arrays_look_at_their_own_memory(language: Language) -> None:
+    code = "from numpy.lib.stride_tricks import as_strided\na = np.arange(6)\n"
+    assert run(language, code + "as_strided(a, (3, 2), (16, 8)).tolist()").value == [[0, 1], [2, 3], [4, 5]]
+    assert run(language, code + "as_strided(a[::-1], (6,), (-8,)).tolist()").value == [5, 4, 3, 2, 1, 0]
+    assert run(language, "isinstance(np.zeros(1, 'i4,i4').view(np.recarray), np.recarray)").value is True
+    assert run(language, "a = np.zeros(2)\na.resize(3)\na.shape").value == (3,)
+
+
+def test_groups_of_exceptions_are_not_inherited_from(language: Language) -> None:
+    for group in ("ExceptionGroup", "BaseExceptionGroup", "type(ExceptionGroup('', [ValueError()]))"):
+        assert failure(language, f"class G({group}): pass").kind == "NotAllowed"
+
+
 # Refusals before the run ----------------------------------------------------------------------------------------------------
 
 

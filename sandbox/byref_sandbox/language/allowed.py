@@ -114,11 +114,29 @@ BASES = {
 """What a class may inherit from, besides exceptions, enumerations and the code's own classes: none has a dangerous attribute."""
 
 NUMPY_HIDDEN = words("""load save savez savez_compressed savetxt fromfile fromregex memmap DataSource lib ctypeslib f2py test testing
-    core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack seterrcall geterrcall
-    setbufsize getbufsize rec typing exceptions dtypes distutils matlib flatiter recarray record""")
+    core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack rec typing exceptions dtypes
+    distutils matlib flatiter record""")
+NUMPY_HINTS = {
+    "nditer": "use np.ndenumerate(array), array.flat or np.broadcast()",
+    "bmat": "use np.block()",
+    "rec": "use np.recarray views or a DataFrame",
+    "info": "dir(value) names what a value has",
+}
 NUMPY_PARTS = ("linalg", "fft", "polynomial", "strings", "emath", "ma")
+
+NUMPY_CHECKS = words("""assert_equal assert_allclose assert_array_equal assert_almost_equal assert_array_almost_equal
+    assert_array_less""")
 
 PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter to_pickle test show_versions plotting io core compat util testing arrays api
     errors offsets tseries""")
 PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")
+PANDAS_CHECKS = words("assert_frame_equal assert_series_equal assert_index_equal assert_extension_array_equal")
+PANDAS_HOLIDAYS = words("""AbstractHolidayCalendar Holiday USFederalHolidayCalendar nearest_workday next_monday next_monday_or_tuesday
+    previous_friday sunday_to_monday weekend_to_monday previous_workday next_workday before_nearest_workday after_nearest_workday
+    USMemorialDay USLaborDay USColumbusDay USThanksgivingDay USMartinLutherKingJr USPresidentsDay GoodFriday EasterMonday
+    MO TU WE TH FR SA SU""")
+PYARROW_TYPES = words("""null bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string large_string utf8
+    binary large_binary date32 date64 time32 time64 timestamp duration decimal128 decimal256 list_ large_list struct map_ dictionary
+    field DataType Field""")
+"""Types alone: arrays of Arrow hand out their memory by address."""
 PANDAS_OPTIONS = ("set_option", "get_option", "reset_option", "option_context")
