@@ -143,7 +143,7 @@ the data is already bound as variables\
     assert mistake(stocked, "import os") == snapshot("""\
 ModuleNotFoundError at line 1: No module named 'os' in the sandbox
     import os
-files, processes and the environment are not available; posixpath and pathlib.PurePosixPath take paths apart; the data is already bound as variables\
+files, processes and the environment are not available; the data is already bound as variables\
 """)
     assert mistake(stocked, "users.name") == snapshot("""\
 AttributeError at line 1: 'list' object has no attribute 'name'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from byref_sandbox.language.names import words
+from byref_sandbox.language.refusal import KEPT
 
 WHOLE = words("math cmath itertools statistics heapq numbers")
 """Modules whose every public name is harmless."""
@@ -35,6 +36,7 @@ TAKEN = {
     "base64": """b64encode b64decode b32encode b32decode b16encode b16decode b85encode b85decode urlsafe_b64encode
         urlsafe_b64decode""",
     "binascii": "hexlify unhexlify crc32 b2a_hex a2b_hex Error",
+    "tomllib": "loads TOMLDecodeError",
     "zlib": "crc32 adler32 compress decompress error",
     "gzip": "compress decompress BadGzipFile",
     "bz2": "compress decompress",
@@ -116,7 +118,21 @@ BASES = {
 NUMPY_HIDDEN = words("""load save savez savez_compressed savetxt fromfile fromregex memmap DataSource lib ctypeslib f2py test testing
     core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack rec typing exceptions dtypes
     distutils matlib flatiter record""")
+HINTS = {
+    "pathlib": {"Path": "there are no files here; PurePosixPath takes paths apart"},
+    "sys": {
+        "argv": "there is no command line: put the values into the code",
+        "stdin": "nobody is there to answer: put the values into the code",
+        "path": "use an import statement",
+        "modules": "use an import statement",
+    },
+    "timeit": {"timeit": "measure with time.perf_counter()", "repeat": "measure with time.perf_counter()"},
+    "typing": {"get_type_hints": "use the class's __annotations__"},
+    "string": {"Formatter": "use str.format() or an f-string"},
+}
+"""What to use instead of a name that is left out."""
 NUMPY_HINTS = {
+    "memmap": "there are no files here: use np.zeros() or np.array()",
     "nditer": "use np.ndenumerate(array), array.flat or np.broadcast()",
     "bmat": "use np.block()",
     "rec": "use np.recarray views or a DataFrame",
@@ -129,6 +145,12 @@ NUMPY_CHECKS = words("""assert_equal assert_allclose assert_array_equal assert_a
 
 PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter to_pickle test show_versions plotting io core compat util testing arrays api
     errors offsets tseries""")
+PANDAS_HINTS = {
+    "ExcelWriter": KEPT,
+    "HDFStore": KEPT,
+    "ExcelFile": "there are no files here",
+    "plotting": "the numbers themselves are shown as a table",
+}
 PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")
 PANDAS_CHECKS = words("assert_frame_equal assert_series_equal assert_index_equal assert_extension_array_equal")
 PANDAS_HOLIDAYS = words("""AbstractHolidayCalendar Holiday USFederalHolidayCalendar nearest_workday next_monday next_monday_or_tuesday

@@ -10,7 +10,7 @@ from typing import Any
 from byref_sandbox.language import names
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
-from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.language.refusal import NotAllowed, not_written
 from byref_sandbox.language.templates import safe_template
 
 LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
@@ -97,7 +97,7 @@ class Guards:
         wrap = self.wrappers.get(name)
         if wrap is None:
             if name in names.FILE_METHODS:
-                raise no_files(f".{name}()")
+                raise not_written(f".{name}()")
             if name in names.PLOT_METHODS:
                 raise NotAllowed(f".{name} is not available", "return the numbers; they are shown as a table")
             raise NotAllowed(f".{name} is not available")

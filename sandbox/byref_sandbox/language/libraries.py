@@ -24,6 +24,7 @@ from byref_sandbox.language.allowed import (
     NUMPY_PARTS,
     PANDAS_CHECKS,
     PANDAS_HIDDEN,
+    PANDAS_HINTS,
     PANDAS_HOLIDAYS,
     PANDAS_OPTIONS,
     PANDAS_READERS,
@@ -150,7 +151,7 @@ def _pandas(guards: Guards, modules: Modules) -> None:
         exposed[name] = _options(getattr(pd, name), name)
     exposed["options"] = Facade("pandas.options", {name: getattr(pd.options, name) for name in _OPTION_GROUPS})
     exposed["__version__"] = pd.__version__
-    modules.add("pandas", exposed, pd)
+    modules.add("pandas", exposed, pd, PANDAS_HINTS)
 
 
 def _listed(module: types.ModuleType) -> list[str]:

@@ -10,9 +10,9 @@ _DATABASE = "databases are not available: use pandas (merge, groupby, query)"
 _PLOTS = "plots are not available: give the numbers, they are shown as a table"
 
 _INSTEAD = {
-    "os": "files, processes and the environment are not available; posixpath and pathlib.PurePosixPath take paths apart",
+    "os": "files, processes and the environment are not available",
     "shutil glob tempfile fileinput zipfile tarfile filecmp mimetypes mmap": _FILES,
-    "requests urllib3 httpx aiohttp socket ssl ftplib smtplib websocket websockets boto3 botocore paramiko selenium http telnetlib": _NETWORK,
+    "requests urllib3 httpx aiohttp socket ssl ftplib smtplib websocket websockets boto3 botocore paramiko selenium telnetlib": _NETWORK,
     "subprocess multiprocessing threading concurrent joblib sched pexpect psutil signal": _PROCESSES,
     "asyncio trio anyio": "async code is not available: call functions plainly",
     "sqlite3 sqlalchemy duckdb psycopg2 psycopg pymysql mysql pymongo redis peewee pandasql": _DATABASE,
@@ -25,7 +25,7 @@ _INSTEAD = {
     "pickle marshal shelve dill cloudpickle dbm": "use json or copy.deepcopy(); names assigned at top level are kept by themselves",
     "pytz": "use zoneinfo.ZoneInfo",
     "openpyxl xlrd xlsxwriter docx PyPDF2 pypdf": _FILES,
-    "yaml toml tomllib": "use json",
+    "yaml toml": "use json or tomllib",
     "bs4 lxml": "use html.parser.HTMLParser, xml.etree.ElementTree.fromstring() or re",
     "orjson ujson simplejson": "use json",
     "tabulate prettytable rich texttable": "print(frame.to_string()) or return the DataFrame",
@@ -41,11 +41,20 @@ _INSTEAD = {
     "platform resource getopt atexit faulthandler": "the system is not available",
     "unittest pytest doctest": "use assert",
 }
-_BY_NAME = {name: hint for listed, hint in _INSTEAD.items() for name in listed.split()}
+_PARTS = {
+    "urllib.request urllib.error http.client http.server xmlrpc.client": _NETWORK,
+    "matplotlib.pyplot": _PLOTS,
+    "os.path": "posixpath takes paths apart",
+    "pyarrow.parquet pyarrow.csv pyarrow.feather pandas.io": _FILES,
+    "pyarrow.compute": "use pandas",
+    "xml.dom xml.sax": "use xml.etree.ElementTree.fromstring()",
+}
+_BY_NAME = {name: hint for listed, hint in (_INSTEAD | _PARTS).items() for name in listed.split()}
 _ABOUT_DATA = frozenset({_FILES, _NETWORK, _DATABASE, _BY_NAME["os"]})
 
 
 def instead_of(module: str) -> tuple[str, bool] | None:
     """What to use instead of a module, and whether to add where the data is."""
-    hint = _BY_NAME.get(module.partition(".")[0])
+    first, second = (*module.split("."), "")[:2]
+    hint = _BY_NAME.get(f"{first}.{second}") or _BY_NAME.get(first)
     return None if hint is None else (hint, hint in _ABOUT_DATA)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from byref_sandbox.language import logs, names
-from byref_sandbox.language.allowed import BASES, TAKEN, WHOLE
+from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.refusal import NotAllowed
@@ -31,9 +31,6 @@ MAX_RECURSION = 50_000
 """Deeper recursion could overflow the C stack, which ends the process without an error to learn from."""
 GENERATED_MODULE = "byref_sandbox.code"
 """What generated methods are told their module is: an empty one, so their globals are."""
-
-
-_PACKAGE_HINTS = {"urllib": {"request": "there is no network", "error": "there is no network"}}
 
 
 def public(module: types.ModuleType, listed: Iterable[str] | None = None) -> dict[str, Any]:
@@ -58,7 +55,7 @@ class Modules:
             self.add(name, public(module, getattr(module, "__all__", None)), module)
         for name, listed in TAKEN.items():
             module = importlib.import_module(name)
-            self.add(name, public(module, listed.split()) | own.pop(name, {}), module)
+            self.add(name, public(module, listed.split()) | own.pop(name, {}), module, HINTS.get(name))
         for name, attributes in own.items():
             self.add(name, attributes, importlib.import_module(name))
         self.add("__future__", {})
@@ -68,7 +65,7 @@ class Modules:
         for name in nested:
             package, _, part = name.rpartition(".")
             if package not in self.facades:
-                self.add(package, {}, hints=_PACKAGE_HINTS.get(package))
+                self.add(package, {})
                 if "." in package:
                     nested.append(package)
             self.facades[package].__dict__[part] = self.facades[name]

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
@@ -43,6 +43,11 @@ class Transformer(RestrictingNodeTransformer):
         self.has_value = False
         self._scope: _Scope = "module"
         self._string_annotations = False
+
+    def visit(self, node: ast.AST) -> Any:
+        """A refused node stays where it is, so that whatever holds it can still be looked at."""
+        visited = super().visit(node)
+        return node if visited is None else visited
 
     # Reporting -----------------------------------------------------------------------------------------------------------------
 
