@@ -222,7 +222,7 @@ def test_a_value_of_too_many_parts_is_told(sandbox: Sandbox) -> None:
     outcome = run_in_jail("result = [[]] * 8_000_001", Limits(wall_seconds=10, cpu_seconds=10), sandbox=sandbox)
     assert outcome.error is not None
     assert outcome.error.kind == "OutputLimit"
-    assert "8,000,000 arrays and objects" in outcome.error.message
+    assert "8,000,000 arrays, objects and values" in outcome.error.message
 
 
 def test_variables_too_big_to_keep_are_named(sandbox: Sandbox) -> None:
