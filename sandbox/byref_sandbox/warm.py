@@ -29,6 +29,7 @@ _MODULES: Final = (
     "pandas.io.formats.info",
     "pandas.plotting",
     "pandas.api.typing",
+    "pandas.core.arrays.arrow.extension_types",
 )
 
 _EVERYDAY: Final = """
