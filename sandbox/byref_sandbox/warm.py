@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import importlib
 import io
+import pkgutil
 import warnings
 import zoneinfo
 from typing import Any, Final
 
 _MODULES: Final = (
     "_strptime",
-    "encodings.idna",
-    "encodings.latin_1",
-    "encodings.ascii",
-    "encodings.cp1252",
-    "encodings.utf_16",
-    "encodings.utf_8_sig",
-    "encodings.unicode_escape",
-    "encodings.raw_unicode_escape",
+    *(
+        f"encodings.{name}"
+        for name in (
+            "idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape "
+            "raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 "
+            "iso8859_9 iso8859_15 mac_roman koi8_r gbk gb18030 big5 shift_jis cp932 euc_jp euc_kr hex_codec base64_codec rot_13"
+        ).split()
+    ),
     "unicodedata",
     "numpy.polynomial",
     "numpy.ma",
@@ -72,7 +73,8 @@ def warm(language: Any) -> None:
     import pandas
     import pyarrow
 
-    for name in _MODULES:
+    methods = importlib.import_module("pandas.core.methods")  # which ones there are differs between versions
+    for name in (*_MODULES, *(f"{methods.__name__}.{part.name}" for part in pkgutil.iter_modules(methods.__path__))):
         importlib.import_module(name)
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
