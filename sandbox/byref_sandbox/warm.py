@@ -9,16 +9,14 @@ import warnings
 import zoneinfo
 from typing import Any, Final
 
+from byref_sandbox.language.names import words
+
+_CODECS: Final = words("""idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape
+    raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 iso8859_9
+    iso8859_15 mac_roman koi8_r gbk gb18030 big5 shift_jis cp932 euc_jp euc_kr hex_codec base64_codec rot_13""")
 _MODULES: Final = (
     "_strptime",
-    *(
-        f"encodings.{name}"
-        for name in (
-            "idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape "
-            "raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 "
-            "iso8859_9 iso8859_15 mac_roman koi8_r gbk gb18030 big5 shift_jis cp932 euc_jp euc_kr hex_codec base64_codec rot_13"
-        ).split()
-    ),
+    *(f"encodings.{name}" for name in sorted(_CODECS)),
     "unicodedata",
     "numpy.polynomial",
     "numpy.ma",
