@@ -174,4 +174,6 @@ def _frame(name: str, value: _Name) -> wire.Kept | wire.Defined | wire.Lost:
         kept = values.keep(value)
     except values.NotData as error:
         return wire.Lost(name, clean(str(error))[:_MAX_REASON_CHARS])
+    except MemoryError:
+        return wire.Lost(name, "too big: no memory is left to write it down")
     return wire.Kept(name, kept.kind, kept.data, kept.was, kept.exact, clean(kept.shape))

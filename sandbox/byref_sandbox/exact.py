@@ -11,7 +11,7 @@ import collections
 import datetime
 import decimal
 import fractions
-import marshal
+import math
 import re
 import uuid
 import zoneinfo
@@ -23,11 +23,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from byref_sandbox import jsontext
-
 _MAX_DEPTH: Final = 200
 _INT64: Final = 2**63
 _ARROW_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _NUMPY_KINDS: Final = "biufcmMSU"
 _FACTORIES: Final = {kind.__name__: kind for kind in (list, dict, set, int, float, str, tuple, bool)}
 
@@ -36,19 +35,35 @@ class NotExact(ValueError):
     """The value is more than data; the message says what it is."""
 
 
-def is_json(value: object, data: bytes) -> bool:
-    """Whether JSON text `data`, made of `value`, gives exactly that back, types included."""
-    try:
-        marshal.dumps(value)  # of all Python's own types it takes exact instances only, at any depth
-        return bool(jsontext.decode(data) == value)
-    except (ValueError, RecursionError):
-        return False
+def is_json(value: object) -> bool:
+    """Whether a value that JSON can be made of comes back from it as it was, types included."""
+    waiting: list[Any] = [[value]]
+    while waiting:
+        container = waiting.pop()
+        members: Any = container
+        if type(container) is dict:
+            if not set(map(type, container)) <= {str}:
+                return False
+            members = container.values()
+        kinds = set(map(type, members))
+        if not kinds <= _JSON_KINDS:
+            return False
+        if float in kinds and not all(math.isfinite(member) for member in members if type(member) is float):
+            return False
+        if not kinds.isdisjoint((list, dict)):
+            waiting.extend(member for member in members if type(member) in (list, dict))
+    return True
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
 
 
 def encode(value: object) -> bytes:
     """Raises NotExact."""
     try:
-        return msgspec.msgpack.encode(_node(value, 0))
+        encoded = bytearray()
+        _encoder.encode_into(_node(value, 0), encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
+        return bytes(encoded)
     except (OverflowError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise NotExact(str(error)) from None
 

@@ -102,7 +102,7 @@ def keep(value: object) -> Keepsake:
     is_table = isinstance(value, pd.DataFrame | pd.Series | np.ndarray)
     if not is_table:
         data = to_json(value)
-        if exact.is_json(value, data):
+        if exact.is_json(value):
             return Keepsake("json", data)
     try:
         packed = exact.encode(value)
@@ -152,7 +152,9 @@ def to_json(value: object) -> bytes:
     complex numbers strings.
     """
     try:
-        return msgspec.json.encode(value, enc_hook=_plain)
+        encoded = bytearray()
+        _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
+        return bytes(encoded)
     except (TypeError, ValueError, RecursionError):
         pass  # keys that are no strings, lone surrogates, or really no data
     try:
@@ -375,6 +377,9 @@ def _plain(value: object) -> object:
     if isinstance(value, collections.abc.Mapping):
         return dict(value)
     raise NotData(f"{_article(type(value).__name__)} is no data")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def _plain_deep(value: object) -> object:

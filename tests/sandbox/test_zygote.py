@@ -185,14 +185,21 @@ def test_a_session_lets_data_go_that_does_not_fit(own: Sandbox) -> None:
 
 def test_the_store_lets_the_least_recently_used_go() -> None:
     store = Store(100)
+
+    def held(keys: str) -> list[str]:
+        return [key for key in keys if key in store._entries]
+
     for key in "abc":
-        store.add(key, key, 40, {key})
-    assert [key for key in "abc" if key in store] == ["b", "c"]
-    assert store.value("b") == "b"
-    store.add("d", "d", 40, {"d"})
-    assert [key for key in "abcd" if key in store] == ["b", "d"]
-    store.add("e", "e", 500, {"b", "e"})
-    assert [key for key in "abcde" if key in store] == ["b", "e"]
+        store.entry(key).size = 40
+        store.trim({key})
+    assert held("abc") == ["b", "c"]
+    store.entry("b")
+    store.entry("d").size = 40
+    store.trim({"d"})
+    assert held("abcd") == ["b", "d"]
+    store.entry("e").size = 500
+    store.trim({"b", "e"})
+    assert held("abcde") == ["b", "e"]
     assert store.held_bytes == 540
     store.trim(())
     assert store.held_bytes == 0

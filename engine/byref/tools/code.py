@@ -24,7 +24,7 @@ class CodeArguments(Arguments, frozen=True):
         str, Meta(description="Python source. The last expression's value is the result; print is captured too.")
     ]
     reset: Annotated[
-        bool, Meta(description="Forget the names that earlier code bound before this runs. Default: false.")
+        bool, Meta(description="Forget the names of earlier code first.")
     ] = False
 
 
