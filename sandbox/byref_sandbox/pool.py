@@ -22,7 +22,7 @@ from byref_sandbox.process import RootProcess, check_layers
 from byref_sandbox.reading import jq_outcome_of, outcome_of
 from byref_sandbox.request import Load, code_request, jq_request
 
-MAX_SOURCE_CHARS: Final = 1_000_000
+MAX_SOURCE_CHARS: Final = 200_000
 _ATTEMPTS: Final = 3
 """To begin a run: a zygote found dead is replaced. A run that has begun is never repeated."""
 _WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}

@@ -227,13 +227,16 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 Frame = Error | Kept | Defined | Lost | Output | Done
 
+_encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)
 
 
-def pack(frame: Frame) -> bytes:
-    """The frame with its length before it."""
-    body = msgspec.msgpack.encode(frame)
-    return _LENGTH.pack(len(body)) + body
+def pack(frame: Frame) -> bytearray:
+    """The frame with its length before it; raises MemoryError."""
+    packed = bytearray(_LENGTH.size)
+    _encoder.encode_into(frame, packed, _LENGTH.size)  # where memory runs out, `encode` crashes: msgspec 0.22
+    _LENGTH.pack_into(packed, 0, len(packed) - _LENGTH.size)
+    return packed
 
 
 class FrameReader:
@@ -277,7 +280,7 @@ def read_some(descriptor: int) -> bytes:
     return os.read(descriptor, _READ_BYTES)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | bytearray) -> None:
     """Writes all of `data`; raises OSError."""
     view = memoryview(data)
     while view:

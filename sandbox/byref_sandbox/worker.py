@@ -80,9 +80,16 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
     try:
         stdout = Captured(terms.stdout_bytes)
         usage = _Usage()
-        frames = _guarded(terms, prepare, jail, reply, parent, stdout)
-        disarm()
-        _send(reply, frames, stdout, usage)
+        try:
+            frames = _guarded(terms, prepare, jail, reply, parent, stdout)
+            disarm()
+        except Expired as error:  # while what the code left was being freed
+            disarm()
+            frames = [error_frame(error.failure)]
+        try:
+            _send(reply, frames, stdout, usage)
+        except MemoryError as error:
+            _send(reply, [error_frame(failure_of(error, terms))], stdout, usage)
     finally:
         os._exit(0)
 
@@ -110,6 +117,7 @@ def _guarded(
     except Unusable as error:
         return [error_frame(Failure("ValueError", str(error)))]
     except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
+        disarm()
         reserve.close()
         return [error_frame(failure_of(error, terms))]
 
