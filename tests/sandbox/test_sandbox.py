@@ -243,7 +243,7 @@ def test_a_run_says_what_it_cost(sandbox: Sandbox) -> None:
     usage = sandbox.run("sum(range(300_000))\nx = 'a' * 50_000_000\nlen(x)").usage
     assert 1 < usage.cpu_ms < 5000
     assert usage.wall_ms >= usage.cpu_ms * 0.5
-    assert 50_000_000 < usage.peak_bytes < 120_000_000
+    assert 50_000_000 < usage.peak_bytes < 180_000_000  # the text, its JSON, and that once more
 
 
 def test_code_of_any_length_and_content_is_taken(sandbox: Sandbox) -> None:
