@@ -24,7 +24,7 @@ from byref_sandbox.request import Load, code_request, jq_request
 
 MAX_SOURCE_CHARS: Final = 200_000
 _ATTEMPTS: Final = 3
-"""To begin a run: a zygote found dead is replaced. A run that has begun is never repeated."""
+"""To begin a run: a zygote found dead, or that does not answer, is replaced. A run that has begun is never repeated."""
 _WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}
 
 Jail = Literal["full", "language-only"]
@@ -153,7 +153,7 @@ class Sandbox:
 
     def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
         with self._slots:
-            for _ in range(_ATTEMPTS):
+            for attempt in range(_ATTEMPTS):
                 with self._zygote(session) as (root, warm):
                     try:
                         answer = exchange(root.orders if warm is None else warm.orders, request, loads)
@@ -163,7 +163,8 @@ class Sandbox:
                         self._lost(root, warm)
                     elif warm is not None and answer.started:
                         warm.held_bytes = answer.held_bytes
-                if answer.fault != "gone" or answer.started:
+                # Waiting for an answer takes long: nobody waits three times.
+                if answer.started or answer.fault not in ("gone", "silent") or (answer.fault == "silent" and attempt):
                     break
         return answer
 

@@ -258,9 +258,8 @@ def test_a_wedged_zygote_is_replaced(own: Sandbox, which: str, monkeypatch: pyte
     os.kill(root if which == "root" else session, signal.SIGSTOP)
     began = time.monotonic()
     outcome = own.run("1 + 1", session="s" if which == "session" else None)
-    assert outcome.error is not None
-    assert "did not answer" in outcome.error.message
-    assert time.monotonic() - began < 8
+    assert outcome.value == 2, outcome.error
+    assert 1 <= time.monotonic() - began < 20
     assert own.run("1 + 1", session="s").value == 2
     assert wait_until(lambda: not alive({root if which == "root" else session}))
 
