@@ -97,7 +97,7 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
 def _guarded(
     terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured
 ) -> list[wire.Frame]:
-    reserve = mmap.mmap(-1, _RESERVE_BYTES)  # address space alone: pages it never touches cost nothing
+    reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE)  # address space alone: pages it never touches cost nothing
     try:
         body = prepare()
         sys.stdout = sys.stderr = stdout
