@@ -16,6 +16,7 @@ from typing import NoReturn
 import msgspec
 
 from byref_sandbox.jail import Jail, Layer, Terms, address_space
+from byref_sandbox.libc import give_back_memory
 
 _CHECK_BYTES = 64 << 20
 
@@ -40,6 +41,7 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     _forget_the_host()
     jail.prepare()
     gc.collect()
+    give_back_memory()
     gc.freeze()
     gc.disable()
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())

@@ -133,7 +133,7 @@ def column(values: list[Any]) -> pd.Series[Any]:
     except (OverflowError, ValueError, pa.ArrowException):  # beyond 64 bits, lone surrogates
         pass
     if kinds <= _JSON_KINDS:
-        return pd.Series(np.fromiter(values, dtype=object, count=len(values)), copy=False)
+        return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object, copy=False)
     return pd.Series(values)  # of the code's own making: pandas knows dates and the like
 
 

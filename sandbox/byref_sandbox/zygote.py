@@ -26,9 +26,11 @@ import msgspec
 from byref_sandbox import bodies, data, jqworker, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
+from byref_sandbox.libc import give_back_memory
 from byref_sandbox.loaded import Loaded, Store, Wanted, wanted_of
 
 MAX_CALLS: Final = 256
+_BIG_BYTES: Final = 1 << 20
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
 _REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
@@ -161,7 +163,10 @@ class Zygote:
             raw = wire.read_memory_file(descriptor)
             with _sized(entry, len(raw)):
                 entry.load(payload.content_type, raw, call.wanted[index])
-            del raw
+                size = len(raw)
+                del raw
+                if size > _BIG_BYTES:
+                    give_back_memory()
         except data.Unusable as error:
             self._refuse(call, "ValueError", f"the data of this variable is {error}")
             return False
