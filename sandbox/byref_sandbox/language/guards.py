@@ -76,7 +76,9 @@ class Guards:
     def checked(self, value: Any, name: str) -> Any:
         """`value.name` for the names of CHECKED_ATTRIBUTES."""
         kind = type(value)
-        if name in ("format", "format_map"):
+        if kind is str:
+            return safe_template(value, name) if name in _TEMPLATES else getattr(value, name)
+        if name in _TEMPLATES:
             return self._format(value, kind, name)
         if kind is Facade or self.is_user_class(kind):
             return getattr(value, name)
@@ -135,6 +137,10 @@ class Guards:
             return value
         if self.is_user_class(value) and (_has(value, name) or not _has(kind, name)):
             return value  # but not what only its metaclass has: EnumMeta's would read any module
+        if kind is types.FunctionType and is_own_frame(value.__globals__):
+            return value
+        if (_module_of(kind) == "builtins" or value is self.type) and not _is_there(value, kind, name):
+            return value  # Python says so
         if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
             return value
         raise NotAllowed(
@@ -225,6 +231,8 @@ class Guards:
     def writable(self, value: Any, name: str) -> Any:
         """`value`, if its attribute `name` may be set or deleted."""
         kind = type(value)
+        if kind in _PLAIN:
+            return value  # Python says that there is no such attribute, or that it is read-only
         if self.is_of_user(value):
             if name not in names.WRITTEN_DUNDERS or issubclass(kind, type):
                 return value
@@ -249,15 +257,17 @@ class Guards:
         if len(default) > 1:
             raise TypeError(f"getattr expected at most 3 arguments, got {2 + len(default)}")
         try:
+            if names.is_ordinary(name):
+                found = getattr(value, name)
+                return found if type(found) is not types.ModuleType else self._no_module(found, name)
             if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.READ_DUNDERS):
                 raise NotAllowed(f"attribute {name!r} is not available", names.why_refused(name))
             if names.is_dunder(name):
                 return self.dunder(value, name)
             if name.startswith("_"):
                 value = self.private(value, name)
-            elif name in names.CHECKED_ATTRIBUTES:
-                return self.checked(value, name)
-            return self._no_module(getattr(value, name), name)
+                return self._no_module(getattr(value, name), name)
+            return self.checked(value, name)
         except AttributeError:
             if default:
                 return default[0]
@@ -346,10 +356,34 @@ class Guards:
                 return kind
 
             def __getitem__(cls, item: object) -> object:  # noqa: N805
-                return types.GenericAlias(dict, (item,))
+                return types.GenericAlias(cls, (item,))
 
+        Meta.__name__ = Meta.__qualname__ = "type"
         return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
 
+
+_TEMPLATES = frozenset({"format", "format_map"})
+_PLAIN = frozenset(
+    {
+        int,
+        float,
+        complex,
+        bool,
+        str,
+        bytes,
+        bytearray,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        range,
+        slice,
+        type(None),
+        type(...),
+    }
+)
+"""Exactly these: their instances have no attributes of their own."""
 
 _OWN_DUNDERS = frozenset(
     [
@@ -393,6 +427,10 @@ def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], A
 
 def _has(kind: type, name: str) -> bool:
     return any(name in cls.__dict__ for cls in _mro(kind))
+
+
+def _is_there(value: Any, kind: type, name: str) -> bool:
+    return _has(kind, name) or name in getattr(value, "__dict__", ()) or (kind is type and _has(value, name))
 
 
 def _static(kind: type, name: str) -> object:

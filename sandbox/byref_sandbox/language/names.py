@@ -67,6 +67,8 @@ READ_DUNDERS = (CLASS_DUNDERS - {"__slots__", "__array__", "__class_getitem__"})
 WRITTEN_DUNDERS = words("__name__ __qualname__ __doc__")
 """Dunder attributes that a decorator sets on a function."""
 
+_NOT_PLAIN = REFUSED_ATTRIBUTES | CHECKED_ATTRIBUTES
+
 NAMEDTUPLE_ATTRIBUTES = words("_asdict _replace _fields _make _field_defaults")
 
 
@@ -77,7 +79,7 @@ def is_dunder(name: str) -> bool:
 
 def is_ordinary(name: str) -> bool:
     """Whether an attribute may be read without any check."""
-    return not name.startswith("_") and name not in REFUSED_ATTRIBUTES and name not in CHECKED_ATTRIBUTES
+    return name[:1] != "_" and name not in _NOT_PLAIN
 
 
 def why_refused(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from byref_sandbox.language import names
+from byref_sandbox.language.templates import refused_attribute
 
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
@@ -121,7 +122,7 @@ class Transformer(RestrictingNodeTransformer):
             node.value = self._checked(node.value, WRITABLE, name)
         elif name.startswith("_"):
             node.value = self._checked(node.value, PRIVATE, name)
-        elif name in names.CHECKED_ATTRIBUTES:
+        elif name in names.CHECKED_ATTRIBUTES and not _harmless_template(node):
             return self._call(node, GETATTR, node.value, ast.Constant(name))
         return node
 
@@ -348,6 +349,12 @@ def _load(name: str) -> ast.Name:
 def _at(place: ast.AST, node: _N) -> _N:
     """`node` where `place` is; what it holds that has no place yet gets one when all is done."""
     return ast.copy_location(node, place)
+
+
+def _harmless_template(node: ast.Attribute) -> bool:
+    """Whether this is the `format` of a literal that names no attribute it must not."""
+    template = node.value.value if isinstance(node.value, ast.Constant) else None
+    return type(template) is str and node.attr in ("format", "format_map") and refused_attribute(template) is None
 
 
 def _literal_names(node: ast.expr) -> bool:
