@@ -141,5 +141,9 @@ def in_order(sources: Mapping[str, str]) -> list[str]:
 
 
 def is_definition(value: object) -> bool:
-    """Whether a value is one that only its source could keep."""
-    return isinstance(value, type | types.FunctionType) or (callable(value) and not isinstance(value, types.MethodType))
+    """Whether a value is one that only its source could keep: no data, and no method that needs its object."""
+    if isinstance(value, types.MethodType):
+        return False
+    if isinstance(value, types.BuiltinMethodType):
+        return isinstance(value.__self__, types.ModuleType)
+    return callable(value)

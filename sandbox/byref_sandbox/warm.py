@@ -84,6 +84,34 @@ def warm(language: Any) -> None:
         frame_free = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
         exec(compile(_EVERYDAY, "<warm>", "exec"), frame_free)
         language.run(language.compile("import pandas as pd, numpy as np\n" + _EVERYDAY), {}, io.StringIO())
+        _keep_and_read(pandas)
+
+
+def _keep_and_read(pandas: Any) -> None:
+    """Values with their types and tables of JSON: reading each kind of column imports something."""
+    from byref_sandbox import exact, tables, values
+
+    days = pandas.date_range("2024-01-01", periods=2, freq="D")
+    frame = pandas.DataFrame(
+        {
+            "integers": pandas.array([1, None], "Int64"),
+            "floats": pandas.array([1.5, None], "Float64"),
+            "truth": pandas.array([True, None], "boolean"),
+            "text": pandas.array(["a", None], "string"),
+            "zone": days.tz_localize("Europe/Paris"),
+            "period": days.to_period("M"),
+            "interval": pandas.interval_range(0, 2),
+            "category": pandas.Categorical(["x", "y"]),
+            "duration": days - days[0],
+            "object": [{"a": 1}, None],
+        },
+        index=days,
+    )
+    for value in (frame, frame["text"], frame.set_index(["integers", "text"]), frame.describe(include="all")):
+        exact.decode(exact.encode(value))
+        values.present(value)
+        values.keep(value)
+    tables.from_json(b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ())
 
 
 _zones: Final[list[zoneinfo.ZoneInfo]] = []

@@ -50,7 +50,10 @@ def test_tables_come_back_with_their_types(chain: Chain) -> None:
         "frame = pd.DataFrame({'d': pd.to_datetime(['2024-01-01']), 'c': pd.Categorical(['x']), 'i': pd.array([None], 'Int64'),"
         " 'o': [{'a': 1}]}, index=pd.Index(['r'], name='row'))\nseries = frame['d']\narray = np.arange(3, dtype='int8')"
     )
-    outcome = chain("[frame.dtypes.astype(str).tolist(), frame.index.name, frame.o['r'], series.dt.year['r'], str(array.dtype)]")
+    outcome = chain(
+        "[frame.dtypes.astype(str).tolist(), frame.index.name, frame.o['r'], series.dt.year['r'], str(array.dtype)]"
+    )
+    assert outcome.error is None, outcome.error
     assert outcome.value[0][1:] == ["category", "Int64", "object"]
     assert outcome.value[0][0].startswith("datetime64")
     assert outcome.value[1:] == ["row", {"a": 1}, 2024, "int8"]
