@@ -138,9 +138,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         bound |= scope.read(lambda connection: variables.find(connection, scope.read, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
     rebound = tuple(sorted(stored & left))
-    lost = dict(outcome.unkept) | {
-        name: "no name to keep" for name in left - stored if not variables.is_bindable(name)
-    }
+    lost = dict(outcome.unkept) | {name: "no name to keep" for name in left - stored if not variables.is_bindable(name)}
     new = [name for name in outcome.bound if name not in stored and name not in lost]
     lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
     kept: list[Kept] = []
@@ -277,7 +275,12 @@ def limits_of(scope: Scope) -> Limits:
     """Return the policy's limits of a run."""
     policy = scope.policy
     return Limits(
-        wall_seconds=policy.run_seconds, cpu_seconds=policy.run_cpu_seconds, memory_bytes=policy.run_memory_bytes
+        wall_seconds=policy.run_seconds,
+        cpu_seconds=policy.run_cpu_seconds,
+        memory_bytes=policy.run_memory_bytes,
+        stdout_bytes=policy.run_output_bytes,
+        result_bytes=policy.run_result_bytes,
+        recursion_depth=policy.run_recursion_depth,
     )
 
 

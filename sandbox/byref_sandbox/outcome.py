@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+MAX_RECURSION_DEPTH: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Limits:
     """Captured print output; what exceeds it is dropped and counted."""
     result_bytes: int = 64 << 20
     """Everything a run sends back: value, output and kept variables together."""
+    recursion_depth: int = 1_000
+    """Calls within calls, at most `MAX_RECURSION_DEPTH`: more would not fit on a stack of eight megabytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from byref_sandbox import data, wire
-from byref_sandbox.outcome import Limits
+from byref_sandbox.outcome import MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.sources import in_order
 from byref_sandbox.uses import uses_of
 
@@ -109,16 +109,21 @@ def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]
 
 
 def _terms(limits: Limits) -> wire.Terms:
-    for name in ("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes"):
+    for name in ("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes", "recursion_depth"):
         value = getattr(limits, name)
         if not 0 < value < float("inf"):
             raise ValueError(f"limit {name} is {value!r}; expected a positive, finite number")
+    if limits.recursion_depth > MAX_RECURSION_DEPTH:
+        raise ValueError(
+            f"limit recursion_depth is {limits.recursion_depth!r}; at most {MAX_RECURSION_DEPTH:,} is possible"
+        )
     return wire.Terms(
         float(limits.wall_seconds),
         float(limits.cpu_seconds),
         int(limits.memory_bytes),
         int(limits.stdout_bytes),
         int(limits.result_bytes),
+        int(limits.recursion_depth),
     )
 
 

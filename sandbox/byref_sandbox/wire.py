@@ -97,6 +97,7 @@ class Terms(msgspec.Struct, frozen=True):
     memory_bytes: int
     stdout_bytes: int
     result_bytes: int
+    recursion_depth: int
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -25,6 +25,8 @@ _TICK_SECONDS: Final = 0.05
 """An expired timer fires again this often: code that swallows the first exception does not swallow them all."""
 _RESERVE_BYTES: Final = 8 << 20
 """Given back when memory runs out, so that there is some left to say so."""
+_OWN_DEPTH: Final = 30
+"""Calls of the worker's own below the code's first."""
 _MAX_MESSAGE_CHARS: Final = 4_000
 _UNICODE: Final = "utf-8"
 
@@ -97,12 +99,15 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
 def _guarded(
     terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured
 ) -> list[wire.Frame]:
-    reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE)  # address space alone: pages it never touches cost nothing
+    reserve = mmap.mmap(
+        -1, _RESERVE_BYTES, mmap.MAP_PRIVATE
+    )  # address space alone: pages it never touches cost nothing
     try:
         body = prepare()
         sys.stdout = sys.stderr = stdout
         for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
             setattr(sys, name, None)
+        sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
         _arm(terms)
         jail.enter(
             Terms(
