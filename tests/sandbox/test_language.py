@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -153,6 +155,13 @@ def test_arrays_look_at_their_own_memory(language: Language) -> None:
 def test_groups_of_exceptions_are_not_inherited_from(language: Language) -> None:
     for group in ("ExceptionGroup", "BaseExceptionGroup", "type(ExceptionGroup('', [ValueError()]))"):
         assert failure(language, f"class G({group}): pass").kind == "NotAllowed"
+
+
+def test_the_page_of_the_language_lists_its_modules(language: Language) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    table = page.split("## Modules")[1].split("Of the packages")[0]
+    listed = re.findall(r"`(\w+)`", table)
+    assert sorted(listed) == sorted(name for name in language._modules.facades if re.fullmatch(r"[a-z]\w*", name))
 
 
 # Refusals before the run ----------------------------------------------------------------------------------------------------

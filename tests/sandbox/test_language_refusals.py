@@ -461,13 +461,7 @@ REPLIES = [
         "attribute 'pi' of module math cannot be set",
         "set attributes on objects of your own classes only",
     ),
-    (
-        "int.real = 1",
-        "NotAllowed",
-        1,
-        "attribute 'real' of 'int' cannot be set",
-        "set attributes on objects of your own classes only",
-    ),
+    ("int.real = 1", "TypeError", 1, "cannot set 'real' attribute of immutable type 'int'", None),
     ("def f(__class__): pass", "NotAllowed", 1, "'__class__' cannot be a parameter", None),
 ]
 

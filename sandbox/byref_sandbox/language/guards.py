@@ -231,8 +231,8 @@ class Guards:
     def writable(self, value: Any, name: str) -> Any:
         """`value`, if its attribute `name` may be set or deleted."""
         kind = type(value)
-        if kind in _PLAIN:
-            return value  # Python says that there is no such attribute, or that it is read-only
+        if kind in _PLAIN or (kind is type and value in _PLAIN):
+            return value  # Python says that there is no such attribute, or that it cannot be set
         if self.is_of_user(value):
             if name not in names.WRITTEN_DUNDERS or issubclass(kind, type):
                 return value
