@@ -29,7 +29,7 @@ class Names:
 
     sources: Mapping[str, str] = field(default_factory=dict)
     """Definitions by name, in the order in which they were made."""
-    exact: Mapping[str, tuple[int, int, bytes]] = field(default_factory=dict)
+    exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
     """Of exact values, by name: row id, artifact's row id, digest."""
 
 
@@ -37,10 +37,7 @@ def of_session(connection: Connection, session_id: int) -> Names:
     """Return the definitions, and where the exact values are."""
     row = NameRow
     mine = select(row.name, row.data, row.size_bytes).where(row.session_id == session_id, row.kind == "source")
-    sources = {
-        name: _unpacked(data, size).decode()
-        for name, data, size in connection.execute(mine.order_by(row.id))
-    }
+    sources = {name: _unpacked(data, size).decode() for name, data, size in connection.execute(mine.order_by(row.id))}
     values = select(row.name, row.id, row.artifact_id, row.digest).where(
         row.session_id == session_id, row.kind == "exact"
     )

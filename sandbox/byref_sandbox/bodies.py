@@ -60,7 +60,7 @@ def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Ca
             language.execute(language.compile(text, _EARLIER_FILE), space, stdout)
         except Expired:
             raise
-        except BaseException:  # noqa: BLE001, S112  (hostile code may raise anything; then each is tried alone)
+        except BaseException:  # noqa: BLE001  (hostile code may raise anything; then each is tried alone)
             continue
         if text is not sources[0] or len(sources) == 1:
             return

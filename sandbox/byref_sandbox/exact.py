@@ -72,7 +72,15 @@ def decode(data: bytes) -> object:
     """The value; raises ValueError on anything that `encode` did not make."""
     try:
         return _value(msgspec.msgpack.decode(data))
-    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError, msgspec.MsgspecError, pa.ArrowException) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+        msgspec.MsgspecError,
+        pa.ArrowException,
+    ) as error:
         raise ValueError(f"no kept value: {error}") from None
 
 
@@ -84,7 +92,11 @@ def _node(value: Any, depth: int) -> Any:
     if value is None or kind in (bool, float, bytes):
         return value
     if kind is str:
-        return value if value.isascii() or not _has_surrogates(value) else ["surrogates", value.encode("utf-8", "surrogatepass")]
+        return (
+            value
+            if value.isascii() or not _has_surrogates(value)
+            else ["surrogates", value.encode("utf-8", "surrogatepass")]
+        )
     if kind is int:
         return value if -_INT64 <= value < _INT64 else ["int", hex(value)]
     if depth > _MAX_DEPTH:
@@ -256,11 +268,11 @@ def _multi_index(levels: list[Any], codes: list[Any], names: list[Any]) -> pd.Mu
     )
 
 
-def _index(column: Any, freq: str | None, names: list[Any]) -> pd.Index:
+def _index(column: Any, freq: str | None, names: list[Any]) -> Any:
     values = _column(column)
-    index = pd.Index(values, dtype=values.dtype, name=_value(names[0]))
+    index: Any = pd.Index(values, dtype=values.dtype, name=_value(names[0]))
     if freq is not None:
-        index.freq = freq  # type: ignore[attr-defined]
+        index.freq = freq
     return index
 
 
@@ -315,7 +327,12 @@ def _frame(together: bytes | None, columns: list[Any], labels: Any, index: Any) 
 
 
 def _write_timestamp(value: Any, _depth: int) -> Any:
-    return ["timestamp", value.to_datetime64().dtype.str, value.to_datetime64().tobytes(), _write_zone_name(value.tzinfo)]
+    return [
+        "timestamp",
+        value.to_datetime64().dtype.str,
+        value.to_datetime64().tobytes(),
+        _write_zone_name(value.tzinfo),
+    ]
 
 
 def _write_zone_name(zone: Any) -> Any:

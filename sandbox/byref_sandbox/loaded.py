@@ -56,7 +56,7 @@ class Loaded:
             try:
                 with collector_paused():
                     self.frames[path] = frame_of(self.at(path))
-            except Exception:  # noqa: BLE001, PERF203  there the code can be named
+            except Exception:  # noqa: BLE001  there the code can be named
                 continue
 
 

@@ -116,7 +116,7 @@ def _can_be_repeated(statement: ast.stmt) -> bool:
 
 
 def _first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min((statement.lineno, *(decorator.lineno for decorator in decorators)))
 
 

@@ -114,7 +114,9 @@ def keep(value: object) -> Keepsake:
         return Keepsake(_form(value), b"", packed, shape=shape_of(value))
     if isinstance(value, pd.DataFrame):
         return Keepsake("dataframe", records_json(value), packed, shape=shape_of(value))
-    return Keepsake("json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value))
+    return Keepsake(
+        "json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value)
+    )
 
 
 def _form(value: object) -> Literal["json", "dataframe"]:

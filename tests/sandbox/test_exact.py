@@ -148,7 +148,9 @@ def test_nan_stays_nan() -> None:
     assert math.isnan(again([math.nan])[0])
 
 
-@pytest.mark.parametrize("value", [object(), lambda: 1, [print], math, pd.Series([print]), collections.defaultdict(lambda: 1)])
+@pytest.mark.parametrize(
+    "value", [object(), lambda: 1, [print], math, pd.Series([print]), collections.defaultdict(lambda: 1)]
+)
 def test_what_is_more_than_data_is_refused(value: object) -> None:
     with pytest.raises(exact.NotExact):
         exact.encode(value)

@@ -25,7 +25,10 @@ def chain(sandbox: Sandbox, request: pytest.FixtureRequest) -> Chain:
 
     def run(code: str, **variables: object) -> Outcome:
         outcome = sandbox.run(
-            code, {name: data(value) for name, value in bound.items()} | variables, session=request.param, sources=sources
+            code,
+            {name: data(value) for name, value in bound.items()} | variables,
+            session=request.param,
+            sources=sources,
         )
         bound.update(outcome.bound)
         sources.update({name: made.source for name, made in outcome.defined.items()})
@@ -91,7 +94,9 @@ if True:
     assert outcome.error is None
     assert outcome.unkept == {"add_one": "a function that no statement of its own defines"}
     assert {name for name, made in outcome.defined.items() if made.what == "class"} == {"Point", "Child"}
-    outcome = chain("[plus(1), scaled(1), square(4), triple(1), fib(30), Child(2).doubled().x, inside(), st.median([1, 3])]")
+    outcome = chain(
+        "[plus(1), scaled(1), square(4), triple(1), fib(30), Child(2).doubled().x, inside(), st.median([1, 3])]"
+    )
     assert outcome.error is None, outcome.error
     assert outcome.value == [2, 6, 16, 9, 832040, 4, "inside", 2]
     assert outcome.defined == {}
@@ -215,6 +220,12 @@ def test_data_is_read_again_only_for_what_is_not_there(sandbox: Sandbox) -> None
         return RECORDS
 
     variables = {"rows": Data("counted", load)}
-    for code, count in (("df(rows).shape", 1), ("df('rows').shape", 1), ("len(rows)", 2), ("df(rows).shape", 2), ("rows[0]", 2)):
+    for code, count in (
+        ("df(rows).shape", 1),
+        ("df('rows').shape", 1),
+        ("len(rows)", 2),
+        ("df(rows).shape", 2),
+        ("rows[0]", 2),
+    ):
         assert sandbox.run(code, variables, session="counted").error is None
         assert len(loads) == count, code

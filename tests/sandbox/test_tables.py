@@ -45,7 +45,10 @@ MOMENT = "2024-01-02T03:04:05"
     ],
 )  # fmt: skip
 def test_what_a_column_becomes(values: list[Any], dtype: str, found: list[Any]) -> None:
-    for frame in (tables.from_records([{"x": value} for value in values]), _of_text([{"x": value} for value in values])):
+    for frame in (
+        tables.from_records([{"x": value} for value in values]),
+        _of_text([{"x": value} for value in values]),
+    ):
         dtype = str(pd.Series(["a"]).dtype) if dtype == "str" else dtype
         assert str(frame["x"].dtype) == dtype
         for one, expected in zip(frame["x"].tolist(), found, strict=True):
@@ -79,7 +82,9 @@ def test_keys_that_come_late_or_not_at_all() -> None:
     assert list(tables.from_records(late)) == ["a", "z"]
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "[1]", "[[1]]", "5", "", "[{]", '[{"a":1},2]', "[{}]", '[{"a":NaN}]', "[" * 9_999])
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "[1]", "[[1]]", "5", "", "[{]", '[{"a":1},2]', "[{}]", '[{"a":NaN}]', "[" * 9_999]
+)
 def test_what_is_no_table_is_left_to_others(text: str) -> None:
     assert tables.from_json(text.encode(), ()) is None
 
