@@ -1,6 +1,7 @@
 """How much of pandas' and numpy's own documentation gives the same output in the language as in plain Python.
 
-`python tests/compat/docstrings.py` (`make compat`) prints the shares and every object that differs, by reason. An example counts if plain
+`python tests/compat/docstrings.py` (`make compat`) prints the shares and every object that differs, by reason; then it runs
+what is the same once more in the jail. An example counts if plain
 Python runs it, twice with the same output; an object counts if one of its examples does.
 """
 
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from byref_sandbox import Limits, Sandbox
 from byref_sandbox.language.policy import Language, Refused
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -65,6 +67,8 @@ class Measure:
     examples: int = 0
     same_examples: int = 0
     differences: list[Difference] = field(default_factory=list)
+    same: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Objects whose examples all run and are the same: the examples as one program, and what it prints."""
 
     @property
     def object_share(self) -> float:
@@ -220,8 +224,34 @@ def measure(documentation: Iterator[tuple[str, str]]) -> Measure:
             found.examples += len(compared)
             found.same_examples += len(compared) - len(different)
             found.differences += different[:1]
+            if len(compared) == len(examples) and not different:
+                found.same[path] = _as_one_program(examples), "".join(wanted for _, _, wanted in compared)
     _reset()
     return found
+
+
+def differs_in_the_jail(sandbox: Sandbox, found: Measure) -> list[Difference]:
+    """Of the objects that are the same in the language, those that are not in a real run: it can import and read nothing more."""
+    differences = []
+    for path, (source, wanted) in found.same.items():
+        outcome = sandbox.run(source)
+        got = f"{outcome.error.kind}: {outcome.error.message}" if outcome.error else _ADDRESS.sub("0x", outcome.stdout)
+        if got != wanted:
+            differences.append(Difference(path, source, got, wanted))
+    return differences
+
+
+def _as_one_program(examples: list[doctest.Example]) -> str:
+    """The examples in a row, each printing what it would show."""
+    lines = ["import random, warnings", "warnings.simplefilter('ignore')", "np.random.seed(0)", "random.seed(0)"]
+    for example in examples:
+        tree = ast.parse(example.source)
+        if tree.body and isinstance(last := tree.body[-1], ast.Expr):
+            shown = ast.parse("if (the_value := None) is not None: print(repr(the_value))").body[0]
+            next(n for n in ast.walk(shown) if isinstance(n, ast.NamedExpr)).value = last.value
+            tree.body[-1] = shown
+        lines.append(ast.unparse(tree))
+    return "\n".join(lines)
 
 
 def report(library: str, found: Measure) -> str:
@@ -244,8 +274,16 @@ def report(library: str, found: Measure) -> str:
 
 
 if __name__ == "__main__":
-    print(report("pandas " + pd.__version__, measure(pandas_documentation())))
-    print()
-    print(report("numpy " + np.__version__, measure(numpy_documentation())))
+    with Sandbox(Limits(wall_seconds=20, cpu_seconds=10)) as sandbox:
+        for library, documentation in (("pandas", pandas_documentation()), ("numpy", numpy_documentation())):
+            measured = measure(documentation)
+            print(report(f"{library} {sys.modules[library].__version__}", measured))
+            jailed = differs_in_the_jail(sandbox, measured)
+            print(
+                f"\nof {len(measured.same)} objects whose examples all run, {len(measured.same) - len(jailed)} do so in the jail as well"
+            )
+            for one in jailed:
+                print(f"- {one.path}: {one.got.strip()[:100]!r} for {one.wanted.strip()[:100]!r}")
+            print()
     sys.stdout.flush()
     os._exit(0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from docstrings import measure, numpy_documentation, pandas_documentation
+from docstrings import differs_in_the_jail, measure, numpy_documentation, pandas_documentation
+
+from byref_sandbox import Limits, Sandbox
 
 
 def test_pandas_examples_run_as_in_plain_python() -> None:
@@ -12,6 +14,14 @@ def test_pandas_examples_run_as_in_plain_python() -> None:
     assert [d for d in found.differences if d.reason == "differs"] == []
     assert found.object_share >= 0.985
     assert found.example_share >= 0.985
+
+
+@pytest.mark.slow
+def test_pandas_examples_run_in_the_jail() -> None:
+    found = measure(pandas_documentation())
+    assert len(found.same) > 1200
+    with Sandbox(Limits(wall_seconds=20, cpu_seconds=10)) as sandbox:
+        assert differs_in_the_jail(sandbox, found) == []
 
 
 @pytest.mark.slow

@@ -392,6 +392,7 @@ def test_nothing_dangerous_is_within_reach_of_plain_attributes(language: Languag
 SAMPLES = """
 import re, csv, io, random, decimal, uuid, hashlib, difflib, functools, zoneinfo, contextlib, textwrap, string, json, logging, queue, struct
 import dateutil.parser, dateutil.rrule, dateutil.tz, html.parser, xml.etree.ElementTree, pathlib, ipaddress, http, graphlib, hmac, secrets
+import collections, pyarrow, types, typing
 from dateutil.relativedelta import relativedelta
 @functools.singledispatch
 def single(x): pass
@@ -413,5 +414,9 @@ class C: pass
  xml.etree.ElementTree.fromstring("<a/>"), pathlib.PurePath("a"), pathlib.PureWindowsPath("a"), ipaddress.ip_address("::1"), http.HTTPStatus(404),
  ipaddress.ip_network("10.0.0.0/8"), graphlib.TopologicalSorter(), hmac.new(b"", b"", "md5"), secrets.SystemRandom(), single, globals(),
  ExceptionGroup("g", [ValueError()]), pd.options.mode, pd.options.future,
+ pyarrow.list_(pyarrow.int64()), pyarrow.field("a", pyarrow.int64()), pyarrow.struct([("a", pyarrow.string())]), pyarrow.timestamp("ns"),
+ pd.ArrowDtype(pyarrow.map_(pyarrow.string(), pyarrow.int8())), np.dtypes.StringDType(), np.zeros(1, "i4,i4").view(np.recarray), np.testing,
+ pd.tseries.holiday.USFederalHolidayCalendar(), pd.api.indexers.VariableOffsetWindowIndexer(index=f.set_index("d").index, offset=pd.offsets.BDay()),
+ functools.partialmethod(print), locals(), collections.ChainMap({}), types.GeneratorType, typing.Pattern,
  difflib.SequenceMatcher(), functools.partial(print), functools.lru_cache(lambda: 0), ValueError("x"), f.agg, f.query, f.to_csv, getattr, type]
 """
