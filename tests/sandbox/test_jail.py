@@ -106,6 +106,7 @@ SINCE = (
 """Attacks by calls that only newer kernels have."""
 
 
+@pytest.mark.slow
 def test_the_same_attacks_succeed_without_a_jail() -> None:
     """Each is real, and its loot would be seen."""
     done = subprocess.run(
@@ -150,6 +151,8 @@ def test_unprivileged_it_holds_as_well(script: Script) -> None:
     assert told["uid"] != 0
     assert told["loot"] == {}
     assert told["tried"] == len(ATTACKS)
+    assert told["eaten"][0] in {"CpuLimit", "TimeLimit"}
+    assert told["eaten"][1:] == ["TimeLimit", "MemoryLimit", "Crash"]
     assert [layer for layer in told["layers"] if layer["mandatory"] and not layer["in_force"]] == []
 
 
@@ -179,9 +182,14 @@ if os.geteuid() == 0:
 limits = Limits(wall_seconds=5, cpu_seconds=5, memory_bytes=256 << 20)
 with Sandbox() as sandbox:
     outcomes = {name: run_in_jail(source, limits, sandbox=sandbox) for name, source in ATTACKS.items()}
+    short = Limits(wall_seconds=1, cpu_seconds=0.2, memory_bytes=64 << 20)
+    eaten = [
+        run_in_jail(source, short, sandbox=sandbox).error.kind
+        for source in ("sum(range(10 ** 12))", "import time; time.sleep(60)", "bytearray(1 << 40)", "import os; os.abort()")
+    ]
     layers = msgspec.to_builtins(sandbox.report())
 loot = {name: outcome.value for name, outcome in outcomes.items() if outcome.value is not None}
-print(json.dumps({"uid": os.getuid(), "tried": len(outcomes), "loot": loot, "layers": layers}))
+print(json.dumps({"uid": os.getuid(), "tried": len(outcomes), "loot": loot, "layers": layers, "eaten": eaten}))
 """
 
 

@@ -243,7 +243,7 @@ def order(sandbox: Sandbox, session: str | None, body: bytes, given: list[int]) 
             return "gone"
 
 
-@pytest.mark.parametrize("session", [None, "s"])
+@pytest.mark.parametrize("session", [pytest.param(None, marks=pytest.mark.slow), "s"])
 def test_any_request_ends_and_the_next_is_served(session: str | None) -> None:
     """The host is no enemy of its zygote; its mistakes still end soon, and harm nobody else."""
     honest = msgspec.to_builtins(code_request("code", "1 + 1", {"x": 1}, LIMITS)[0])
@@ -273,7 +273,7 @@ def test_any_request_ends_and_the_next_is_served(session: str | None) -> None:
 
 def test_an_order_that_is_none_ends_a_zygote_and_not_the_sandbox() -> None:
     with Sandbox(LIMITS) as sandbox:
-        for datagram in (b"\xc1", b"x" * 1000, msgspec.msgpack.encode({"type": "run"})):
+        for datagram in (b"x" * 1000, msgspec.msgpack.encode({"type": "run"})):
             root = sandbox.start()._root
             assert root is not None
             root.orders.send(datagram)
