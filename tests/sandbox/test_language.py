@@ -157,6 +157,32 @@ def test_groups_of_exceptions_are_not_inherited_from(language: Language) -> None
         assert failure(language, f"class G({group}): pass").kind == "NotAllowed"
 
 
+def test_logging_and_tracebacks_go_to_the_output(language: Language) -> None:
+    code = (
+        "import logging, traceback\n"
+        "logging.basicConfig(level='INFO', format='%(levelname)s|%(name)s|%(message)s')\n"
+        "log = logging.getLogger('report')\n"
+        "log.debug('no')\n"
+        "log.info('%d rows of %s', 3, 'x')\n"
+        "logging.warning('%(a)s', {'a': 1})\n"
+        "def ratio(a, b):\n"
+        "    return a / b\n"
+        "try:\n"
+        "    ratio(1, 0)\n"
+        "except ZeroDivisionError:\n"
+        "    log.exception('failed')\n"
+        "    traceback.print_exc()\n"
+    )
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "<code>", line 10, in <module>\n'
+        '  File "<code>", line 8, in ratio\n'
+        "ZeroDivisionError: division by zero\n"
+    )
+    expected = f"INFO|report|3 rows of x\nWARNING|root|1\nERROR|report|failed\n{trace}{trace}"
+    assert printed(language, code) == expected
+
+
 def test_the_page_of_the_language_lists_its_modules(language: Language) -> None:
     page = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
     table = page.split("## Modules")[1].split("Of the packages")[0]
