@@ -12,7 +12,8 @@ from typing import Any
 from byref_sandbox.language import names, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade
-from byref_sandbox.language.guards import Guards, is_own_frame, public_look_up
+from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.inspecting import is_own_frame, public_look_up
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.names import words
 from byref_sandbox.language.refusal import NotAllowed, no_files
