@@ -111,7 +111,9 @@ def _keep_and_read(pandas: Any) -> None:
         exact.decode(exact.encode(value))
         values.present(value)
         values.keep(value)
-    tables.from_json(b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ())
+    tables.from_json(
+        b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ()
+    )
 
 
 _zones: Final[list[zoneinfo.ZoneInfo]] = []

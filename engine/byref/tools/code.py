@@ -23,9 +23,7 @@ class CodeArguments(Arguments, frozen=True):
     code: Annotated[
         str, Meta(description="Python source. The last expression's value is the result; print is captured too.")
     ]
-    reset: Annotated[
-        bool, Meta(description="Forget the names of earlier code first.")
-    ] = False
+    reset: Annotated[bool, Meta(description="Forget the names of earlier code first.")] = False
 
 
 def _run(scope: Scope, arguments: CodeArguments) -> Answer:
