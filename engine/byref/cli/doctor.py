@@ -37,6 +37,8 @@ class Finding:
     state: str
     """ok, missing or optional (missing, and only some uses need it)"""
     detail: str
+    cost: str = ""
+    """Of a wall: what it takes of a sandbox's start and of each run."""
 
 
 def doctor(options: Namespace) -> int:
@@ -94,7 +96,9 @@ def _sandbox(options: Namespace) -> Iterator[Finding]:
     layers = probe(jail=options.jail)
     for layer in layers:
         state = "ok" if layer.in_force else "missing" if layer.mandatory else "optional"
-        yield Finding("wall", layer.name, state, layer.detail)
+        yield Finding("wall", layer.name, state, layer.detail, _took(layer.startup_ms, layer.run_us))
+    once, each = sum(layer.startup_ms for layer in layers), sum(layer.run_us for layer in layers)
+    yield Finding("sandbox", "walls", "ok", "what all that are in force cost together", _took(once, each))
     tools = "code_interpreter, artifact_jq and jq in references"
     if any(layer.mandatory and not layer.in_force for layer in layers):
         cure = "run on Linux with seccomp, or choose jail='language-only' knowing what that means"
@@ -107,6 +111,10 @@ def _sandbox(options: Namespace) -> Iterator[Finding]:
         return
     walls = "behind both walls" if options.jail == "full" else "behind the language wall ALONE"
     yield Finding("sandbox", "tools", "ok", f"offered {walls}: {tools}")
+
+
+def _took(startup_ms: float, run_us: float) -> str:
+    return f"{startup_ms:.1f} ms once, {run_us:.0f} µs a run"
 
 
 def _cost(jail: str) -> str:

@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from byref_sandbox.language.names import words
+from byref_sandbox.language import names
+from byref_sandbox.language.allowed import NUMPY_HIDDEN
 from byref_sandbox.language.refusal import NotAllowed, no_files
 
-FUNCTION_NAMES = frozenset(
-    words("""sum mean median min max std var sem count size nunique first last nth prod product quantile skew kurt kurtosis
-    any all idxmin idxmax argmin argmax unique cumsum cumprod cummax cummin cumcount rank diff shift pct_change
-    ffill bfill fillna mode describe value_counts abs round ngroup ohlc lower upper strip title capitalize sqrt
-    exp log log1p log10 expm1 floor ceil square sign head tail isna isnull notna notnull list tuple set str int
-    float len zscore nlargest nsmallest interpolate dropna corr cov ptp nanmean nansum""")
-)
-"""Names of functions that agg, apply and transform take as strings."""
+_NO_METHODS = frozenset({"loadtxt", "genfromtxt", "savetxt"})
+
+
+def is_function_name(name: str) -> bool:
+    """Whether agg, apply and transform may look a name up: first among the methods of what they work on, then among numpy's functions."""
+    if not names.is_ordinary(name) or name in NUMPY_HIDDEN or name in _NO_METHODS:
+        return False
+    return type(getattr(np, name, None)) is not types.ModuleType
+
 
 _PATH_ARGUMENTS = ("path_or_buf", "buf", "path", "excel_writer", "filepath_or_buffer", "io")
 
@@ -36,7 +38,6 @@ def text_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise NotAllowed(
                     f".{name}() cannot write to a file: there are no files here",
                     f"call .{name}() without a path to get the text",
-                    about_files=True,
                 )
         return method(*arguments, **options)
 
@@ -53,10 +54,7 @@ def reader(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             else next((options[key] for key in (*_PATH_ARGUMENTS, "fname") if key in options), None)
         )
         if not _only_buffers(source) and not (name.startswith("np.") and type(source) is list):
-            refusal = no_files(f"{name}() of a path or address")
-            raise NotAllowed(
-                refusal.message, f"{refusal.hint}; text can be read with {name}(io.StringIO(text))", about_files=True
-            )
+            raise no_files(f"{name}() of a path or address", f"text can be read with {name}(io.StringIO(text))")
         return function(*arguments, **options)
 
     call.__name__ = function.__name__
@@ -73,7 +71,7 @@ def plain_function(function: Any, depth: int = 0) -> Any:
     """
     kind = type(function)
     if kind is str:
-        if function not in FUNCTION_NAMES:
+        if not is_function_name(function):
             raise NotAllowed(
                 f"{function!r} is not a function name that agg(), apply() or transform() may use", "pass a lambda"
             )

@@ -7,11 +7,12 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from byref_sandbox.language import names
+from byref_sandbox.language.templates import refused_attribute
 
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
@@ -43,6 +44,11 @@ class Transformer(RestrictingNodeTransformer):
         self.has_value = False
         self._scope: _Scope = "module"
         self._string_annotations = False
+
+    def visit(self, node: ast.AST) -> Any:
+        """A refused node stays where it is, so that whatever holds it can still be looked at."""
+        visited = super().visit(node)
+        return node if visited is None else visited
 
     # Reporting -----------------------------------------------------------------------------------------------------------------
 
@@ -80,7 +86,7 @@ class Transformer(RestrictingNodeTransformer):
             if node.id == "__name__":
                 return ast.copy_location(ast.Constant("__main__"), node)
             if names.is_dunder(node.id) and node.id != "__debug__":
-                known = names.CLASS_DUNDERS if self._scope == "class" else names.MODULE_DUNDERS
+                known = _READABLE[self._scope]
                 if node.id not in known:
                     self.error(node, f"{node.id!r} is not available", names.why_refused(node.id))
         else:
@@ -116,7 +122,7 @@ class Transformer(RestrictingNodeTransformer):
             node.value = self._checked(node.value, WRITABLE, name)
         elif name.startswith("_"):
             node.value = self._checked(node.value, PRIVATE, name)
-        elif name in names.CHECKED_ATTRIBUTES:
+        elif name in names.CHECKED_ATTRIBUTES and not _harmless_template(node):
             return self._call(node, GETATTR, node.value, ast.Constant(name))
         return node
 
@@ -160,6 +166,9 @@ class Transformer(RestrictingNodeTransformer):
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_TryStar(self, node: ast.AST) -> ast.AST:
         return self.node_contents_visit(node)
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
@@ -342,17 +351,29 @@ def _at(place: ast.AST, node: _N) -> _N:
     return ast.copy_location(node, place)
 
 
+def _harmless_template(node: ast.Attribute) -> bool:
+    """Whether this is the `format` of a literal that names no attribute it must not."""
+    template = node.value.value if isinstance(node.value, ast.Constant) else None
+    return type(template) is str and node.attr in ("format", "format_map") and refused_attribute(template) is None
+
+
 def _literal_names(node: ast.expr) -> bool:
     return isinstance(node, (ast.Tuple, ast.List)) and all(
         isinstance(e, ast.Constant) and type(e.value) is str and names.is_ordinary(e.value) for e in node.elts
     )
 
 
+_READABLE: dict[_Scope, frozenset[str]] = {
+    "module": names.MODULE_DUNDERS,
+    "class": names.CLASS_DUNDERS,
+    "function": names.MODULE_DUNDERS | {"__class__"},
+}
+"""In a method `__class__` is the class it was written in."""
+
 _CONSTRUCTS = {
     "AsyncFunctionDef": ("async functions are not available", "use a plain function"),
     "Await": ("await is not available", "call the function plainly"),
     "AsyncFor": ("async for is not available", "use a plain for loop"),
     "AsyncWith": ("async with is not available", "use a plain with"),
-    "TryStar": ("except* is not available", "use except"),
     "TypeAlias": ("type statements are not available", "assign the type to a name"),
 }
