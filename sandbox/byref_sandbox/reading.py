@@ -39,7 +39,8 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
             continue
         if len(bound) + len(defined) + len(unkept) >= _MAX_NAMES:
             continue
-        if not frame.name.isidentifier() or len(frame.name) > _MAX_NAME_CHARS:
+        # Names of two underscores are the language's own: a run that keeps one wants to take its place.
+        if not frame.name.isidentifier() or frame.name.startswith("__") or len(frame.name) > _MAX_NAME_CHARS:
             continue
         if isinstance(frame, wire.Lost):
             unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]

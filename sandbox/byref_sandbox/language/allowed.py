@@ -24,7 +24,7 @@ TAKEN = {
         capwords Template""",
     "textwrap": "dedent indent fill wrap shorten TextWrapper",
     "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
-    "copy": "copy deepcopy Error",
+    "copy": "copy Error",
     "time": """time perf_counter monotonic time_ns perf_counter_ns monotonic_ns process_time strftime strptime localtime gmtime
         mktime asctime ctime sleep struct_time""",
     "unicodedata": """normalize category name lookup combining numeric decimal digit bidirectional east_asian_width
@@ -64,7 +64,7 @@ TAKEN = {
         dump ParseError""",
     "dateutil.relativedelta": "relativedelta MO TU WE TH FR SA SU",
     "dateutil.parser": "parse isoparse isoparser parserinfo ParserError UnknownTimezoneWarning",
-    "dateutil.rrule": """rrule rruleset rrulestr YEARLY MONTHLY WEEKLY DAILY HOURLY MINUTELY SECONDLY MO TU WE TH FR SA SU""",
+    "dateutil.rrule": """rrule rruleset YEARLY MONTHLY WEEKLY DAILY HOURLY MINUTELY SECONDLY MO TU WE TH FR SA SU""",
     "dateutil.easter": "easter",
     "dateutil.tz": "UTC tzutc tzoffset",
     "uuid": "UUID uuid3 uuid4 uuid5 NAMESPACE_DNS NAMESPACE_URL NAMESPACE_OID NAMESPACE_X500",

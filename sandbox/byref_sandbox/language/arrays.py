@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from byref_sandbox.language.inspecting import is_own_frame
 from byref_sandbox.language.refusal import NotAllowed
 
 
@@ -29,8 +31,30 @@ RecordArray.__module__ = "numpy"
 
 
 def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
-    """`array.resize`, never without its check for other references: they would point to freed memory."""
-    return lambda *shape, refcheck=True: method(*shape)
+    """`array.resize` of an array that one variable holds and nothing else: all else would point to freed memory.
+
+    numpy's own check lets one holder through, and does not ask whether it is a view.
+    """
+
+    def call(*shape: Any, refcheck: bool = True) -> None:
+        lengths = [tuple(map(operator.index, n)) if isinstance(n, tuple | list) else operator.index(n) for n in shape]
+        frame = sys._getframe(1)
+        array = method.__self__  # type: ignore[attr-defined]
+        references = sys.getrefcount(array)
+        held = is_own_frame(frame.f_globals) and any(
+            value is array for space in (frame.f_globals, frame.f_locals) for value in space.values()
+        )
+        if references > _OF_ONE_VARIABLE or not held:
+            raise NotAllowed(
+                "this array cannot be resized: more than one variable holds it", "use np.resize(array, shape)"
+            )
+        method(*lengths, refcheck=False)
+
+    return call
+
+
+_OF_ONE_VARIABLE = 4
+"""References to an array while `resize` runs: the variable's, the method's, its own, that of the count."""
 
 
 def as_strided(

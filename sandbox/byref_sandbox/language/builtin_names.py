@@ -11,6 +11,7 @@ from typing import Any
 
 from byref_sandbox.language import names, transformer
 from byref_sandbox.language.attributes import Namespace
+from byref_sandbox.language.copying import own_deepcopy
 from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.inspecting import is_own_frame, public_look_up
@@ -58,7 +59,9 @@ def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
             transformer.WRITABLE: guards.writable,
             transformer.IMPORT: modules.load,
             transformer.TYPE: type,
+            transformer.READABLE: guards.readable,
             transformer.LOOK_UP: public_look_up,
+            transformer.DEEPCOPY: own_deepcopy,
             transformer.USER_CLASSES: guards.user_classes,
         }
     )

@@ -50,7 +50,7 @@ def expression_method(method: Callable[..., Any], name: str) -> Callable[..., An
                 )
         for option in _FIXED_OPTIONS if plain_names else (*_FIXED_OPTIONS, "target"):
             options.pop(option, None)
-        return method(expr, *arguments, local_dict=values, global_dict={}, **options)
+        return method(expr, *arguments, local_dict=values, global_dict={}, engine="python", **options)
 
     return call
 

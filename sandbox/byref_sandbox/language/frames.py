@@ -118,19 +118,31 @@ def function_method(method: Callable[..., Any], name: str) -> Callable[..., Any]
 
     def call(*arguments: Any, **options: Any) -> Any:
         _no_compiled(options)
+        given = [*arguments[:1], *(options[key] for key in _FUNCTION_OPTIONS if key in options)]
         if arguments:
             arguments = (plain_function(arguments[0]), *arguments[1:])
         for key, value in options.items():
-            named = name in ("agg", "aggregate") and type(value) in (tuple, list) and len(value) == 2
-            if key in ("func", "arg") or (type(value) is str and not arguments):
-                options[key] = plain_function(value)  # also s.groupby(...).agg(total="sum")
-            elif type(value) is pd.NamedAgg:
+            if key in _FUNCTION_OPTIONS:
                 options[key] = plain_function(value)
-            elif named and key != "args":
-                options[key] = (value[0], plain_function(value[1]))  # df.groupby(...).agg(total=("amount", "sum"))
+            elif all(function is None for function in given):
+                options[key] = _named(value)
         return method(*arguments, **options)
 
     return call
+
+
+_FUNCTION_OPTIONS = ("func", "arg")
+
+
+def _named(value: Any) -> Any:
+    """What stands for one column of the result: `agg(total="sum")`, `agg(total=("amount", "sum"))`; as it is, if neither."""
+    kind = type(value)
+    if issubclass(kind, str) or kind is pd.NamedAgg:
+        return plain_function(value)
+    if issubclass(kind, tuple | list):
+        parts = list(list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value))
+        return (parts[0], plain_function(parts[1])) if len(parts) == 2 else value
+    return value
 
 
 def pivot(function: Callable[..., Any], name: str) -> Callable[..., Any]:

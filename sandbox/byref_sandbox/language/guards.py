@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from byref_sandbox.language import names
+from byref_sandbox.language import copying, names
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
@@ -87,6 +87,10 @@ class Guards:
         if name == "obj":
             if issubclass(kind, BaseException):
                 raise NotAllowed("the attribute 'obj' of an error is not available")
+        elif name == "fields":
+            found = getattr(value, name)
+            # What a mappingproxy is compared with gets the very dict behind it, and a dtype's fields say where its objects are.
+            return types.MappingProxyType(dict(found)) if type(found) is types.MappingProxyType else found
         elif name in names.CLASS_ATTRIBUTES:
             if unbound:
                 raise NotAllowed(f"{name_of(value)}.{name} is not available", "use isinstance() or inheritance")
@@ -152,6 +156,8 @@ class Guards:
         kind = type(value)
         if name == "__class__":
             return self.type(value)
+        if kind is super and not self.is_user_class(_class_of_super(value)):
+            raise NotAllowed(f"super().{name} of a library's class is not available", "call the method on the object")
         if name in ("__name__", "__qualname__"):
             return facade_name(value) if kind is Facade else str(getattr(value, name))
         if name in ("__doc__", "__module__", "__version__"):
@@ -170,6 +176,9 @@ class Guards:
         own = self.is_of_user(value) or kind is super
         if name in _OWN_DUNDERS and not own:
             raise NotAllowed(f"attribute {name!r} of {name_of(value)} is not available")
+        if name == "__deepcopy__" and not own:
+            getattr(value, name)
+            return lambda memo=None: copying.deepcopy(value, memo)
         found = getattr(value, name)
         return self._unbound(value, found) if own and issubclass(kind, type) else found
 
@@ -248,6 +257,12 @@ class Guards:
             f"attribute {name!r} of {name_of(value)} cannot be set",
             "set attributes on objects of your own classes only",
         )
+
+    def readable(self, value: Any, name: str) -> Any:
+        """`value`, if its attribute `name`, of CHECKED_ATTRIBUTES, may be read."""
+        if not self.is_of_user(value):
+            self.checked(value, name)
+        return value
 
     def getattr(self, value: Any, name: str, *default: Any) -> Any:
         """The builtin, by the same rules as an attribute in the code."""

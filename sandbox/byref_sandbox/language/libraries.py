@@ -58,6 +58,7 @@ def install(guards: Guards, modules: Modules) -> None:
     guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
     groups = (getattr(pd.options, name) for name in _OPTION_GROUPS)
     options = frozenset(option for group in groups for option in dir(group))
+    guards.stand_ins[DictWrapper] = stand_in(DictWrapper, "use pd.set_option()")
     guards.writable_attributes[DictWrapper] = options - {"string_storage"}
 
 

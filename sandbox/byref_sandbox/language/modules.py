@@ -21,7 +21,9 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from byref_sandbox.language import logs, names
+from dateutil import rrule
+
+from byref_sandbox.language import copying, logs, names
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
@@ -111,11 +113,17 @@ class Modules:
     def _functions(self) -> dict[str, dict[str, object]]:
         abstract = self.add("collections.abc", public(collections.abc, collections.abc.__all__))
         zones = frozenset(zoneinfo.available_timezones())
+
+        def zone(name: str | None = None) -> zoneinfo.ZoneInfo | None:
+            """A zone by its name; dateutil's own would take it for a path."""
+            return zoneinfo.ZoneInfo(name) if name is not None and name in zones else None
+
         output = Facade("sys.stdout", {"write": lambda text: sys.stdout.write(str(text)), "flush": lambda: None})
         function = self._stand_in(types.FunctionType, _no_function)
         getters = {"attrgetter": self._attrgetter, "methodcaller": self._methodcaller}
         return {
             "operator": public(operator, operator.__all__) | getters,
+            "copy": {"deepcopy": copying.deepcopy},
             "functools": {
                 "wraps": self._wraps,
                 "update_wrapper": lambda wrapper, wrapped, *_, **__: self._wraps(wrapped)(wrapper),
@@ -137,7 +145,8 @@ class Modules:
                 "FunctionType": function,
                 "LambdaType": function,
             },
-            "dateutil.tz": {"gettz": lambda name=None: zoneinfo.ZoneInfo(name) if name in zones else None},
+            "dateutil.rrule": {"rrulestr": lambda s, **options: rrule.rrulestr(s, **{**options, "tzids": zone})},
+            "dateutil.tz": {"gettz": zone},
             "warnings": {"catch_warnings": lambda record=False: warnings.catch_warnings(record=bool(record))},
             "contextlib": {"redirect_stdout": _redirect_stdout},
         }

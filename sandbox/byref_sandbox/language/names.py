@@ -28,7 +28,7 @@ MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
 CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
-LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser")
+LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser set_state")
 
 CHECKED_ATTRIBUTES = (
     FILE_METHODS
@@ -39,7 +39,7 @@ CHECKED_ATTRIBUTES = (
     | MEMORY_ATTRIBUTES
     | CLASS_ATTRIBUTES
     | LIBRARY_ATTRIBUTES
-    | {"format", "format_map", "pivot_table", "obj"}
+    | {"format", "format_map", "pivot_table", "obj", "fields"}
 )
 """Every other public name is an ordinary attribute access in the compiled code: what it can reach is tested by a crawl over all that is exposed."""
 

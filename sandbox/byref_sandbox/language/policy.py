@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from byref_sandbox.language import hints, libraries, transformer
+from byref_sandbox.language import copying, hints, libraries, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
@@ -56,6 +56,7 @@ class Language:
 
     def __init__(self) -> None:
         self._guards = Guards()
+        copying.install(self._guards)
         self._modules = Modules(self._guards)
         libraries.install(self._guards, self._modules)
         self._guards.stand_ins.update(
@@ -100,7 +101,7 @@ class Language:
     def space(self, variables: Mapping[str, object]) -> dict[str, Any]:
         """The top-level names of a new run; the classes of the last one are forgotten."""
         self._guards.reset()
-        return {"__builtins__": dict(self.builtins), "__name__": "__main__", **variables}
+        return {**variables, "__builtins__": dict(self.builtins), "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO) -> object:
         """Run a program in the names of a run and return its value; what it bound before an error stays in there."""

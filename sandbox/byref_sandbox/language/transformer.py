@@ -17,6 +17,7 @@ from byref_sandbox.language.templates import refused_attribute
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
 TYPE, USER_CLASSES, VALUE, LOOK_UP = ".type", ".user_classes", ".value", ".look_up"
+READABLE, DEEPCOPY = ".readable", ".deepcopy"
 
 _Scope = Literal["module", "class", "function"]
 _N = TypeVar("_N", bound=ast.AST)
@@ -78,8 +79,8 @@ class Transformer(RestrictingNodeTransformer):
             self.error(node, f"{name!r} cannot be defined", names.why_refused(name))
         elif name == "__match_args__":
             self.error(node, "__match_args__ must be assigned a literal tuple of strings")
-        elif name == "__getattr__" and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
-            self.error(node, "__getattr__ must be a plain method")
+        elif name in _WRAPPED_METHODS and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
+            self.error(node, f"{name} must be a plain method")
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load):
@@ -155,7 +156,10 @@ class Transformer(RestrictingNodeTransformer):
         return self.node_contents_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        return self.node_contents_visit(node)
+        visited = self.node_contents_visit(node)
+        if isinstance(node.target, ast.Attribute) and node.target.attr in names.CHECKED_ATTRIBUTES:
+            node.target.value = self._checked(node.target.value, READABLE, node.target.attr)  # it is read as well
+        return visited
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if isinstance(node.target, ast.Name) and node.target.id in names.REFUSED_ATTRIBUTES:
@@ -215,8 +219,8 @@ class Transformer(RestrictingNodeTransformer):
         if getattr(node, "type_params", None):
             self.error(node, "type parameters are not available", "use typing.TypeVar, or leave the annotation out")
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
-        if self._scope == "class" and node.name == "__getattr__":
-            node.decorator_list = [_at(node, _load(LOOK_UP))]
+        if self._scope == "class" and node.name in _WRAPPED_METHODS:
+            node.decorator_list = [_at(node, _load(_WRAPPED_METHODS[node.name]))]
         node.args = self.visit(node.args)
         node.returns = node.returns and self._annotation(node.returns)
         with self._inside("function"):
@@ -363,6 +367,8 @@ def _literal_names(node: ast.expr) -> bool:
     )
 
 
+_WRAPPED_METHODS = {"__getattr__": LOOK_UP, "__deepcopy__": DEEPCOPY}
+"""What libraries call with more than the code may have, and what stands between."""
 _READABLE: dict[_Scope, frozenset[str]] = {
     "module": names.MODULE_DUNDERS,
     "class": names.CLASS_DUNDERS,
