@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chaos lint format bench statements clean
+.PHONY: help demo test test-all chaos compat lint format bench statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-all: $(READY) ## the test suite with its slow parts
 
 chaos: $(READY) ## hammer and kill for minutes, then verify (SQLite and PostgreSQL)
 	@$(BIN)/python tests/chaos
+
+compat: $(READY) ## pandas' and numpy's own examples in the sandbox's language, the misses by reason
+	@$(BIN)/python tests/compat/docstrings.py
 
 lint: $(READY) ## ruff, mypy --strict, import-linter, deptry
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

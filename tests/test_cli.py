@@ -349,6 +349,14 @@ def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path) -
     assert "no SQLite database" in ran.out
 
 
+def test_doctor_looks_for_the_store_of_objects(run: Run, tmp_path: Path) -> None:
+    missing = run("doctor", "--blobs", str(tmp_path / "none"))
+    assert missing.code == 1
+    assert "there is no folder" in missing.out
+    (tmp_path / "blobs").mkdir()
+    assert "reachable, as the store 'files'" in run("doctor", "--blobs", str(tmp_path / "blobs")).out
+
+
 def test_doctor_says_what_language_only_means(run: Run) -> None:
     ran = run("doctor", "--jail", "language-only")
     assert "behind the language wall ALONE" in ran.out

@@ -308,6 +308,10 @@ class AsyncSession:
         """As `Session.run`."""
         return await self._run(self._session.run, code)
 
+    async def reset(self) -> None:
+        """As `Session.reset`."""
+        await self._run(self._session.reset)
+
     async def resolve(
         self,
         arguments: Mapping[str, Any] | str,

@@ -8,14 +8,14 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from blake3 import blake3
 from sqlalchemy import Connection, insert
 
-from byref import variables
+from byref import ledger, variables
+from byref import names as names_of
 from byref.artifacts import quotas, staging, store, tombstones
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Artifact, Description
@@ -27,8 +27,10 @@ from byref.frames import line_count
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
-from byref_sandbox import Data, Limits, Outcome, SandboxUnavailable, jsontext
-from byref_sandbox.language.source import free_names, strip_dollars
+from byref_sandbox import EXACT, Bound, Data, Limits, Outcome, SandboxUnavailable, jsontext
+from byref_sandbox.language.source import strip_dollars
+from byref_sandbox.request import needed
+from byref_sandbox.uses import uses_of
 
 logger = logging.getLogger("byref")
 
@@ -45,12 +47,21 @@ _LISTED_NAMES = 30
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run leaves behind, staged: a JSON object of names and values in one artifact."""
+    """What a run leaves behind, staged: names and values as one JSON object, or one value that is no JSON."""
 
     staged: Staged
     parts: tuple[Part, ...]
     preview: str
     tokens: int
+    content_type: str = "application/json"
+    exact: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """By name, of values that the JSON does not give back."""
+
+    @property
+    def added(self) -> dict[bytes, int]:
+        """Bytes that are stored with it, by digest."""
+        exact = {names_of.digest_of(data): len(data) for data in self.exact.values()}
+        return exact | {self.staged.digest: self.staged.size}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +71,11 @@ class Execution:
     code: str
     outcome: Outcome
     limits: Limits
-    kept: Kept | None
+    kept: tuple[Kept, ...]
     result: Kept | None
     """The value, where it is too big to be read and becomes a variable of its own."""
+    definitions: Mapping[str, tuple[str, str]]
+    """New functions, classes and imports by name: what each is, and its source."""
     rebound: tuple[str, ...]
     """Names of stored data that the code assigned: for this run only."""
     lost: Mapping[str, str]
@@ -73,7 +86,8 @@ class Execution:
 
 def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
     """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
-    content_type = "application/json" if artifact.kind == "json" else "text/plain"
+    kinds = {"json": "application/json", "text": "text/plain"}
+    content_type = kinds.get(artifact.kind, artifact.content_type)
     payload = artifact.payload
     return Data(artifact.digest.hex(), lambda: (data for _, data in payload.chunks()), content_type, path, frame)
 
@@ -109,8 +123,15 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         raise ToolError("code_interpreter is not available here")
     if len(code) > MAX_CODE_CHARS:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
-    names = free_names(strip_dollars(code))
-    found = scope.read(lambda connection: variables.find(connection, scope.source, scope.row, names))
+
+    def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, str], dict[str, Variable]]:
+        known = names_of.of_session(connection, scope.row)
+        sources = needed(code, known.sources)
+        texts = (strip_dollars(code), *sources.values())
+        names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
+        return known, sources, variables.find(connection, scope.source, scope.row, names)
+
+    known, sources, found = scope.read(look_up)
     scope.uses.note(scope.row, (variable.artifact for variable in found.values()))
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
@@ -124,33 +145,70 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     with readable_failures():
         outcome = sandbox.run(
             code,
-            {name: data_of(v.artifact, v.path, frame=v.kind == "dataframe") for name, v in bound.items()},
+            {name: _data(scope, known, variable) for name, variable in bound.items()},
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
+            sources=sources,
         )
     outcome, gone = _with_what_is_gone(scope, outcome)
-    assigned = outcome.bound.keys() - bound.keys()
-    if assigned:
+    left = outcome.bound.keys() | outcome.defined.keys()
+    if assigned := left - bound.keys():
         bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
-    rebound = tuple(sorted(stored & outcome.bound.keys()))
-    new = [name for name in outcome.bound if name not in stored]
-    lost = dict(outcome.unkept) | {name: "no name to keep" for name in new if not variables.is_bindable(name)}
-    new = [name for name in new if name not in lost]
+    rebound = tuple(sorted(stored & left))
+    lost = dict(outcome.unkept) | {name: "no name to keep" for name in left - stored if not variables.is_bindable(name)}
+    new = [name for name in outcome.bound if name not in stored and name not in lost]
     lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
-    bindings = {name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}
-    kept = result = None
-    try:
-        kept = _keep(scope, {name: (value.kind, value.data) for name, value in bindings.items()})
-    except QuotaExceeded as error:
-        lost |= dict.fromkeys(bindings, str(error))
-    if outcome.kind in ("json", "dataframe", "series"):
-        value = to_block(outcome.value)
-        if scope.count(value.text, "json") > inline_tokens:
-            data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
-            with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
-                result = _keep(scope, {RESULT_NAME: (outcome.kind, data)})
-    return Execution(code, outcome, limits, kept, result, rebound, lost, gone)
+    kept: list[Kept] = []
+    for values in _apart({name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}):
+        try:
+            kept.append(_keep(scope, values))
+        except QuotaExceeded as error:
+            lost |= dict.fromkeys(values, str(error))
+    definitions = {
+        name: (made.what, made.source)
+        for name, made in outcome.defined.items()
+        if name not in stored and name not in lost and known.sources.get(name) != made.source
+    }
+    room = max(0, names_of.MAX_DEFINITIONS - len(known.sources))
+    for name in [name for name in definitions if name not in known.sources][room:]:
+        del definitions[name]
+        lost[name] = f"more than {names_of.MAX_DEFINITIONS} definitions"
+    result = None
+    if (value := _big_value(scope, outcome, inline_tokens)) is not None:
+        with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
+            result = _keep(scope, {RESULT_NAME: value})
+    return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost, gone)
+
+
+def _data(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
+    exact = known.exact.get(variable.name)
+    if exact is not None and exact[1] == variable.artifact.row_id:
+        return names_of.data_of(scope.read, exact[0], exact[2])
+    return data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe")
+
+
+def _apart(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
+    """What has a JSON form goes together, into one artifact; each table that has none into one of its own."""
+    if together := {name: value for name, value in values.items() if value.data}:
+        yield together
+    for name, value in values.items():
+        if not value.data:
+            yield {name: value}
+
+
+def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:
+    """The last expression's value, if it is data and too big to be read."""
+    if outcome.kind not in ("json", "dataframe", "series"):
+        return None
+    kind = "dataframe" if outcome.kind == "dataframe" else "json"
+    if outcome.is_partial:
+        return Bound(kind, b"", "", outcome.exact, outcome.shape) if outcome.exact else None
+    value = to_block(outcome.value)
+    if not outcome.exact and scope.count(value.text, "json") <= inline_tokens:
+        return None
+    data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
+    return Bound(kind, data, "", outcome.exact, outcome.shape)
 
 
 def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
@@ -161,11 +219,11 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     """
     names: dict[str, str] = {}
     reply_step = step if replied else None
-    if execution.kept is not None:
-        row = _artifact(connection, scope, execution.kept, reply_step)
-        taken = variables.taken(connection, scope.row)
+    taken = variables.taken(connection, scope.row)
+    for kept in execution.kept:
+        row = _artifact(connection, scope, kept, reply_step)
         fresh = []
-        for part in execution.kept.parts:
+        for part in kept.parts:
             if part.wanted not in taken:
                 fresh.append((part.wanted, part))
             elif not variables.rebind(
@@ -173,15 +231,38 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
             ):
                 continue
             names[part.wanted] = part.shape
+        names_of.forget(connection, scope.row, [part.wanted for part in kept.parts])
         _bind(connection, scope, row, fresh, step)
+        _keep_exact(connection, scope, kept, row, {name: name for name in kept.exact if name in names}, step)
+    for name, (what, source) in execution.definitions.items():
+        if variables.unbind(connection, session_id=scope.row, name=name):
+            names_of.keep(
+                connection,
+                tenant=scope.tenant,
+                session_id=scope.row,
+                name=name,
+                data=source.encode(),
+                artifact_row=None,
+                step=step,
+            )
+            if what != "import":
+                names[name] = what
     if execution.result is not None:
         row = _artifact(connection, scope, execution.result, reply_step)
         [part] = execution.result.parts
-        [name] = variables.unique([part.wanted], variables.taken(connection, scope.row))
+        [name] = variables.unique([part.wanted], variables.taken(connection, scope.row) | execution.definitions.keys())
+        names_of.forget(connection, scope.row, [name])
         _bind(connection, scope, row, [(name, part)], step)
+        _keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
     record(connection, scope, "python", execution.code, execution.outcome, execution.limits, reply_step)
     return names
+
+
+def reset(connection: Connection, scope: Scope) -> None:
+    """Forget the names that code bound in the session."""
+    ledger.lock(connection, scope.row)
+    names_of.reset(connection, scope.row)
 
 
 def record(
@@ -212,7 +293,12 @@ def limits_of(scope: Scope) -> Limits:
     """Return the policy's limits of a run."""
     policy = scope.policy
     return Limits(
-        wall_seconds=policy.run_seconds, cpu_seconds=policy.run_cpu_seconds, memory_bytes=policy.run_memory_bytes
+        wall_seconds=policy.run_seconds,
+        cpu_seconds=policy.run_cpu_seconds,
+        memory_bytes=policy.run_memory_bytes,
+        stdout_bytes=policy.run_output_bytes,
+        result_bytes=policy.run_result_bytes,
+        recursion_depth=policy.run_recursion_depth,
     )
 
 
@@ -265,10 +351,10 @@ def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: 
     listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
     for name, bound in outcome.bound.items():
         if bound.was and name in listed:
-            listed[name] += f", no longer a {bound.was}"
+            listed[name] += f", no longer {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
-    if execution.lost and outcome.error is None:
+    if execution.lost:
         parts.append(f"[not kept: {_listing(execution.lost, 'not kept: put what belongs together in one dict')}]")
     return "\n".join(parts) or "[no output: nothing was printed, and the last statement is no expression]"
 
@@ -321,37 +407,56 @@ def _listing(names: Mapping[str, str], further: str) -> str:
     return ", ".join(shown) + (f". INCOMPLETE: {more:,} more are {further}" if more else "")
 
 
-def _keep(scope: Scope, values: Mapping[str, tuple[str, bytes]]) -> Kept | None:
-    """Stage names and values as one JSON object, one member a line; QuotaExceeded if there is no room for it."""
-    if not values:
-        return None
-    parts = tuple(_part(name, kind, jsontext.decode(data)) for name, (kind, data) in values.items())
-    members = b",\n".join(json.dumps(name).encode() + b":" + data for name, (_, data) in values.items())
-    document = b"{\n" + members + b"\n}"
-    digest = bytes(blake3(document).digest())
-    if len(document) > scope.policy.max_artifact_bytes:
-        raise QuotaExceeded(f"larger than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
-    scope.read(lambda connection: _see_that_it_fits(connection, scope, digest, len(document)))
-    staged = staging.stage(scope.place, Content(document, digest, line_count(document), "application/json"))
-    text = store.decode_text(document)
-    shown = head_of(text, store.PREVIEW_CHARS)
-    return Kept(staged, parts, shown, scope.count(text, "json"))
+def _keep(scope: Scope, values: Mapping[str, Bound]) -> Kept:
+    """Stage names and values, one member of a JSON object a line; QuotaExceeded if there is no room for it."""
+    parts = tuple(_part(name, value) for name, value in values.items())
+    [*first] = values.values()
+    if not first[0].data:
+        document, content_type = first[0].exact, EXACT
+        shown, tokens = parts[0].shape, scope.count(parts[0].shape)
+        exact: dict[str, bytes] = {}
+    else:
+        members = b",\n".join(json.dumps(name).encode() + b":" + value.data for name, value in values.items())
+        document, content_type = b"{\n" + members + b"\n}", "application/json"
+        text = store.decode_text(document)
+        shown, tokens = head_of(text, store.PREVIEW_CHARS), scope.count(text, "json")
+        exact = {name: value.exact for name, value in values.items() if value.exact}
+    if (size := max(len(document), *map(len, exact.values()), 0)) > scope.policy.max_artifact_bytes:
+        raise QuotaExceeded(f"{size:,} bytes, more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
+    digest = names_of.digest_of(document)
+    added = {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)}
+    scope.read(lambda connection: _see_that_it_fits(connection, scope, added))
+    staged = staging.stage(scope.place, Content(document, digest, line_count(document), content_type))
+    return Kept(staged, parts, shown, tokens, content_type, exact)
 
 
-def _part(name: str, kind: str, value: Any) -> Part:
-    if kind != "dataframe":
-        return Part(name, (name,), kind_of(value))
-    columns = len(value[0]) if value else 0
-    return Part(name, (name,), f"DataFrame of {len(value)} rows and {columns} columns", "dataframe")
+def _part(name: str, bound: Bound) -> Part:
+    shape = bound.shape or kind_of(jsontext.decode(bound.data))
+    return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
 
 
-def _see_that_it_fits(connection: Connection, scope: Scope, digest: bytes, size: int) -> None:
-    adding = {digest: size}
+def _keep_exact(
+    connection: Connection, scope: Scope, kept: Kept, row: int, names: Mapping[str, str], step: int
+) -> None:
+    for name, bound in names.items():
+        if name in kept.exact:
+            names_of.keep(
+                connection,
+                tenant=scope.tenant,
+                session_id=scope.row,
+                name=bound,
+                data=kept.exact[name],
+                artifact_row=row,
+                step=step,
+            )
+
+
+def _see_that_it_fits(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
     quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
 
 
 def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
-    _see_that_it_fits(connection, scope, kept.staged.digest, kept.staged.size)
+    _see_that_it_fits(connection, scope, kept.added)
     blob_id = staging.publish_kept(connection, scope.place, kept.staged)
     about: Any = {part.wanted: part.shape for part in kept.parts}
     return store.insert_artifact(
@@ -363,7 +468,14 @@ def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None
         step=step,
         origin="run",
         name=None,
-        about=Description("json", "application/json", kept.staged.size, kept.preview, kept.tokens, about),
+        about=Description(
+            "json" if kept.content_type != EXACT else "document",
+            kept.content_type,
+            kept.staged.size,
+            kept.preview,
+            kept.tokens,
+            about,
+        ),
         ttl=scope.policy.ttl,
     )
 

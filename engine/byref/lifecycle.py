@@ -18,6 +18,7 @@ from byref.db.tables import (
     ID_BYTES,
     ArtifactRow,
     LedgerRow,
+    NameRow,
     RunRow,
     SessionRow,
     TombstoneRow,
@@ -26,7 +27,7 @@ from byref.db.tables import (
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
 from byref.scope import Scope
 
-_OF_SESSION = (VariableRow, LedgerRow, RunRow, TombstoneRow, ArtifactRow)
+_OF_SESSION = (NameRow, VariableRow, LedgerRow, RunRow, TombstoneRow, ArtifactRow)
 """What is deleted with a session, referring tables first. Not left to ON DELETE CASCADE: a host's SQLite connection may
 not enforce foreign keys."""
 
@@ -210,7 +211,7 @@ def end(connection: Connection, session_row: int) -> None:
     )
     ids = _blob_ids(connection, session_row)
     going = ArtifactRow.session_id == session_row, ~ArtifactRow.kept
-    for table in (VariableRow, TombstoneRow):
+    for table in (NameRow, VariableRow, TombstoneRow):
         connection.execute(delete(table).where(table.session_id == session_row))
     refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id.in_(select(ArtifactRow.id).where(*going))
     connection.execute(update(LedgerRow).where(*refers).values(artifact_id=None))

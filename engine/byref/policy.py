@@ -83,6 +83,9 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "run_seconds": kinds.between(0.01, 3600),
     "run_cpu_seconds": kinds.between(0.01, 3600),
     "run_memory_bytes": kinds.integer(16 << 20),
+    "run_output_bytes": kinds.integer(100),
+    "run_result_bytes": kinds.integer(1000),
+    "run_recursion_depth": kinds.between(50, 10_000),
 }
 """What each knob may be; `tools` and `per_tool` have checks of their own."""
 
@@ -218,6 +221,12 @@ class Policy:
     run_cpu_seconds: float = 20.0
     run_memory_bytes: int = 1 << 30
     """Memory a run may use beyond its data."""
+    run_output_bytes: int = 100_000
+    """What a run may print; the rest is counted and left out."""
+    run_result_bytes: int = 64 << 20
+    """What a run may send back: its value and the names it leaves."""
+    run_recursion_depth: int = 1_000
+    """Calls within calls of one run."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, naming the knob, the value and what is allowed."""

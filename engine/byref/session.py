@@ -156,6 +156,15 @@ class Session:
         self._scope.write(work)
         return execution.outcome
 
+    def reset(self) -> None:
+        """Forget the names that code bound: values, functions, classes, imports; variables of outputs stay.
+
+        Raises:
+            SessionGone: the conversation has ended or was deleted.
+            StorageFailure: the database failed.
+        """
+        self._scope.write(lambda connection: interpreter.reset(connection, self._scope))
+
     def resolve(
         self,
         arguments: Mapping[str, Any] | str,

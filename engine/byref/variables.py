@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
@@ -185,6 +185,13 @@ def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: 
         )
     )
     return done.rowcount == 1
+
+
+def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
+    """Let go of a variable that code made; False if the name is bound to an output."""
+    mine = VariableRow.session_id == session_id, VariableRow.name == name
+    connection.execute(delete(VariableRow).where(*mine, VariableRow.origin == "run"))
+    return connection.execute(select(VariableRow.id).where(*mine)).first() is None
 
 
 def find(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Variable]:

@@ -197,6 +197,36 @@ def upgrade() -> None:
     op.create_index("ix_byref_variables_artifact_id", "byref_variables", ["artifact_id"])
 
     op.create_table(
+        "byref_names",
+        sa.Column("id", KEY, nullable=False),
+        sa.Column("tenant", HOST_ID, nullable=False),
+        sa.Column("session_id", sa.BigInteger(), nullable=False),
+        sa.Column("name", sa.String(128), nullable=False),
+        sa.Column("kind", sa.String(8), nullable=False),
+        sa.Column("artifact_id", sa.BigInteger()),
+        sa.Column("digest", sa.LargeBinary(32), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.Column("step", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_names")),
+        _of_session("byref_names"),
+        sa.ForeignKeyConstraint(
+            ["session_id", "artifact_id"],
+            ["byref_artifacts.session_id", "byref_artifacts.id"],
+            name=op.f("fk_byref_names_session_id_artifact_id"),
+            ondelete="CASCADE",
+        ),
+        sa.UniqueConstraint("session_id", "name", name=op.f("uq_byref_names_session_id_name")),
+        sa.CheckConstraint("kind IN ('exact', 'source')", name=op.f("ck_byref_names_kind")),
+        sa.CheckConstraint("(kind = 'exact') = (artifact_id IS NOT NULL)", name=op.f("ck_byref_names_artifact")),
+        sa.CheckConstraint("size_bytes >= 0", name=op.f("ck_byref_names_size")),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_byref_names_artifact_id", "byref_names", ["artifact_id"])
+    if op.get_context().dialect.name == "postgresql":
+        op.execute("ALTER TABLE byref_names ALTER COLUMN data SET STORAGE EXTERNAL")
+
+    op.create_table(
         "byref_ledger",
         sa.Column("id", KEY, nullable=False),
         sa.Column("tenant", HOST_ID, nullable=False),
@@ -312,6 +342,7 @@ def downgrade() -> None:
         "tombstones",
         "runs",
         "ledger",
+        "names",
         "variables",
         "artifacts",
         "discards",

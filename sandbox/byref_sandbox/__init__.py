@@ -1,13 +1,15 @@
 """Runs untrusted Python and jq over big data: a language wall for clear errors, a jailed process for safety."""
 
-from byref_sandbox.data import Data
+from byref_sandbox.data import EXACT, Data
 from byref_sandbox.jail import Layer, SandboxUnavailable
-from byref_sandbox.outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
 from byref_sandbox.pool import Sandbox, probe
 
 __all__ = [
+    "EXACT",
     "Bound",
     "Data",
+    "Definition",
     "Failure",
     "JqOutcome",
     "Layer",

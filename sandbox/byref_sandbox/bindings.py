@@ -6,7 +6,22 @@ from typing import Any, Final, cast
 
 import pandas as pd
 
+from byref_sandbox import exact, tables
+from byref_sandbox.data import Exact, Unusable
+
 MAX_NAMES_SHOWN: Final = 50
+
+
+class OnlyTable:
+    """Stands for a variable whose value the code has no use for: it only hands it to `df`."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<variable {self.name}>"
 
 
 class Bindings:
@@ -18,11 +33,19 @@ class Bindings:
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}
 
     def all(self) -> dict[str, object]:
-        """Names as the code sees them."""
+        """Names as the code sees them; raises Unusable. Inside the jail: what a run wrote is read here."""
+        for name, value in self.values.items():
+            if isinstance(value, Exact):
+                try:
+                    self.values[name] = exact.decode(value.data)
+                except ValueError as error:
+                    raise Unusable(f"variable {name!r} could not be read: {error}") from None
         return {"df": self.df, **self.values}
 
     def df(self, source: object) -> pd.DataFrame:
         """The DataFrame of a variable, by its name or its value; the same one every time."""
+        if isinstance(source, OnlyTable):
+            return self._named(source.name)
         if isinstance(source, str):
             return self._named(source.removeprefix("$"))
         for name, value in self.values.items():
@@ -45,20 +68,28 @@ class Bindings:
 def frame_of(value: object) -> pd.DataFrame:
     """A DataFrame of JSON data: records as rows, an object of equally long lists by columns, any other object as one row.
 
-    Raises ValueError or TypeError that says what to give instead.
+    Columns have the types that `tables` says. Raises ValueError or TypeError that says what to give instead.
     """
     if isinstance(value, pd.DataFrame):
         return value
+    if isinstance(value, pd.Series):
+        return value.to_frame()
     if isinstance(value, dict):
         lists = {key: member for key, member in value.items() if isinstance(member, list | tuple)}
         if not lists:
-            return pd.DataFrame([value])
+            return _records([value])
         if len(lists) == len(value) and len({len(member) for member in lists.values()}) == 1:
-            return pd.DataFrame(value)
+            return pd.DataFrame({key: tables.column(list(member)) for key, member in lists.items()})
         raise ValueError(
             f"no single table in this object; pass one of its lists to df(): "
             f"{', '.join(map(repr, list(lists)[:MAX_NAMES_SHOWN]))}"
         )
     if value is None or isinstance(value, str | bytes | bool | int | float):
         raise TypeError(f"df() makes a table of records, a list of objects; this is {type(value).__name__}")
+    if type(value) is list and value and all(type(record) is dict for record in value):
+        return _records(value)
     return pd.DataFrame(cast(Any, value))
+
+
+def _records(records: list[dict[str, Any]]) -> pd.DataFrame:
+    return tables.from_records(records)

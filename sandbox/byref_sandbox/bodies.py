@@ -10,6 +10,7 @@ from typing import Any, Final
 from byref_sandbox import values, wire
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.outcome import Failure
+from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
 from byref_sandbox.worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
 
 _MAX_KEPT: Final = 1_000
@@ -17,10 +18,14 @@ _MAX_NAMED: Final = 10_000
 """Beyond it, names that were not kept are not named either."""
 _MAX_REASON_CHARS: Final = 300
 _RAW_FILE: Final = "<raw>"
+_EARLIER_FILE: Final = "<earlier code>"
+
+_Name = object | Source | NoSource
+"""A top-level name's value, or how it is made again, or why it cannot be."""
 
 
 def language_body(language: Any, request: wire.Request, bindings: Bindings) -> Body:
-    """Runs `request.source` under the language wall."""
+    """Runs `request.source` under the language wall; names that it bound before an error are kept as well."""
 
     def body(stdout: Captured) -> list[wire.Frame]:
         from byref_sandbox.language.policy import Refused
@@ -29,14 +34,68 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             program = language.compile(request.source)
         except Refused as refusal:
             return [error_frame(refusal.failure)]
+        variables = bindings.all()
+        space = language.space(variables)
+        _define(language, request.sources, space, stdout)
+        before = dict(space)
         try:
-            ran = language.run(program, bindings.all(), stdout)
-            return _reply(ran.value if ran.has_value else None, ran.names, request.terms.result_bytes)
+            value = language.execute(program, space, stdout)
+            return _reply(value, _names(language, program, space, before), request.terms.result_bytes)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
-            return [error_frame(_explained(language, error, program, request))]
+            failed = error_frame(_explained(language, error, program, request))
+            if isinstance(error, Expired) or out_of_memory(error):
+                return [failed, *_stopped(language, space, before)]
+            return [failed, *_kept(_names(language, program, space, before), request.terms.result_bytes)]
 
     return body
+
+
+def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Captured) -> None:
+    """Runs definitions of earlier runs, under the same language; one that fails leaves its name undefined."""
+    if not sources:
+        return
+    for text in ("\n".join(sources), *sources):
+        try:
+            language.execute(language.compile(text, _EARLIER_FILE), space, stdout)
+        except Expired:
+            raise
+        except BaseException:  # noqa: BLE001  (hostile code may raise anything; then each is tried alone)
+            continue
+        if text is not sources[0] or len(sources) == 1:
+            return
+
+
+def _names(language: Any, program: Any, space: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, _Name]:
+    """What the code bound at its top level, with the definitions among it as their source."""
+    definitions: Definitions | None = None
+    names: dict[str, _Name] = {}
+    for name, value in itertools.islice(space.items(), _MAX_NAMED):
+        if name.startswith(("__", ".")) or (name in before and before[name] is value):
+            continue
+        is_import = language.is_imported(value)
+        if not is_import and not is_definition(value):
+            names[name] = value
+            continue
+        definitions = definitions or Definitions(program.source)
+        found = definitions.imported(name)
+        if found is None and is_import and not callable(value):
+            names[name] = NoSource("a module: import it under this name")
+        elif found is not None:
+            if language.builtins.get(name) is not value:  # always there
+                names[name] = found
+        else:
+            try:
+                names[name] = definitions.of(name, value)
+            except NoSource as error:
+                names[name] = error
+    return names
+
+
+def _stopped(language: Any, space: Mapping[str, Any], before: Mapping[str, Any]) -> list[wire.Frame]:
+    """There is neither time nor memory left to look at the names."""
+    made = [name for name in language.bound(space, before) if name.isidentifier()]
+    return [wire.Lost(name, "the run was stopped") for name in made[:_MAX_KEPT]]
 
 
 def _explained(language: Any, error: BaseException, program: Any, request: wire.Request) -> Failure:
@@ -64,37 +123,57 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
     return body
 
 
-def _reply(value: object, names: Mapping[str, object], max_bytes: int) -> list[wire.Frame]:
+def _reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
     shown = values.present(value)
-    room = max_bytes - len(shown.data) - len(shown.text or "")
+    packed = shown.exact
+    if any(value is kept for kept in names.values()):
+        packed = b""  # it is kept under that name
+    if len(packed) + len(shown.data) > max_bytes and not shown.is_partial:
+        packed = b""
+    room = max_bytes - len(shown.data) - len(shown.text or "") - len(packed)
     if room < 0:
         failure = Failure(
             "OutputLimit",
-            f"the value takes {max_bytes - room:,} bytes as JSON; at most {max_bytes:,} come out of a run",
+            f"the value takes {max_bytes - room:,} bytes; at most {max_bytes:,} come out of a run",
             hint="aggregate it, or take a slice",
         )
         return [error_frame(failure), *_kept(names, max_bytes)]
-    done = wire.Done(kind=shown.kind, value=shown.data, text=shown.text)
+    done = wire.Done(
+        kind=shown.kind,
+        value=shown.data,
+        text=shown.text,
+        exact=packed,
+        shape=clean(values.shape_of(value)) if packed else "",
+        is_partial=shown.is_partial,
+    )
     return [*_kept(names, room), done]
 
 
-def _kept(names: Mapping[str, object], room: int) -> list[wire.Frame]:
+def _kept(names: Mapping[str, _Name], room: int) -> list[wire.Frame]:
     frames: list[wire.Frame] = []
-    names = dict(itertools.islice(names.items(), _MAX_NAMED))
-    for number, name in enumerate(names):
+    for number, (name, value) in enumerate(names.items()):
         if number >= _MAX_KEPT:
             frames.append(wire.Lost(name, f"more than {_MAX_KEPT:,} names"))
             continue
-        try:
-            kind, data = values.keep(names[name])
-        except values.NotData as error:
-            frames.append(wire.Lost(name, clean(str(error))[:_MAX_REASON_CHARS]))
-            continue
-        if len(data) > room:
-            frames.append(
-                wire.Lost(name, f"too big: {len(data):,} bytes as JSON, {room:,} left of what a run may send")
-            )
-            continue
-        room -= len(data)
-        frames.append(wire.Kept(name, kind, data, values.stands_for(names[name])))
+        frame = _frame(name, value)
+        size = len(frame.data) + len(frame.exact) if isinstance(frame, wire.Kept) else 0
+        if size > room:
+            frame = wire.Lost(name, f"too big: {size:,} bytes, {room:,} left of what a run may send")
+            size = 0
+        room -= size
+        frames.append(frame)
     return frames
+
+
+def _frame(name: str, value: _Name) -> wire.Kept | wire.Defined | wire.Lost:
+    if isinstance(value, Source):
+        return wire.Defined(name, value.what, clean(value.text))
+    try:
+        if isinstance(value, NoSource):
+            raise values.NotData(str(value))
+        kept = values.keep(value)
+    except values.NotData as error:
+        return wire.Lost(name, clean(str(error))[:_MAX_REASON_CHARS])
+    except MemoryError:
+        return wire.Lost(name, "too big: no memory is left to write it down")
+    return wire.Kept(name, kept.kind, kept.data, kept.was, kept.exact, clean(kept.shape))

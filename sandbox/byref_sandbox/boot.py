@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import platform
-import resource
 import signal
 import socket
 import sys
@@ -16,7 +15,8 @@ from typing import NoReturn
 
 import msgspec
 
-from byref_sandbox.jail import DESCRIPTORS, Jail, Layer, Terms, address_space
+from byref_sandbox.jail import Jail, Layer, Terms, address_space
+from byref_sandbox.libc import give_back_memory
 
 _CHECK_BYTES = 64 << 20
 
@@ -41,6 +41,7 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     _forget_the_host()
     jail.prepare()
     gc.collect()
+    give_back_memory()
     gc.freeze()
     gc.disable()
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())
@@ -68,8 +69,6 @@ def _forget_the_host() -> None:
 
 def _begin(without: str) -> Jail:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, DESCRIPTORS), hard))
     jail = Jail(without.split(",") if without else ())
     jail.isolate()
     return jail

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from byref_sandbox import jsontext
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
+EXACT: Final = "application/vnd.byref.value"
+"""A value with its types, as a run before this one wrote it: read inside the jail."""
 
 Load = Callable[[], bytes | Iterable[bytes]]
 """Reads a payload, whole or in pieces."""
@@ -31,7 +29,7 @@ class Data:
     """Names the payload: equal keys mean equal bytes."""
     load: Load
     content_type: str = JSON
-    """application/json is bound as its value, text/* as str, anything else as bytes."""
+    """application/json is bound as its value, text/* as str, `EXACT` as what it was, anything else as bytes."""
     path: tuple[str | int, ...] = ()
     """Where inside the JSON value the variable is."""
     frame: bool = False
@@ -42,8 +40,17 @@ class Unusable(ValueError):
     """The data cannot be bound as asked; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A value that only a run reads."""
+
+    data: bytes
+
+
 def decode(content_type: str, payload: bytes) -> object:
     """The value of a payload; raises Unusable."""
+    if content_type == EXACT:
+        return Exact(payload)
     if content_type == JSON or content_type.endswith("+json"):
         try:
             return jsontext.decode(payload)
@@ -74,10 +81,13 @@ def encode(name: str, value: object) -> tuple[str, bytes, bool]:
     if isinstance(value, bytes | bytearray | memoryview):
         return BYTES, bytes(value), False
     pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(value, pandas.DataFrame):
-        from byref_sandbox.values import records_json
+    if pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series):
+        from byref_sandbox import exact
 
-        return JSON, records_json(value), True
+        try:
+            return EXACT, exact.encode(value), isinstance(value, pandas.DataFrame)
+        except exact.NotExact as error:
+            raise TypeError(f"variable {name!r} cannot be bound: {error}") from None
     return JSON, encode_json(name, value), False
 
 
@@ -96,54 +106,3 @@ def encode_json(name: str, value: object) -> bytes:
             f"variable {name!r} cannot be bound: {error}. Give plain data (what JSON can hold), str, bytes, "
             f"a DataFrame or a Data"
         ) from None
-
-
-@dataclass(slots=True)
-class _Entry:
-    value: object
-    frames: dict[bytes, pd.DataFrame]
-    size: int
-
-
-class Store:
-    """What a session zygote keeps decoded, by key: least recently used out first beyond `max_bytes`."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._entries
-
-    @property
-    def held_bytes(self) -> int:
-        """About the memory of what is kept."""
-        return sum(entry.size for entry in self._entries.values())
-
-    def add(self, key: str, value: object, size: int, pinned: Collection[str]) -> None:
-        """Keeps a value of about `size` bytes, and lets the oldest go that are not in `pinned`."""
-        self._entries[key] = _Entry(value, {}, size)
-        self.trim(pinned)
-
-    def trim(self, pinned: Collection[str]) -> None:
-        """Lets the least recently used go until the rest fits."""
-        held = self.held_bytes
-        for key in list(self._entries):
-            if held <= self._max_bytes:
-                return
-            if key not in pinned:
-                held -= self._entries.pop(key).size
-
-    def value(self, key: str) -> object:
-        """The decoded value; it is now the most recently used."""
-        self._entries.move_to_end(key)
-        return self._entries[key].value
-
-    def frame(self, key: str, path: bytes) -> pd.DataFrame | None:
-        """The DataFrame built before from what is at `path`, if any."""
-        return self._entries[key].frames.get(path)
-
-    def keep_frame(self, key: str, path: bytes, frame: pd.DataFrame, size: int) -> None:
-        """Keeps a DataFrame with the value it was built from."""
-        self._entries[key].frames[path] = frame
-        self._entries[key].size += size

@@ -13,6 +13,7 @@ import mmap
 import os
 import resource
 import signal
+import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -34,6 +35,9 @@ from byref_sandbox.libc import (
 DESCRIPTORS: Final = 4096
 """No process of the sandbox has a descriptor at or above this number."""
 
+_REFUSALS: Final = (OSError, ValueError)
+"""The second is what `resource` makes of EPERM."""
+
 LANGUAGE_ONLY: Final = frozenset({"identity", "capabilities", "namespaces", "landlock", "seccomp"})
 """What `jail="language-only"` leaves out; processes, descriptors, environment and limits stay."""
 
@@ -47,6 +51,10 @@ class Layer(msgspec.Struct, frozen=True):
     """`jail="full"` refuses to work without it."""
     detail: str
     """What it does, or why it is missing."""
+    startup_ms: float = 0.0
+    """What preparing it took, once for each zygote."""
+    run_us: float = 0.0
+    """What entering it took, once for each run."""
 
 
 class SandboxUnavailable(RuntimeError):
@@ -88,6 +96,7 @@ class Jail:
         self.without = frozenset(without)
         self._notes: dict[str, str] = {}
         self._faults: dict[str, str] = {}
+        self._startup_ms: dict[str, float] = {}
         self._program: bytes | None = None
         self._ruleset: int | None = None
 
@@ -105,7 +114,8 @@ class Jail:
         return lesser
 
     def isolate(self) -> None:
-        """Best effort, first thing in the root zygote: a new namespace needs a single thread and rights not yet lost."""
+        """First thing in the root zygote: a new namespace needs a single thread and rights not yet lost."""
+        self._attempt("limits", _bound_descriptors)
         self._attempt("namespaces", self._isolate)
 
     def prepare(self) -> None:
@@ -114,9 +124,9 @@ class Jail:
         self._attempt("landlock", self._build_ruleset)
         self._attempt("identity", self._drop_identity)
         self._attempt("capabilities", identity.drop_capabilities)
-        os.environ.clear()
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        prctl(PR_SET_DUMPABLE, 0)
+        self._attempt("environment", os.environ.clear)
+        self._attempt("no_new_privs", lambda: _ignore(prctl(PR_SET_NO_NEW_PRIVS, 1)))
+        self._attempt("undumpable", lambda: _ignore(prctl(PR_SET_DUMPABLE, 0)))
 
     def enter(self, terms: Terms) -> None:
         """In a run, before any hostile code: takes everything away; raises OSError if a layer cannot be put in force."""
@@ -132,24 +142,29 @@ class Jail:
         if wall.name in self.without:
             return Layer(wall.name, False, False, "left out by the host's choice")
         fault = self._faults.get(wall.name)
+        run_us = 0.0
         if fault is None:
             try:
                 if wall.enter is not None:
+                    began = time.perf_counter()
                     wall.enter(self, terms)
+                    run_us = round((time.perf_counter() - began) * 1e6, 1)
                 if not wall.test(self, terms):
                     fault = "put in force, yet its test shows no effect"
-            except OSError as error:
+            except _REFUSALS as error:
                 fault = str(error)
         detail = self._notes.get(wall.name, wall.detail) if fault is None else fault
-        return Layer(wall.name, fault is None, wall.mandatory, detail)
+        return Layer(wall.name, fault is None, wall.mandatory, detail, self._startup_ms.get(wall.name, 0.0), run_us)
 
     def _attempt(self, name: str, step: Callable[[], None]) -> None:
         if name in self.without:
             return
+        began = time.perf_counter()
         try:
             step()
-        except OSError as error:
+        except _REFUSALS as error:
             self._faults[name] = str(error)
+        self._startup_ms[name] = round((time.perf_counter() - began) * 1000, 3)
 
     def _isolate(self) -> None:
         self._notes["namespaces"] = identity.isolate()
@@ -198,6 +213,13 @@ def close_descriptors(keep: Collection[int]) -> None:
         os.closerange(start, descriptor)
         start = descriptor + 1
     os.closerange(start, DESCRIPTORS)
+
+
+def _bound_descriptors() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY or hard > DESCRIPTORS:
+        hard = DESCRIPTORS
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _limit(_jail: Jail, terms: Terms) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+MAX_RECURSION_DEPTH: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Limits:
     """Captured print output; what exceeds it is dropped and counted."""
     result_bytes: int = 64 << 20
     """Everything a run sends back: value, output and kept variables together."""
+    recursion_depth: int = 1_000
+    """Calls within calls, at most `MAX_RECURSION_DEPTH`: more would not fit on a stack of eight megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,23 @@ class Bound:
     kind: str
     """json or dataframe"""
     data: bytes
-    """JSON for both: a dataframe is an array of records."""
+    """JSON for both: a dataframe is an array of records. Empty of a table too big for it: `exact` alone holds it."""
     was: str = ""
-    """The name of the type that the data stands for, where JSON has no such type: `datetime`, `set`, `Series`."""
+    """The name of the type that the data stands for, where nothing gives it back: a class of the code, say."""
+    exact: bytes = field(default=b"", repr=False)
+    """The value with its types, where JSON does not give it back: `Data` of content type `EXACT` binds it in a later run.
+    A run wrote it: nothing but another run may read it."""
+    shape: str = ""
+    """What it is, in words, where JSON does not tell: `DataFrame of 500,000 rows and 6 columns`, `set`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A top-level name that is kept as its source: `sources` of a later run define it again."""
+
+    what: str
+    """import, function or class"""
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +82,12 @@ class Outcome:
     what is no data is its repr as str."""
     kind: str = "none"
     """none, json, dataframe, series, repr"""
+    is_partial: bool = False
+    """A table too big for JSON: `value` is None, `text` shows a part; `exact`, or the name it is kept under, is all of it."""
+    exact: bytes = field(default=b"", repr=False)
+    """Of a table that `text` shows a part of: all of it, with its types, as `Bound.exact`; empty if it is in `bound`."""
+    shape: str = ""
+    """What it is, in words, where `exact` is given."""
     text: str = ""
     """The value as a model reads it best, whole: the caller bounds it."""
     stdout: str = ""
@@ -72,6 +97,8 @@ class Outcome:
     figures: tuple[bytes, ...] = ()
     """PNG images."""
     bound: Mapping[str, Bound] = field(default_factory=dict)
+    defined: Mapping[str, Definition] = field(default_factory=dict)
+    """Top-level names of functions, classes and imports."""
     unkept: Mapping[str, str] = field(default_factory=dict)
     """Top-level names that could not be kept for the next run, each with its reason."""
     usage: Usage = Usage()

@@ -23,9 +23,9 @@ from byref_sandbox.process import RootProcess, check_layers
 from byref_sandbox.reading import jq_outcome_of, outcome_of
 from byref_sandbox.request import code_request, jq_request
 
-MAX_SOURCE_CHARS: Final = 1_000_000
+MAX_SOURCE_CHARS: Final = 200_000
 _ATTEMPTS: Final = 3
-"""To begin a run: a zygote found dead is replaced. A run that has begun is never repeated."""
+"""To begin a run: a zygote found dead, or that does not answer, is replaced. A run that has begun is never repeated."""
 _WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}
 
 Jail = Literal["full", "language-only"]
@@ -116,18 +116,20 @@ class Sandbox:
         *,
         session: str | None = None,
         limits: Limits | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> Outcome:
         """Runs `code` over `variables`: plain data, DataFrames, or `Data`; only those it names are bound.
 
         In the code `users` (or `$users`) is the value and `df("users")` its DataFrame. With `session`, `Data` stays
-        decoded in a warm process, so that the next call starts in milliseconds. Whatever the code does is told in the
+        decoded in a warm process, so that the next call starts in milliseconds. `sources` are the definitions of earlier
+        runs (`outcome.defined`): those the code names are run again before it. Whatever the code does is told in the
         outcome's `error`. Raises SandboxUnavailable, TypeError or ValueError for what cannot be bound, and whatever
         `Data.load` raises.
         """
         limits = limits or self.limits
         if len(code) > MAX_SOURCE_CHARS:
             return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = code_request("code", code, variables or {}, limits)
+        request, loads = code_request("code", code, variables or {}, limits, sources=sources)
         return outcome_of(self._answer(request, loads, session), limits)
 
     def jq(
@@ -176,7 +178,7 @@ class Sandbox:
 
     def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
         with self._slots:
-            for _ in range(_ATTEMPTS):
+            for attempt in range(_ATTEMPTS):
                 with self._zygote(session) as (root, warm):
                     try:
                         answer = exchange(root.orders if warm is None else warm.orders, request, loads)
@@ -186,7 +188,8 @@ class Sandbox:
                         self._lost(root, warm)
                     elif warm is not None and answer.started:
                         warm.held_bytes = answer.held_bytes
-                if answer.fault != "gone" or answer.started:
+                # Waiting for an answer takes long: nobody waits three times.
+                if answer.started or answer.fault not in ("gone", "silent") or (answer.fault == "silent" and attempt):
                     break
         return answer
 

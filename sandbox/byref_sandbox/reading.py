@@ -9,10 +9,13 @@ import msgspec
 
 from byref_sandbox import jsontext, wire
 from byref_sandbox.exchange import Answer
-from byref_sandbox.outcome import Bound, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
 
-_MAX_CONTAINERS: Final = 8_000_000
-"""Arrays and objects in one value: an empty one is two bytes on the wire and sixty in memory."""
+_MAX_PARTS: Final = 8_000_000
+"""Of one value: an empty array is two bytes on the wire and sixty in memory, a short text is four and fifty."""
+_MAX_KIND_CHARS: Final = 200
+_MAX_WORDS_CHARS: Final = 4_000
+_MAX_LINE: Final = 10_000_000
 _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
 _RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -29,16 +32,24 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
     if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
         return Outcome(error=failure, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
     bound: dict[str, Bound] = {}
+    defined: dict[str, Definition] = {}
     unkept: dict[str, str] = {}
     for frame in answer.frames:
-        if not isinstance(frame, wire.Kept | wire.Lost) or len(bound) + len(unkept) >= _MAX_NAMES:
+        if not isinstance(frame, wire.Kept | wire.Defined | wire.Lost):
             continue
-        if not frame.name.isidentifier() or len(frame.name) > _MAX_NAME_CHARS:
+        if len(bound) + len(defined) + len(unkept) >= _MAX_NAMES:
+            continue
+        # Names of two underscores are the language's own: a run that keeps one wants to take its place.
+        if not frame.name.isidentifier() or frame.name.startswith("__") or len(frame.name) > _MAX_NAME_CHARS:
             continue
         if isinstance(frame, wire.Lost):
             unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
-        elif _is_json(frame):
-            bound[frame.name] = Bound(frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS])
+        elif isinstance(frame, wire.Defined):
+            defined[frame.name] = Definition(frame.what, frame.source)
+        elif (frame.exact and not frame.data) or _is_json(frame):
+            bound[frame.name] = Bound(
+                frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS], frame.exact, frame.shape[:_MAX_NAME_CHARS]
+            )
         else:
             unkept[frame.name] = "its data could not be read"
     value: object = None
@@ -48,7 +59,7 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
         except OverflowError:
             failure = Failure(
                 "OutputLimit",
-                f"the value has more than {_MAX_CONTAINERS:,} arrays and objects",
+                f"the value has more than {_MAX_PARTS:,} arrays, objects and values",
                 hint="aggregate it, or take a slice",
             )
         except jsontext.NotJSON:
@@ -56,11 +67,15 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
     return Outcome(
         value=value,
         kind=done.kind if failure is None else "none",
+        is_partial=failure is None and done.is_partial,
+        exact=done.exact if failure is None else b"",
+        shape=done.shape[:_MAX_NAME_CHARS] if failure is None else "",
         text=_text(done) if failure is None else "",
-        stdout=done.stdout,
-        stdout_dropped=max(0, done.stdout_dropped),
+        stdout=done.stdout[: limits.stdout_bytes],
+        stdout_dropped=max(0, done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
         error=failure,
         bound=bound,
+        defined=defined,
         unkept=unkept,
         usage=Usage(answer.wall_ms, max(0.0, done.cpu_ms), max(0, done.peak_bytes)),
     )
@@ -97,7 +112,7 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
 def _failure(answer: Answer, limits: Limits) -> Failure | None:
     for frame in answer.frames:
         if isinstance(frame, wire.Error):
-            return Failure(frame.kind, frame.message, frame.line, frame.hint)
+            return _told(frame)
     if answer.done is not None:
         return None
     if answer.refused is not None:
@@ -115,6 +130,16 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
     if answer.fault == "silent":
         return Failure("Crash", "the interpreter did not answer in time and was restarted", hint="run it again")
     return Failure("Crash", "the interpreter process died during the run", hint="run it again")
+
+
+def _told(error: wire.Error) -> Failure:
+    """What a run says of itself, in the length in which an honest one says it."""
+    return Failure(
+        error.kind[:_MAX_KIND_CHARS],
+        error.message[:_MAX_WORDS_CHARS],
+        error.line if error.line is not None and 0 < error.line <= _MAX_LINE else None,
+        None if error.hint is None else error.hint[:_MAX_WORDS_CHARS],
+    )
 
 
 def _why_it_ended(ended: wire.Ended, limits: Limits) -> Failure:
@@ -139,7 +164,7 @@ def _cpu_ms(answer: Answer) -> float:
 
 
 def _bounded(data: bytes) -> bytes:
-    if data.count(b"[") + data.count(b"{") > _MAX_CONTAINERS:
+    if not data.startswith(b'"') and sum(map(data.count, (b"[", b"{", b","))) > _MAX_PARTS:
         raise OverflowError
     return data
 

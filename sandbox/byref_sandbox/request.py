@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
 from byref_sandbox import data, wire
 from byref_sandbox.data import Load
-from byref_sandbox.language.source import free_names
-from byref_sandbox.outcome import Limits
+from byref_sandbox.outcome import MAX_RECURSION_DEPTH, Limits
+from byref_sandbox.sources import in_order
+from byref_sandbox.uses import uses_of
 
 MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
 _MAX_NAMES: Final = 10_000
-_FRAME_CALL: Final = re.compile(r"\bdf\(\s*[\"']?\$?(\w+)")
 
 
 def code_request(
@@ -23,15 +22,22 @@ def code_request(
     variables: Mapping[str, object],
     limits: Limits,
     without: tuple[str, ...] = (),
+    sources: Mapping[str, str] | None = None,
 ) -> tuple[wire.Request, list[Load]]:
-    """The request for a run of Python, with only those variables that the code names; raises TypeError, ValueError."""
+    """The request for a run of Python, with only those variables and definitions that the code names, or these name.
+
+    Raises TypeError, ValueError.
+    """
     if len(variables) > _MAX_NAMES:
         raise ValueError(f"{len(variables):,} variables; at most {_MAX_NAMES:,} can be bound")
     for name in variables:
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"variable name {name!r} is no Python identifier")
-    frames = _FRAME_CALL.findall(code)
-    wanted = free_names(code).union(frames)
+    definitions = needed(code, sources or {})
+    uses = [uses_of(text) for text in (code, *definitions.values())]
+    wanted: frozenset[str] = frozenset().union(*(each.names for each in uses))
+    tables: frozenset[str] = frozenset().union(*(each.tables for each in uses))
+    values: frozenset[str] = frozenset().union(*(each.names - each.only_tables for each in uses))
     payloads: list[wire.Payload] = []
     loads: list[Load] = []
     bound: list[wire.Variable] = []
@@ -47,18 +53,31 @@ def code_request(
             loads.append(load)
             if payload.inline is None:
                 by_key[payload.key, payload.content_type] = index
-        bound.append(wire.Variable(name, index, path, frame))
+        is_frame = frame and payload.content_type != data.EXACT
+        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables))
     request = wire.Request(
         mode=mode,
         source=_encodable(code),
         terms=_terms(limits),
         payloads=payloads,
         variables=bound,
-        frames=frames,
-        names=list(variables),
+        sources=[_encodable(definitions[name]) for name in in_order(definitions)],
+        names=[*variables, *(sources or {})],
         without=list(without),
     )
     return request, loads
+
+
+def needed(code: str, sources: Mapping[str, str]) -> dict[str, str]:
+    """Those of the sources, by name, that the code names, or that one of these names."""
+    found: dict[str, str] = {}
+    waiting = uses_of(code).names & sources.keys() if sources else frozenset()
+    while waiting:
+        new = {name: sources[name] for name in sorted(waiting)}
+        found |= new
+        named = frozenset().union(*(uses_of(text).names for text in new.values()))
+        waiting = (named & sources.keys()) - found.keys()
+    return found
 
 
 def jq_request(
@@ -73,7 +92,7 @@ def jq_request(
         source=_encodable(program),
         terms=_terms(limits),
         payloads=[payload],
-        variables=[wire.Variable("input", 0, path, False)],
+        variables=[wire.Variable("input", 0, path)],
         max_outputs=min(max_outputs, MAX_OUTPUTS),
         max_output_bytes=min(max_bytes, limits.result_bytes),
     )
@@ -89,16 +108,21 @@ def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]
 
 
 def _terms(limits: Limits) -> wire.Terms:
-    for name in ("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes"):
+    for name in ("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes", "recursion_depth"):
         value = getattr(limits, name)
         if not 0 < value < float("inf"):
             raise ValueError(f"limit {name} is {value!r}; expected a positive, finite number")
+    if limits.recursion_depth > MAX_RECURSION_DEPTH:
+        raise ValueError(
+            f"limit recursion_depth is {limits.recursion_depth!r}; at most {MAX_RECURSION_DEPTH:,} is possible"
+        )
     return wire.Terms(
         float(limits.wall_seconds),
         float(limits.cpu_seconds),
         int(limits.memory_bytes),
         int(limits.stdout_bytes),
         int(limits.result_bytes),
+        int(limits.recursion_depth),
     )
 
 

@@ -18,6 +18,16 @@ from byref_sandbox.libc import libc
 _SET_MODE_FILTER: Final = 1
 _PROT_EXEC: Final = 4
 _F_GETFD, _F_GETFL = 1, 3
+_INT: Final = 0xFFFFFFFF
+"""What the kernel looks at where an argument is an int."""
+_MAP_LOCKED, _MAP_HUGETLB = 0x2000, 0x40000
+_MAX_CLOCK: Final = 15
+"""Clock numbers beyond it stand for other processes."""
+_FUTEX_FLAGS: Final = 128 | 256
+_FUTEX_PLAIN: Final = (0, 1, 3, 4, 5, 9, 10)
+"""Waiting and waking; what inherits priorities has been a way into the kernel, and nothing here needs it."""
+_ADVICE: Final = (0, 1, 2, 3, 4, 8, 14, 15)
+"""What allocators ask for. Memory that is merged or paged out can be timed by others, who share it."""
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -25,11 +35,12 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 _ALLOWED: Final = _names("""
-    read write readv writev pread64 lseek close fstat munmap brk mremap madvise futex sched_yield
-    sched_getaffinity getcpu rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall exit
-    exit_group clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time getrandom getpid gettid
+    read write readv writev pread64 lseek close fstat munmap brk mremap sched_yield getcpu rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall exit
+    exit_group nanosleep gettimeofday time getrandom getpid gettid
     getppid getuid geteuid getgid getegid getrusage times sysinfo poll ppoll select pselect6
 """)
+
+_CLOCKS: Final = _names("clock_gettime clock_getres clock_nanosleep")
 
 # Reading what exists is refused as "no access" rather than "not permitted": libraries that look for optional files
 # take EACCES for an answer.
@@ -56,9 +67,18 @@ def build() -> bytes:
     rules = Filter(default=int(Action.ERRNO) | errno.EPERM)
     for name in _ALLOWED:
         _rule(rules, "allow", name)
-    not_executable = [ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=_PROT_EXEC)]
-    rules.allow("mmap", args=not_executable)
-    rules.allow("mprotect", args=not_executable)
+    not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=_PROT_EXEC)
+    # Locked memory and huge pages are taken from what the whole machine has.
+    rules.allow("mmap", args=[not_executable, ArgCmp(3, CmpOp.MASKED_EQ, 0, mask=_MAP_LOCKED | _MAP_HUGETLB)])
+    rules.allow("mprotect", args=[not_executable])
+    for advice in _ADVICE:
+        rules.allow("madvise", args=[ArgCmp(2, CmpOp.MASKED_EQ, advice, mask=_INT)])
+    for operation in _FUTEX_PLAIN:
+        rules.allow("futex", args=[ArgCmp(1, CmpOp.MASKED_EQ, operation, mask=_INT & ~_FUTEX_FLAGS)])
+    # Of this process, not of others: both would tell which processes there are, clocks also what they do.
+    rules.allow("sched_getaffinity", args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT)])
+    for name in _CLOCKS:
+        rules.allow(name, args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT & ~_MAX_CLOCK)])
     # F_SETOWN and F_SETSIG would let the kernel send signals to other processes for us.
     rules.allow("fcntl", args=[ArgCmp(1, CmpOp.EQ, _F_GETFL)])
     rules.allow("fcntl", args=[ArgCmp(1, CmpOp.EQ, _F_GETFD)])

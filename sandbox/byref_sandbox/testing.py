@@ -21,17 +21,19 @@ def run_in_jail(
     *,
     variables: Mapping[str, object] | None = None,
     without: tuple[str, ...] = (),
+    session: str | None = None,
     sandbox: Sandbox | None = None,
 ) -> Outcome:
     """Runs `source` as plain CPython in a jailed process; its variable `result`, if it sets one, is the value.
 
+    With `session`, `Data` among the variables stays in that session's process, as in `Sandbox.run`.
     `without` names layers of the jail to leave out of this run, so that one can be tried without another. Without
     `sandbox`, one is shared by all calls.
     """
     limits = limits or Limits()
     sandbox = sandbox or _shared()
     request, loads = code_request("raw", source, variables or {}, limits, without)
-    return outcome_of(sandbox._answer(request, loads, None), limits)
+    return outcome_of(sandbox._answer(request, loads, session), limits)
 
 
 def _shared() -> Sandbox:

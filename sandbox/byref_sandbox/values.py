@@ -6,31 +6,52 @@ This runs inside the jail on whatever the code left behind: a `__repr__` that li
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import itertools
 import json
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
 import pandas as pd
 
+from byref_sandbox import exact
+
 MAX_REPR_CHARS: Final = 20_000
 """Of a value that is no data."""
-SHOWN_ROWS: Final = 20
-"""Of a table with more than `WHOLE_ROWS`."""
-WHOLE_ROWS: Final = 30
+SHOWN_ROWS: Final = 10
+"""From either end of a table with more than `WHOLE_ROWS`."""
+WHOLE_ROWS: Final = 40
 SHOWN_COLUMNS: Final = 30
 SHOWN_CELL_CHARS: Final = 200
+MAX_CELLS_SHOWN_AS_JSON: Final = 2_000_000
+"""Of a table that is the value of a run."""
+MAX_CELLS_AS_JSON: Final = 200_000
+"""Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
 
 Kind = Literal["none", "json", "dataframe", "series", "repr"]
 
 
 class NotData(ValueError):
     """The value cannot be expressed as data; the message says what it is."""
+
+
+class Keepsake(NamedTuple):
+    """A value for the next run."""
+
+    kind: Literal["json", "dataframe"]
+    data: bytes
+    """JSON, for whoever is not Python; empty of a table too big for it."""
+    exact: bytes = b""
+    """The value itself, where JSON does not give it back; empty: JSON does."""
+    was: str = ""
+    """The name of its type where neither gives it back."""
+    shape: str = ""
+    """What it is, in words, where JSON does not tell."""
 
 
 class Presented(NamedTuple):
@@ -41,6 +62,10 @@ class Presented(NamedTuple):
     """JSON."""
     text: str | None
     """None: the JSON itself."""
+    exact: bytes = b""
+    """Of a big table the value with its types."""
+    is_partial: bool = False
+    """The table is too big for JSON: `data` is null."""
 
 
 def present(value: object) -> Presented:
@@ -49,34 +74,76 @@ def present(value: object) -> Presented:
         if value is None:
             return Presented("none", b"null", "")
         if isinstance(value, pd.DataFrame):
-            return Presented("dataframe", records_json(value), frame_text(value))
+            return _table("dataframe", value, records_json, frame_text(value))
         if isinstance(value, pd.Series):
-            return Presented("series", to_json(_series_data(value)), _series_text(value))
+            return _table("series", value, lambda series: to_json(_series_data(series)), _series_text(value))
         return Presented("json", to_json(value), _scalar_text(value))
     except NotData:
         text = _bounded_repr(value)
         return Presented("repr", to_json(text), text)
 
 
-def keep(value: object) -> tuple[Literal["json", "dataframe"], bytes]:
-    """A top-level name's value as JSON, for the next run; raises NotData with the reason."""
-    if isinstance(value, pd.DataFrame):
-        return "dataframe", records_json(value)
+def _table(kind: Kind, table: Any, write: Callable[[Any], bytes], text: str) -> Presented:
+    packed = b""
+    if not is_small(table):
+        with contextlib.suppress(exact.NotExact):
+            packed = exact.encode(table)
+    if packed and table.size > MAX_CELLS_SHOWN_AS_JSON:
+        return Presented(kind, b"null", text, packed, is_partial=True)
+    return Presented(kind, write(table), text, packed)
+
+
+def keep(value: object) -> Keepsake:
+    """A top-level name's value as data, for the next run; raises NotData with the reason."""
     if isinstance(value, types.ModuleType):
         raise NotData("a module: import it again")
-    if isinstance(value, type):
-        raise NotData("a class: define it again")
-    if callable(value):
-        raise NotData("a function: define it again")
-    return "json", to_json(_series_data(value) if isinstance(value, pd.Series) else value)
+    if isinstance(value, types.MethodType | types.BuiltinMethodType):
+        raise NotData("a method of an object: call it where it is used")
+    is_table = isinstance(value, pd.DataFrame | pd.Series | np.ndarray)
+    if not is_table:
+        data = to_json(value)
+        if exact.is_json(value):
+            return Keepsake("json", data)
+    try:
+        packed = exact.encode(value)
+    except exact.NotExact as error:
+        if is_table:
+            raise NotData(str(error)) from None
+        return Keepsake("json", data, was=stands_for(value))
+    if is_table and value.size > MAX_CELLS_AS_JSON:  # type: ignore[attr-defined]
+        return Keepsake(_form(value), b"", packed, shape=shape_of(value))
+    if isinstance(value, pd.DataFrame):
+        return Keepsake("dataframe", records_json(value), packed, shape=shape_of(value))
+    return Keepsake(
+        "json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value)
+    )
+
+
+def _form(value: object) -> Literal["json", "dataframe"]:
+    return "dataframe" if isinstance(value, pd.DataFrame) else "json"
+
+
+def shape_of(value: object) -> str:
+    """What a value is, in a few words, where JSON has no word for it."""
+    if isinstance(value, pd.DataFrame):
+        return f"DataFrame of {_count(len(value), 'row')} and {_count(value.shape[1], 'column')}"
+    if isinstance(value, pd.Series):
+        return f"Series of {_count(len(value), 'value')}"
+    if isinstance(value, np.ndarray):
+        return f"array{list(value.shape)} of {value.dtype}"[:100]
+    return _type_name(value)
 
 
 def stands_for(value: object) -> str:
     """The name of a value's type where its data has another: what code finds in the next run is not quite the same."""
     kind = type(value)
-    if kind in (dict, list, str, int, float, bool, type(None)) or issubclass(kind, pd.DataFrame):
+    if kind in (dict, list, str, int, float, bool, type(None)):
         return ""
-    name: str = type.__dict__["__name__"].__get__(kind)
+    return _type_name(value)
+
+
+def _type_name(value: object) -> str:
+    name: str = type.__dict__["__name__"].__get__(type(value))
     return name.encode(errors="backslashreplace").decode()[:60]
 
 
@@ -87,7 +154,9 @@ def to_json(value: object) -> bytes:
     complex numbers strings.
     """
     try:
-        return msgspec.json.encode(value, enc_hook=_plain)
+        encoded = bytearray()
+        _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
+        return bytes(encoded)
     except (TypeError, ValueError, RecursionError):
         pass  # keys that are no strings, lone surrogates, or really no data
     try:
@@ -109,33 +178,43 @@ def records_json(frame: pd.DataFrame) -> bytes:
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """A DataFrame as a table: exact counts, then at most `SHOWN_ROWS` rows and `SHOWN_COLUMNS` columns."""
-    rows = len(frame)
-    shown = rows if rows <= WHOLE_ROWS else SHOWN_ROWS
-    part = frame.iloc[:shown, :SHOWN_COLUMNS]
-    title = f"{_count(rows, 'row')} × {_count(frame.shape[1], 'column')}"
-    notes = [f"first {shown} rows shown"] if shown < rows else []
-    if part.shape[1] < frame.shape[1]:
-        notes.append(f"first {SHOWN_COLUMNS} columns shown")
-    names, columns = _columns(part, for_text=True)
-    lines = ["; ".join([title, *notes]), " | ".join(map(_cell, names))]
-    lines.extend(" | ".join(map(_cell, row)) for row in zip(*columns, strict=True))
-    return "\n".join(lines)
+    """A DataFrame as a table: exact counts, then all of a small one, of any other the first and the last rows."""
+    rows, columns = frame.shape
+    part, notes, gap = frame, [], None
+    if not is_small(frame):
+        gap = SHOWN_ROWS if rows > 2 * SHOWN_ROWS else None
+        part = pd.concat([frame.iloc[:gap], frame.iloc[-gap:]]) if gap else frame
+        notes = [f"first {gap} and last {gap} rows shown"] if gap else []
+        if columns > SHOWN_COLUMNS:
+            part = part.iloc[:, :SHOWN_COLUMNS]
+            notes.append(f"first {SHOWN_COLUMNS} columns shown")
+    title = f"{_count(rows, 'row')} × {_count(columns, 'column')}"
+    names, cells = _columns(part, for_text=True)
+    lines = [" | ".join(map(_cell, row)) for row in zip(*cells, strict=True)]
+    if gap:
+        lines.insert(gap, f"… {_count(rows - 2 * gap, 'row')} …")
+    return "\n".join(["; ".join([title, *notes]), " | ".join(map(_cell, names)), *lines])
+
+
+def is_small(table: pd.DataFrame | pd.Series) -> bool:
+    """Whether a table is shown whole."""
+    return len(table) <= WHOLE_ROWS and (table.ndim == 1 or table.shape[1] <= SHOWN_COLUMNS)
 
 
 def _series_text(series: pd.Series) -> str:
     rows = len(series)
-    shown = rows if rows <= WHOLE_ROWS else SHOWN_ROWS
     title = _count(rows, "value") + (f" of {series.name!s}" if series.name is not None else "")
-    part = series.iloc[:shown]
-    values = _column(part, for_text=True)
-    lines = [f"{title}; first {shown} shown" if shown < rows else title]
+    part, gap = series, None
+    if not is_small(series):
+        gap = SHOWN_ROWS
+        part = pd.concat([series.iloc[:gap], series.iloc[-gap:]])
+        title += f"; first {gap} and last {gap} shown"
+    lines = list(map(_cell, _column(part, for_text=True)))
     if _index_says_something(series.index):
-        labels = _labels(part.index)
-        lines.extend(f"{_cell(label)}: {_cell(value)}" for label, value in zip(labels, values, strict=True))
-    else:
-        lines.extend(map(_cell, values))
-    return "\n".join(lines)
+        lines = [f"{_cell(label)}: {line}" for label, line in zip(_labels(part.index), lines, strict=True)]
+    if gap:
+        lines.insert(gap, f"… {_count(rows - 2 * gap, 'value')} …")
+    return "\n".join([title, *lines])
 
 
 def _count(number: int, noun: str) -> str:
@@ -162,6 +241,8 @@ def _cell(value: object) -> str:
         text = value
     elif isinstance(value, bool | int | float):
         text = repr(value)
+    elif isinstance(value, datetime.date):
+        text = value.isoformat()
     else:
         try:
             text = to_json(value).decode()
@@ -298,6 +379,9 @@ def _plain(value: object) -> object:
     if isinstance(value, collections.abc.Mapping):
         return dict(value)
     raise NotData(f"{_article(type(value).__name__)} is no data")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def _plain_deep(value: object) -> object:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import importlib
 import io
+import pkgutil
 import warnings
 import zoneinfo
 from typing import Any, Final
 
+from byref_sandbox.language.names import words
+
+_CODECS: Final = words("""idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape
+    raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 iso8859_9
+    iso8859_15 mac_roman koi8_r gbk gb18030 big5 shift_jis cp932 euc_jp euc_kr hex_codec base64_codec rot_13""")
 _MODULES: Final = (
     "_strptime",
-    "encodings.idna",
-    "encodings.latin_1",
-    "encodings.ascii",
-    "encodings.cp1252",
-    "encodings.utf_16",
-    "encodings.utf_8_sig",
-    "encodings.unicode_escape",
-    "encodings.raw_unicode_escape",
+    *(f"encodings.{name}" for name in sorted(_CODECS)),
     "unicodedata",
     "numpy.polynomial",
     "numpy.ma",
@@ -29,6 +28,7 @@ _MODULES: Final = (
     "pandas.io.formats.info",
     "pandas.plotting",
     "pandas.api.typing",
+    "pandas.core.arrays.arrow.extension_types",
 )
 
 _EVERYDAY: Final = """
@@ -71,7 +71,8 @@ def warm(language: Any) -> None:
     import pandas
     import pyarrow
 
-    for name in _MODULES:
+    methods = importlib.import_module("pandas.core.methods")  # which ones there are differs between versions
+    for name in (*_MODULES, *(f"{methods.__name__}.{part.name}" for part in pkgutil.iter_modules(methods.__path__))):
         importlib.import_module(name)
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
@@ -83,6 +84,36 @@ def warm(language: Any) -> None:
         frame_free = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
         exec(compile(_EVERYDAY, "<warm>", "exec"), frame_free)
         language.run(language.compile("import pandas as pd, numpy as np\n" + _EVERYDAY), {}, io.StringIO())
+        _keep_and_read(pandas)
+
+
+def _keep_and_read(pandas: Any) -> None:
+    """Values with their types and tables of JSON: reading each kind of column imports something."""
+    from byref_sandbox import exact, tables, values
+
+    days = pandas.date_range("2024-01-01", periods=2, freq="D")
+    frame = pandas.DataFrame(
+        {
+            "integers": pandas.array([1, None], "Int64"),
+            "floats": pandas.array([1.5, None], "Float64"),
+            "truth": pandas.array([True, None], "boolean"),
+            "text": pandas.array(["a", None], "string"),
+            "zone": days.tz_localize("Europe/Paris"),
+            "period": days.to_period("M"),
+            "interval": pandas.interval_range(0, 2),
+            "category": pandas.Categorical(["x", "y"]),
+            "duration": days - days[0],
+            "object": [{"a": 1}, None],
+        },
+        index=days,
+    )
+    for value in (frame, frame["text"], frame.set_index(["integers", "text"]), frame.describe(include="all")):
+        exact.decode(exact.encode(value))
+        values.present(value)
+        values.keep(value)
+    tables.from_json(
+        b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ()
+    )
 
 
 _zones: Final[list[zoneinfo.ZoneInfo]] = []

@@ -82,7 +82,12 @@ class Variable(msgspec.Struct, frozen=True):
     name: str
     payload: int
     path: bytes
-    frame: bool
+    frame: bool = False
+    """It is bound as a DataFrame."""
+    is_value: bool = True
+    """The code uses it as it is."""
+    is_table: bool = False
+    """The code makes a DataFrame of it."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -93,6 +98,7 @@ class Terms(msgspec.Struct, frozen=True):
     memory_bytes: int
     stdout_bytes: int
     result_bytes: int
+    recursion_depth: int
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -104,8 +110,8 @@ class Request(msgspec.Struct, frozen=True):
     terms: Terms
     payloads: list[Payload] = []
     variables: list[Variable] = []
-    frames: list[str] = []
-    """Names that the code asks for as `df("name")`."""
+    sources: list[str] = []
+    """Definitions of earlier runs, to be run before the code, each after those it needs."""
     names: list[str] = []
     """All names there are, for messages."""
     max_outputs: int = 0
@@ -176,7 +182,18 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     kind: Literal["json", "dataframe"]
     data: bytes
     was: str = ""
-    """The name of the type that the data stands for, where JSON has no such type."""
+    """The name of the type that the data stands for, where nothing gives it back."""
+    exact: bytes = b""
+    """The value itself, for the next run alone to read, where JSON does not give it back."""
+    shape: str = ""
+
+
+class Defined(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="defined"):
+    """A top-level name that is kept as its source."""
+
+    name: str
+    what: Literal["import", "function", "class"]
+    source: str
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lost"):
@@ -204,17 +221,25 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     truncated: bool = False
     cpu_ms: float = 0.0
     peak_bytes: int = 0
+    exact: bytes = b""
+    """The value itself, where JSON does not give it back and it may be kept."""
+    shape: str = ""
+    is_partial: bool = False
+    """A table too big for JSON: `value` is null, `exact` is all of it."""
 
 
-Frame = Error | Kept | Lost | Output | Done
+Frame = Error | Kept | Defined | Lost | Output | Done
 
+_encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)
 
 
-def pack(frame: Frame) -> bytes:
-    """The frame with its length before it."""
-    body = msgspec.msgpack.encode(frame)
-    return _LENGTH.pack(len(body)) + body
+def pack(frame: Frame) -> bytearray:
+    """The frame with its length before it; raises MemoryError."""
+    packed = bytearray(_LENGTH.size)
+    _encoder.encode_into(frame, packed, _LENGTH.size)  # where memory runs out, `encode` crashes: msgspec 0.22
+    _LENGTH.pack_into(packed, 0, len(packed) - _LENGTH.size)
+    return packed
 
 
 class FrameReader:
@@ -258,7 +283,7 @@ def read_some(descriptor: int) -> bytes:
     return os.read(descriptor, _READ_BYTES)
 
 
-def write_all(descriptor: int, data: bytes | memoryview) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Writes all of `data`; raises OSError."""
     view = memoryview(data)
     while view:
@@ -321,11 +346,9 @@ def memory_file(chunks: Iterable[bytes | memoryview]) -> int:
 def read_memory_file(descriptor: int) -> bytes:
     """All bytes of an anonymous file, whatever its offset."""
     size = os.fstat(descriptor).st_size
-    data = bytearray(size)
-    view, offset = memoryview(data), 0
-    while offset < size:
-        count = os.preadv(descriptor, [view[offset:]], offset)
-        if count == 0:
-            break
-        offset += count
-    return bytes(data)
+    parts: list[bytes] = []
+    offset = 0
+    while offset < size and (part := os.pread(descriptor, size - offset, offset)):
+        parts.append(part)
+        offset += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn
 
+import msgspec
+
 from byref_sandbox import wire
 from byref_sandbox.data import Unusable
 from byref_sandbox.jail import Jail, Terms, address_space, resident
@@ -23,6 +25,8 @@ _TICK_SECONDS: Final = 0.05
 """An expired timer fires again this often: code that swallows the first exception does not swallow them all."""
 _RESERVE_BYTES: Final = 8 << 20
 """Given back when memory runs out, so that there is some left to say so."""
+_OWN_DEPTH: Final = 30
+"""Calls of the worker's own below the code's first."""
 _MAX_MESSAGE_CHARS: Final = 4_000
 _UNICODE: Final = "utf-8"
 
@@ -78,9 +82,16 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
     try:
         stdout = Captured(terms.stdout_bytes)
         usage = _Usage()
-        frames = _guarded(terms, prepare, jail, reply, parent, stdout)
-        disarm()
-        _send(reply, frames, stdout, usage)
+        try:
+            frames = _guarded(terms, prepare, jail, reply, parent, stdout)
+            disarm()
+        except Expired as error:  # while what the code left was being freed
+            disarm()
+            frames = [error_frame(error.failure)]
+        try:
+            _send(reply, frames, stdout, usage)
+        except MemoryError as error:
+            _send(reply, [error_frame(failure_of(error, terms))], stdout, usage)
     finally:
         os._exit(0)
 
@@ -88,12 +99,15 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
 def _guarded(
     terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured
 ) -> list[wire.Frame]:
-    reserve = mmap.mmap(-1, _RESERVE_BYTES)  # address space alone: pages it never touches cost nothing
+    reserve = mmap.mmap(
+        -1, _RESERVE_BYTES, mmap.MAP_PRIVATE
+    )  # address space alone: pages it never touches cost nothing
     try:
         body = prepare()
         sys.stdout = sys.stderr = stdout
         for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
             setattr(sys, name, None)
+        sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
         _arm(terms)
         jail.enter(
             Terms(
@@ -108,6 +122,7 @@ def _guarded(
     except Unusable as error:
         return [error_frame(Failure("ValueError", str(error)))]
     except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
+        disarm()
         reserve.close()
         return [error_frame(failure_of(error, terms))]
 
@@ -191,13 +206,11 @@ def _send(reply: int, frames: list[wire.Frame], stdout: Captured, usage: _Usage)
         frames = frames[:-1]
     else:
         done = wire.Done()
-    done = wire.Done(
-        kind=done.kind,
-        value=done.value,
+    done = msgspec.structs.replace(
+        done,
         text=None if done.text is None else clean(done.text),
         stdout=stdout.text(),
         stdout_dropped=stdout.dropped,
-        truncated=done.truncated,
         cpu_ms=usage.cpu_ms(),
         peak_bytes=usage.peak_bytes(),
     )

@@ -17,16 +17,20 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from byref_sandbox import bodies, data, jqworker, wire, worker
-from byref_sandbox.bindings import Bindings, frame_of
+from byref_sandbox.bindings import Bindings, OnlyTable
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
+from byref_sandbox.libc import give_back_memory
+from byref_sandbox.loaded import Loaded, Store, Wanted, wanted_of
 
 MAX_CALLS: Final = 256
+_BIG_BYTES: Final = 1 << 20
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
 _REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
@@ -42,6 +46,7 @@ class _Call:
     """The request's memfd; the root leaves it to the run to read."""
     wall_seconds: float
     request: wire.Request | None
+    wanted: list[Wanted] = field(default_factory=list)
     waiting: set[int] = field(default_factory=set)
     """Payloads the host still has to give, by index."""
     files: dict[int, int] = field(default_factory=dict)
@@ -60,7 +65,7 @@ class _Call:
 class Zygote:
     """The loop of one zygote; `store` is None in the root, whose runs leave nothing behind."""
 
-    def __init__(self, orders: socket.socket, jail: Jail, language: Any, store: data.Store | None = None) -> None:
+    def __init__(self, orders: socket.socket, jail: Jail, language: Any, store: Store | None = None) -> None:
         self._orders = orders
         self._jail = jail
         self._language = language
@@ -122,11 +127,14 @@ class Zygote:
         if len(self._calls) > MAX_CALLS:
             self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
             return
-        call.waiting = {
-            index
-            for index in order.given
-            if self._store is None or request is None or request.payloads[index].key not in self._store
-        }
+        call.waiting = set(order.given)
+        if self._store is not None and request is not None:
+            call.wanted = wanted_of(request)
+            call.waiting = {
+                index
+                for index in order.given
+                if self._store.entry(request.payloads[index].key).lacks(call.wanted[index])
+            }
         if call.waiting:
             self._tell(call, wire.Missing(sorted(call.waiting)))
         else:
@@ -147,15 +155,18 @@ class Zygote:
         if not call.waiting:
             self._start(call)
 
-    def _load(self, call: _Call, store: data.Store, request: wire.Request, index: int, descriptor: int) -> bool:
+    def _load(self, call: _Call, store: Store, request: wire.Request, index: int, descriptor: int) -> bool:
         """Decodes a payload into the store and says whether that worked."""
         payload = request.payloads[index]
-        before = resident()
+        entry = store.entry(payload.key)
         try:
             raw = wire.read_memory_file(descriptor)
-            size = len(raw)
-            value = data.decode(payload.content_type, raw)
-            del raw
+            with _sized(entry, len(raw)):
+                entry.load(payload.content_type, raw, call.wanted[index])
+                size = len(raw)
+                del raw
+                if size > _BIG_BYTES:
+                    give_back_memory()
         except data.Unusable as error:
             self._refuse(call, "ValueError", f"the data of this variable is {error}")
             return False
@@ -165,13 +176,13 @@ class Zygote:
             return False
         finally:
             os.close(descriptor)
-        store.add(payload.key, value, max(size, resident() - before), {each.key for each in request.payloads})
+        store.trim({each.key for each in request.payloads})
         return True
 
     def _start(self, call: _Call) -> None:
         """Forks the run; its clock begins."""
         if self._store is not None and call.request is not None:
-            self._build_frames(call.request, self._store)
+            self._build_frames(call, call.request, self._store)
         gc.freeze()
         size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
         parent = os.getpid()
@@ -218,44 +229,37 @@ class Zygote:
         return bodies.language_body(self._language, request, bindings)
 
     def _bind(self, request: wire.Request, files: dict[int, int]) -> Bindings:
-        own: dict[int, object] = {}
-        for index, payload in enumerate(request.payloads):
-            if index in files:
-                own[index] = data.decode(payload.content_type, wire.read_memory_file(files[index]))
-            elif payload.inline is not None:
-                own[index] = data.decode(payload.content_type, payload.inline)
+        loaded: dict[int, Loaded] = {}
+        for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
+            if payload.inline is None and index not in files:
+                assert self._store is not None
+                loaded[index] = self._store.entry(payload.key)
+                continue
+            raw = wire.read_memory_file(files[index]) if payload.inline is None else payload.inline
+            loaded[index] = Loaded()
+            loaded[index].load(payload.content_type, raw, wanted)
+            loaded[index].build(wanted)
         bindings = Bindings()
         for variable in request.variables:
-            frame = None
-            if variable.payload in own:
-                root = own[variable.payload]
-            else:
-                assert self._store is not None
-                key = request.payloads[variable.payload].key
-                root = self._store.value(key)
-                frame = self._store.frame(key, variable.path)
-            value = data.at_path(root, json.loads(variable.path))
-            if variable.frame:
-                frame = frame_of(value) if frame is None else frame
-                value = frame
-            bindings.values[variable.name] = value
+            entry = loaded[variable.payload]
+            frame = entry.frames.get(variable.path)
             if frame is not None:
                 bindings.frames[variable.name] = frame
+            if variable.frame and frame is not None:
+                bindings.values[variable.name] = frame
+            elif variable.is_value or frame is None:
+                bindings.values[variable.name] = entry.at(variable.path)
+            else:
+                bindings.values[variable.name] = OnlyTable(variable.name)
         return bindings
 
-    def _build_frames(self, request: wire.Request, store: data.Store) -> None:
-        """DataFrames that the code asks for are built here, once, and shared by the session's runs."""
-        for variable in request.variables:
-            payload = request.payloads[variable.payload]
-            if payload.inline is not None or not (variable.frame or variable.name in request.frames):
-                continue
-            if store.frame(payload.key, variable.path) is not None:
-                continue
-            before = resident()
-            # What cannot be a table, or does not fit, is told by the run itself: there the code can be named.
-            with contextlib.suppress(Exception):
-                frame = frame_of(data.at_path(store.value(payload.key), json.loads(variable.path)))
-                store.keep_frame(payload.key, variable.path, frame, max(0, resident() - before))
+    def _build_frames(self, call: _Call, request: wire.Request, store: Store) -> None:
+        """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
+        for payload, wanted in zip(request.payloads, call.wanted, strict=True):
+            if payload.inline is None and wanted.frames:
+                entry = store.entry(payload.key)
+                with _sized(entry, 0):
+                    entry.build(wanted)
 
     def _fork_session(self, order: wire.Fork, channel: int) -> None:
         parent = os.getpid()
@@ -273,7 +277,7 @@ class Zygote:
             close_descriptors((channel, *self._jail.descriptors))
             hard = resource.getrlimit(resource.RLIMIT_AS)[1]
             resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))
-            store = data.Store(order.memory_bytes)
+            store = Store(order.memory_bytes)
             Zygote(socket.socket(fileno=channel), self._jail, self._language, store).serve()
         finally:
             os._exit(1)
@@ -321,6 +325,14 @@ class Zygote:
                     self._calls.remove(call)
                     call.channel.close()
                     break
+
+
+@contextlib.contextmanager
+def _sized(entry: Loaded, least: int) -> Iterator[None]:
+    """Notes what an entry grew by in here, as far as it can be told."""
+    before = resident()
+    yield
+    entry.size += max(least, resident() - before)
 
 
 def _read_request(body: int) -> wire.Request:

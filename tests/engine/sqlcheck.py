@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, text
 
 from byref import db
 
-TABLES = ("sessions", "ledger", "artifacts", "blobs", "frames", "variables", "runs", "tombstones")
+TABLES = ("sessions", "ledger", "artifacts", "blobs", "frames", "variables", "names", "runs", "tombstones")
 
 
 def rows(url: str, sql: str, **parameters: Any) -> list[Any]:

@@ -170,7 +170,7 @@ def test_deleting_takes_tombstones_and_kept_artifacts_along(own: Engine) -> None
     for name in ("a", "b"):
         session = own.session(name, tenant="t", policy=Policy(ttl=0.3), tools=TOOL_NAMES)
         session.process(page(2_000), tool="users", call_id="c")
-        session.call("code_interpreter", {"code": "n = 1"})
+        session.call("code_interpreter", {"code": "n = 1\ndef f(): return n"})
         session.call("artifact_jq", {"artifact_id": "n", "expression": "."})
         session.store_artifact("kept", name="kept")
         session.keep("kept")

@@ -31,6 +31,7 @@ INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
     "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "default_context_window": 1, "reply_tokens": 100,
     "image_tokens": 0, "max_artifact_bytes": 1, "max_session_bytes": 1, "max_tenant_bytes": 1, "run_memory_bytes": 16 << 20,
+    "run_output_bytes": 100, "run_result_bytes": 1000,
 }  # fmt: skip
 """Each with the least that it may be."""
 NUMBERS = {
@@ -38,6 +39,7 @@ NUMBERS = {
     "headroom_percentage": (0, 1),
     "run_seconds": (0.01, 3600),
     "run_cpu_seconds": (0.01, 3600),
+    "run_recursion_depth": (50, 10_000),
 }
 WORDS = {
     "mode": ["auto", "variables", "artifact", "truncate"],
@@ -201,6 +203,7 @@ DEFAULTS = {
     "tools": ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read"), "per_tool": {},
     "ttl": timedelta(days=7), "ledger_ttl": None, "max_session_bytes": 2 << 30, "max_tenant_bytes": None,
     "max_artifact_bytes": 1 << 30, "run_seconds": 30.0, "run_cpu_seconds": 20.0, "run_memory_bytes": 1 << 30,
+    "run_output_bytes": 100_000, "run_result_bytes": 64 << 20, "run_recursion_depth": 1_000,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
     "enabled": False, "mode": "truncate", "plaintext": "wholesale", "envelope_form": "previews", "context_percentage": 0.5,
@@ -210,6 +213,7 @@ OTHERS: dict[str, Any] = {
     "image_tokens": 85, "trusted_instructions": "all", "tools": ("artifact_jq",), "per_tool": {"x": ToolPolicy(enabled=False)},
     "ttl": timedelta(hours=1), "ledger_ttl": timedelta(days=400), "max_session_bytes": 5 << 20, "max_tenant_bytes": 9 << 20,
     "max_artifact_bytes": 1 << 20, "run_seconds": 5.0, "run_cpu_seconds": 4.0, "run_memory_bytes": 1 << 28,
+    "run_output_bytes": 5_000, "run_result_bytes": 1 << 20, "run_recursion_depth": 300,
 }  # fmt: skip
 """Of every knob a value that no preset has."""
 

@@ -98,7 +98,8 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                         "code": {
                             "description": "Python source. The last expression's value is the result; print is captured too.",
                             "type": "string",
-                        }
+                        },
+                        "reset": {"description": "Forget the names of earlier code first.", "type": "boolean"},
                     },
                     "required": ["code"],
                     "additionalProperties": False,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -110,6 +112,84 @@ def test_c_code_can_still_import(language: Language) -> None:
     assert run(language, "import datetime\ndatetime.datetime.strptime('2024', '%Y').year").value == 2024
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "('`' == a.__class__.__name__) | (a == '`')",
+        "'`' + a.__class__.__name__ + '`'",
+        'a == "`" or a._mgr == "`"',
+        "`a` + a.to_pickle",
+    ],
+)
+@pytest.mark.parametrize("method", ["frame.eval", "frame.query", "pd.eval"])
+def test_expressions_are_read_as_pandas_reads_them(language: Language, method: str, expression: str) -> None:
+    code = f"a = frame['a']\n{method}({expression!r})"
+    assert failure(language, code, frame=pd.DataFrame({"a": ["x"]})).kind == "NotAllowed"
+
+
+MADE_OF_BYTES = [
+    "type(pd.DataFrame({'a': [1]}).to_records())((1,), dtype=[('a', 'O')], buf=b'x' * 8)",
+    "np.recarray((1,), dtype=[('a', 'O')], buf=b'x' * 8)",
+    "np.ndarray((1,), object, b'x' * 8)",
+    "type(np.zeros(1))((1,), object, b'x' * 8)",
+    "np.lib.stride_tricks.as_strided(np.zeros(1), (2,))",
+    "np.lib.stride_tricks.as_strided(np.zeros(4)[2:], (2,), (-8,))",
+    "np.lib.stride_tricks.as_strided(np.array([1, 'a'], dtype=object), (2,), (1,))",
+    "np.lib.stride_tricks.as_strided(np.zeros(3, dtype='i1')[1:2].view('i1'), (2,), (1,))",
+]
+
+
+@pytest.mark.parametrize("code", MADE_OF_BYTES)
+def test_arrays_show_no_memory_but_their_own(language: Language, code: str) -> None:
+    assert failure(language, code).kind == "NotAllowed"
+
+
+def test_arrays_look_at_their_own_memory(language: Language) -> None:
+    code = "from numpy.lib.stride_tricks import as_strided\na = np.arange(6)\n"
+    assert run(language, code + "as_strided(a, (3, 2), (16, 8)).tolist()").value == [[0, 1], [2, 3], [4, 5]]
+    assert run(language, code + "as_strided(a[::-1], (6,), (-8,)).tolist()").value == [5, 4, 3, 2, 1, 0]
+    assert run(language, "isinstance(np.zeros(1, 'i4,i4').view(np.recarray), np.recarray)").value is True
+    assert run(language, "a = np.zeros(2)\na.resize(3)\na.shape").value == (3,)
+
+
+def test_groups_of_exceptions_are_not_inherited_from(language: Language) -> None:
+    for group in ("ExceptionGroup", "BaseExceptionGroup", "type(ExceptionGroup('', [ValueError()]))"):
+        assert failure(language, f"class G({group}): pass").kind == "NotAllowed"
+
+
+def test_logging_and_tracebacks_go_to_the_output(language: Language) -> None:
+    code = (
+        "import logging, traceback\n"
+        "logging.basicConfig(level='INFO', format='%(levelname)s|%(name)s|%(message)s')\n"
+        "log = logging.getLogger('report')\n"
+        "log.debug('no')\n"
+        "log.info('%d rows of %s', 3, 'x')\n"
+        "logging.warning('%(a)s', {'a': 1})\n"
+        "def ratio(a, b):\n"
+        "    return a / b\n"
+        "try:\n"
+        "    ratio(1, 0)\n"
+        "except ZeroDivisionError:\n"
+        "    log.exception('failed')\n"
+        "    traceback.print_exc()\n"
+    )
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "<code>", line 10, in <module>\n'
+        '  File "<code>", line 8, in ratio\n'
+        "ZeroDivisionError: division by zero\n"
+    )
+    expected = f"INFO|report|3 rows of x\nWARNING|root|1\nERROR|report|failed\n{trace}{trace}"
+    assert printed(language, code) == expected
+
+
+def test_the_page_of_the_language_lists_its_modules(language: Language) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    table = page.split("## Modules")[1].split("Of the packages")[0]
+    listed = re.findall(r"`(\w+)`", table)
+    assert sorted(listed) == sorted(name for name in language._modules.facades if re.fullmatch(r"[a-z]\w*", name))
+
+
 # Refusals before the run ----------------------------------------------------------------------------------------------------
 
 
@@ -154,11 +234,12 @@ def test_refusals_name_construct_and_line(
         ("frame.total()", "AttributeError", 1, "the columns are: id, name"),
         ("users[0].name", "AttributeError", 1, "it is a dict: use ['name']; the keys are: id, name"),
         ("users.name", "AttributeError", 1, "it is a list of 2: use an index, or a loop over its items"),
-        ("open('a')", "NotAllowed", 1, "the data is already bound as variables: frame, users"),
-        ("pd.read_csv('users.csv')", "NotAllowed", 1, "the data is already bound as variables"),
+        ("open('a')", "NotAllowed", 1, "the data is in: frame, users"),
+        ("pd.read_csv('users.csv')", "NotAllowed", 1, "pd.read_csv(io.StringIO(text)); the data is in: frame, users"),
         ("frame.to_csv('x.csv')", "NotAllowed", 1, "call .to_csv() without a path to get the text"),
-        ("import requests", "ModuleNotFoundError", 1, "the modules there are: abc, array, ast"),
-        ("from json import codecs", "ImportError", 1, "the modules there are"),
+        ("import requests", "ModuleNotFoundError", 1, "there is no network; the data is in: frame, users"),
+        ("import nonesuch", "ModuleNotFoundError", 1, "the modules there are: abc, array, ast"),
+        ("from json import codecs", "ImportError", 1, "json has: JSONDecodeError, JSONDecoder, JSONEncoder, dump"),
         ("users['id']", "TypeError", 1, "the value is a list"),
         ("'abc'['id']", "TypeError", 1, "the value is a str"),
         ("def f(n): return f(n + 1)\nf(0)", "RecursionError", 1, "loop"),
@@ -313,6 +394,7 @@ def test_nothing_dangerous_is_within_reach_of_plain_attributes(language: Languag
     assert isinstance(samples, list)
     modules = [name for name in language.builtins if name.isidentifier() and not name.startswith("__")]
     queue: list[tuple[str, Any, int]] = [(n, language.builtins[n], 0) for n in modules]
+    queue += [(n, facade, 0) for n, facade in language._modules.facades.items()]
     queue += [(type(s).__name__, s, 0) for s in samples]
     seen: dict[int, object] = {}
     found = []
@@ -330,11 +412,17 @@ def test_nothing_dangerous_is_within_reach_of_plain_attributes(language: Languag
                 except Exception:
                     continue
     assert found == []
-    assert len(seen) > 5000
+    assert len(seen) > 6000
 
 
 SAMPLES = """
-import re, csv, io, random, decimal, uuid, hashlib, difflib, functools, zoneinfo, contextlib, textwrap, string, json
+import re, csv, io, random, decimal, uuid, hashlib, difflib, functools, zoneinfo, contextlib, textwrap, string, json, logging, queue, struct
+import dateutil.parser, dateutil.rrule, dateutil.tz, html.parser, xml.etree.ElementTree, pathlib, ipaddress, http, graphlib, hmac, secrets
+import collections, pyarrow, types, typing
+from dateutil.relativedelta import relativedelta
+@functools.singledispatch
+def single(x): pass
+class Parser(html.parser.HTMLParser): pass
 f = pd.DataFrame({"a": [1, 2], "b": ["x", "y"], "d": pd.to_datetime(["2024-01-01", "2024-01-02"])})
 @contextlib.contextmanager
 def manager(): yield
@@ -347,5 +435,14 @@ class C: pass
  io.StringIO(), f.itertuples(), next(f.itertuples()), pd.Series([1], dtype="int64[pyarrow]"), re.compile("a"), re.match("a", "a"),
  json.JSONEncoder(), json.JSONDecoder(), csv.reader([]), csv.DictWriter(io.StringIO(), ["a"]), decimal.getcontext(), random.Random(),
  string.Template("x"), textwrap.TextWrapper(), uuid.uuid4(), zoneinfo.ZoneInfo("UTC"), hashlib.md5(), contextlib.ExitStack(), manager(), C, C(),
+ logging.getLogger(), queue.Queue(), queue.PriorityQueue(), struct.Struct("i"), dateutil.tz.tzutc(), dateutil.tz.gettz("UTC"), Parser(),
+ dateutil.rrule.rrule(3, count=1), dateutil.parser.parse("2024"), dateutil.parser.parserinfo(), dateutil.parser.isoparser(), relativedelta(),
+ xml.etree.ElementTree.fromstring("<a/>"), pathlib.PurePath("a"), pathlib.PureWindowsPath("a"), ipaddress.ip_address("::1"), http.HTTPStatus(404),
+ ipaddress.ip_network("10.0.0.0/8"), graphlib.TopologicalSorter(), hmac.new(b"", b"", "md5"), secrets.SystemRandom(), single, globals(),
+ ExceptionGroup("g", [ValueError()]), pd.options.mode, pd.options.future,
+ pyarrow.list_(pyarrow.int64()), pyarrow.field("a", pyarrow.int64()), pyarrow.struct([("a", pyarrow.string())]), pyarrow.timestamp("ns"),
+ pd.ArrowDtype(pyarrow.map_(pyarrow.string(), pyarrow.int8())), np.dtypes.StringDType(), np.zeros(1, "i4,i4").view(np.recarray), np.testing,
+ pd.tseries.holiday.USFederalHolidayCalendar(), pd.api.indexers.VariableOffsetWindowIndexer(index=f.set_index("d").index, offset=pd.offsets.BDay()),
+ functools.partialmethod(print), locals(), collections.ChainMap({}), types.GeneratorType, typing.Pattern,
  difflib.SequenceMatcher(), functools.partial(print), functools.lru_cache(lambda: 0), ValueError("x"), f.agg, f.query, f.to_csv, getattr, type]
 """

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from byref_sandbox import Sandbox
 from byref_sandbox.language.policy import Language
 from byref_sandbox.language.source import strip_dollars
 
@@ -66,7 +67,7 @@ def shown(output: str, value: object) -> str:
 
 
 def test_there_are_enough_snippets() -> None:
-    assert len(SNIPPETS) >= 160
+    assert len(SNIPPETS) >= 220
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
@@ -96,3 +97,16 @@ def test_what_is_recorded_is_what_plain_python_gives(name: str, monkeypatch: pyt
             else None
         )
     assert shown(output.getvalue(), value) == recorded
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_snippet_runs_in_the_jail(sandbox: Sandbox, name: str) -> None:
+    code, recorded = SNIPPETS[name]
+    tree = ast.parse(strip_dollars(code))
+    if isinstance(last := tree.body[-1], ast.Expr):
+        shown = ast.parse("if (the_value := None) is not None: print(repr(the_value))").body[0]
+        next(n for n in ast.walk(shown) if isinstance(n, ast.NamedExpr)).value = last.value
+        tree.body[-1] = shown
+    outcome = sandbox.run(ast.unparse(tree), VARIABLES)
+    assert outcome.error is None
+    assert outcome.stdout == recorded

@@ -211,10 +211,10 @@ def test_names_come_back_as_data(sandbox: Sandbox) -> None:
     )
     assert outcome.bound["total"] == Bound("json", b"3")
     assert outcome.bound["rows"] == Bound("json", b'[{"a":1}]')
-    assert outcome.bound["frame"] == Bound("dataframe", b'[{"a":1}]')
-    assert set(outcome.unkept) == {"helper", "Thing", "stream"}
-    assert "function" in outcome.unkept["helper"]
-    assert "class" in outcome.unkept["Thing"]
+    frame = outcome.bound["frame"]
+    assert (frame.kind, frame.data, frame.shape) == ("dataframe", b'[{"a":1}]', "DataFrame of 1 row and 1 column")
+    assert set(outcome.defined) == {"helper", "Thing"}
+    assert set(outcome.unkept) == {"stream"}
     assert "generator" in outcome.unkept["stream"]
 
 
@@ -243,13 +243,13 @@ def test_a_run_says_what_it_cost(sandbox: Sandbox) -> None:
     usage = sandbox.run("sum(range(300_000))\nx = 'a' * 50_000_000\nlen(x)").usage
     assert 1 < usage.cpu_ms < 5000
     assert usage.wall_ms >= usage.cpu_ms * 0.5
-    assert 50_000_000 < usage.peak_bytes < 120_000_000
+    assert 50_000_000 < usage.peak_bytes < 180_000_000  # the text, its JSON, and that once more
 
 
 def test_code_of_any_length_and_content_is_taken(sandbox: Sandbox) -> None:
     assert sandbox.run("x = 1\n" * 20_000 + "x").value == 1
     too_long = sandbox.run("#" * 1_000_001)
-    assert too_long.error == Failure("SyntaxError", "the code is longer than 1,000,000 characters")
+    assert too_long.error == Failure("SyntaxError", "the code is longer than 200,000 characters")
     for code in ("", "\x00", "\ud800", "'\ud800'", "(" * 10_000, "\ufeff1", "-" * 50_000 + "1"):
         outcome = sandbox.run(code)
         assert isinstance(outcome, Outcome)

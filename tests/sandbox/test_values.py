@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from byref_sandbox import values
+from byref_sandbox import exact, values
 
 
 class Colour(enum.Enum):
@@ -247,8 +247,10 @@ def test_a_big_frame_says_what_is_shown() -> None:
     frame = pd.DataFrame({f"c{n}": range(1200) for n in range(40)})
     text = values.frame_text(frame)
     lines = text.splitlines()
-    assert lines[0] == "1,200 rows × 40 columns; first 20 rows shown; first 30 columns shown"
-    assert len(lines) == 22
+    assert lines[0] == "1,200 rows × 40 columns; first 10 and last 10 rows shown; first 30 columns shown"
+    assert len(lines) == 23
+    assert lines[12] == "… 1,180 rows …"
+    assert [line.split(" | ")[0] for line in (lines[2], lines[11], lines[13], lines[22])] == ["0", "9", "1190", "1199"]
     assert lines[1].count("|") == 29
     assert values.frame_text(frame.iloc[:1, :1]) == "1 row × 1 column\nc0\n0"
 
@@ -312,10 +314,16 @@ def test_what_is_no_data_is_shown_by_its_repr() -> None:
 
 
 def test_what_is_kept() -> None:
-    assert values.keep(FRAME.head(1)) == ("dataframe", b'[{"g":"x","v":1,"w":1.5}]')
-    assert values.keep(pd.Series([1])) == ("json", b"[1]")
-    assert values.keep(None) == ("json", b"null")
-    for value, words in ((json, "module"), (int, "class"), (len, "function"), (iter([]), "iterator")):
+    frame = values.keep(FRAME.head(1))
+    assert frame[:2] == ("dataframe", b'[{"g":"x","v":1,"w":1.5}]')
+    assert frame.shape == "DataFrame of 1 row and 3 columns"
+    pd.testing.assert_frame_equal(exact.decode(frame.exact), FRAME.head(1))
+    assert values.keep(pd.Series([1]))[:2] == ("json", b"[1]")
+    assert values.keep(None) == values.Keepsake("json", b"null")
+    assert values.keep({"a": [1, 2.5, True, None, "x"]}) == values.Keepsake("json", b'{"a":[1,2.5,true,null,"x"]}')
+    big = values.keep(pd.DataFrame({"n": range(values.MAX_CELLS_AS_JSON + 1)}))
+    assert (big.data, big.shape) == (b"", "DataFrame of 200,001 rows and 1 column")
+    for value, words in ((json, "module"), (len, "method"), (iter([]), "iterator"), (object(), "object")):
         with pytest.raises(values.NotData, match=words):
             values.keep(value)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from byref_sandbox import Data, Limits, Sandbox, exchange
-from byref_sandbox.data import Store
+from byref_sandbox.loaded import Store
 from byref_sandbox.testing import run_in_jail
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
@@ -189,14 +189,21 @@ def test_a_session_lets_data_go_that_does_not_fit(own: Sandbox) -> None:
 
 def test_the_store_lets_the_least_recently_used_go() -> None:
     store = Store(100)
+
+    def held(keys: str) -> list[str]:
+        return [key for key in keys if key in store._entries]
+
     for key in "abc":
-        store.add(key, key, 40, {key})
-    assert [key for key in "abc" if key in store] == ["b", "c"]
-    assert store.value("b") == "b"
-    store.add("d", "d", 40, {"d"})
-    assert [key for key in "abcd" if key in store] == ["b", "d"]
-    store.add("e", "e", 500, {"b", "e"})
-    assert [key for key in "abcde" if key in store] == ["b", "e"]
+        store.entry(key).size = 40
+        store.trim({key})
+    assert held("abc") == ["b", "c"]
+    store.entry("b")
+    store.entry("d").size = 40
+    store.trim({"d"})
+    assert held("abcd") == ["b", "d"]
+    store.entry("e").size = 500
+    store.trim({"b", "e"})
+    assert held("abcde") == ["b", "e"]
     assert store.held_bytes == 540
     store.trim(())
     assert store.held_bytes == 0
@@ -255,9 +262,8 @@ def test_a_wedged_zygote_is_replaced(own: Sandbox, which: str, monkeypatch: pyte
     os.kill(root if which == "root" else session, signal.SIGSTOP)
     began = time.monotonic()
     outcome = own.run("1 + 1", session="s" if which == "session" else None)
-    assert outcome.error is not None
-    assert "did not answer" in outcome.error.message
-    assert time.monotonic() - began < 8
+    assert outcome.value == 2, outcome.error
+    assert 1 <= time.monotonic() - began < 20
     assert own.run("1 + 1", session="s").value == 2
     assert wait_until(lambda: not alive({root if which == "root" else session}))
 

@@ -15,7 +15,7 @@ from typing import Literal
 from sqlalchemy import ColumnElement, Connection, case, func, select
 
 from byref.artifacts.store import is_live
-from byref.db.tables import ArtifactRow, BlobRow
+from byref.db.tables import ArtifactRow, BlobRow, NameRow
 from byref.errors import QuotaExceeded
 from byref.policy import Policy
 
@@ -40,12 +40,12 @@ def excess(
     """Return the quota that storing payloads, given as sizes by digest, would pass; None where there is room."""
     if policy.max_session_bytes is not None:
         own = select(ArtifactRow.blob_id).where(ArtifactRow.session_id == session_id, is_live())
-        total = _total(connection, BlobRow.id.in_(own), adding)
+        total = _total(connection, BlobRow.id.in_(own), adding) + _names(connection, NameRow.session_id == session_id)
         if total > policy.max_session_bytes:
             return Excess("max_session_bytes", total, policy.max_session_bytes)
     if policy.max_tenant_bytes is not None:
         theirs = (BlobRow.tenant == tenant) & BlobRow.published_at.is_not(None)
-        total = _total(connection, theirs, adding)
+        total = _total(connection, theirs, adding) + _names(connection, NameRow.tenant == tenant)
         if total > policy.max_tenant_bytes:
             return Excess("max_tenant_bytes", total, policy.max_tenant_bytes)
     return None
@@ -62,3 +62,8 @@ def _total(connection: Connection, stored: ColumnElement[bool], adding: Mapping[
     there = case((BlobRow.digest.in_(adding), BlobRow.size_bytes), else_=0)
     used, known = connection.execute(select(func.sum(BlobRow.size_bytes), func.sum(there)).where(stored)).one()
     return int(used or 0) + sum(adding.values()) - int(known or 0)
+
+
+def _names(connection: Connection, whose: ColumnElement[bool]) -> int:
+    """What code keeps beside artifacts: exact values and definitions."""
+    return int(connection.execute(select(func.sum(NameRow.size_bytes)).where(whose)).scalar() or 0)

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from byref.artifacts import blobs
-from byref.db.tables import ArtifactRow, LedgerRow, TombstoneRow, VariableRow
+from byref.db.tables import ArtifactRow, LedgerRow, NameRow, TombstoneRow, VariableRow
 
 KEPT = timedelta(days=30)
 """How long a tombstone is kept."""
@@ -106,7 +106,8 @@ def expire(connection: Connection, session_ids: Sequence[int], most: int) -> tup
         outputs = LedgerRow.session_id == session_id, LedgerRow.step.in_(steps), LedgerRow.kind == "output"
         connection.execute(update(LedgerRow).where(*outputs).values(call_digest=None))
         _cap(connection, session_id)
-    connection.execute(delete(VariableRow).where(VariableRow.artifact_id.in_(rows)))
+    for table in (NameRow, VariableRow):
+        connection.execute(delete(table).where(table.artifact_id.in_(rows)))
     connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(rows)))
     return len(rows), blobs.delete_unused(connection, sorted({row["blob_id"] for row in dying}))
 

@@ -10,6 +10,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from sqlalchemy import make_url
@@ -17,10 +18,11 @@ from sqlalchemy import make_url
 from byref import ByrefError
 from byref import db as revisions
 from byref.cli import output
-from byref.cli.failures import FAILED
-from byref.cli.opening import database_url, missing_file
+from byref.cli.failures import FAILED, Failed
+from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.cli.parser import package_version
 from byref.db.failures import safe
+from byref.stores.guarded import Guarded
 from byref_sandbox import Sandbox, SandboxUnavailable, probe
 
 WARM_RUNS = 5
@@ -32,17 +34,19 @@ class Finding:
     """One thing that was looked at."""
 
     part: str
-    """python, package, database, wall or sandbox"""
+    """python, package, database, blobs, wall or sandbox"""
     name: str
     state: str
     """ok, missing or optional (missing, and only some uses need it)"""
     detail: str
+    cost: str = ""
+    """Of a wall: what it takes of a sandbox's start and of each run."""
 
 
 def doctor(options: Namespace) -> int:
     """Report; exit code 1 where something that byref needs is missing."""
     with output.working("looking"):
-        findings = [*_python(), *_packages(), _database(options), *_sandbox(options)]
+        findings = [*_python(), *_packages(), _database(options), *_blobs(options), *_sandbox(options)]
     healthy = all(finding.state != "missing" for finding in findings)
     if options.json:
         output.json({"healthy": healthy, "findings": [dataclasses.asdict(finding) for finding in findings]})
@@ -90,11 +94,27 @@ def _database(options: Namespace) -> Finding:
     return Finding("database", _safe(url), "ok", f"reachable, at revision {found} (head)")
 
 
+def _blobs(options: Namespace) -> Iterator[Finding]:
+    """The store of objects, if one is named: its listing is asked for."""
+    if options.blobs is None:
+        return
+    try:
+        store = blobs_to_read(options)
+        assert store is not None
+        next(iter(Guarded(store).keys(older_than=datetime.fromtimestamp(0, UTC))), None)
+    except (ByrefError, Failed) as error:
+        yield Finding("blobs", options.blobs, "missing", str(error))
+    else:
+        yield Finding("blobs", options.blobs, "ok", f"reachable, as the store {store.name!r}")
+
+
 def _sandbox(options: Namespace) -> Iterator[Finding]:
     layers = probe(jail=options.jail)
     for layer in layers:
         state = "ok" if layer.in_force else "missing" if layer.mandatory else "optional"
-        yield Finding("wall", layer.name, state, layer.detail)
+        yield Finding("wall", layer.name, state, layer.detail, _took(layer.startup_ms, layer.run_us))
+    once, each = sum(layer.startup_ms for layer in layers), sum(layer.run_us for layer in layers)
+    yield Finding("sandbox", "walls", "ok", "what all that are in force cost together", _took(once, each))
     tools = "code_interpreter, artifact_jq and jq in references"
     if any(layer.mandatory and not layer.in_force for layer in layers):
         cure = "run on Linux with seccomp, or choose jail='language-only' knowing what that means"
@@ -107,6 +127,10 @@ def _sandbox(options: Namespace) -> Iterator[Finding]:
         return
     walls = "behind both walls" if options.jail == "full" else "behind the language wall ALONE"
     yield Finding("sandbox", "tools", "ok", f"offered {walls}: {tools}")
+
+
+def _took(startup_ms: float, run_us: float) -> str:
+    return f"{startup_ms:.1f} ms once, {run_us:.0f} µs a run"
 
 
 def _cost(jail: str) -> str:

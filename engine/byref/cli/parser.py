@@ -257,7 +257,7 @@ VERBS = (
         "Report versions, the database, and which walls of the sandbox are in force, with what a run costs here. "
         "Exit code 1 if something that byref needs is missing.",
         (),
-        ("db", "schema", "jail", "json"),
+        ("db", "blobs", "schema", "jail", "json"),
     ),
     Verb(
         "sweep",

@@ -38,6 +38,7 @@ from byref.db.tables import (
     DiscardRow,
     FrameRow,
     LedgerRow,
+    NameRow,
     RunRow,
     SessionRow,
     TombstoneRow,
@@ -52,8 +53,19 @@ MOST = 1_000
 BATCH = 100
 """Blobs whose bytes are looked at in one read transaction."""
 
-_TABLES = (SessionRow, LedgerRow, ArtifactRow, VariableRow, BlobRow, FrameRow, RunRow, TombstoneRow, DiscardRow)
-_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, RunRow, TombstoneRow)
+_TABLES = (
+    SessionRow,
+    LedgerRow,
+    ArtifactRow,
+    VariableRow,
+    NameRow,
+    BlobRow,
+    FrameRow,
+    RunRow,
+    TombstoneRow,
+    DiscardRow,
+)
+_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, TombstoneRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +183,16 @@ def _references() -> Iterator[_Check]:
         variables,
         "{name}: artifact {artifact_id} of the same session is not there",
     )
+    bound = exists().where(
+        VariableRow.session_id == NameRow.session_id,
+        VariableRow.name == NameRow.name,
+        VariableRow.artifact_id == NameRow.artifact_id,
+    )
+    exact = select(NameRow.id, NameRow.name).where(NameRow.kind == "exact", ~bound)
+    yield "exact value without its variable", NameRow, exact, "{name}: no variable is bound to its artifact"
+    twice = exists().where(VariableRow.session_id == NameRow.session_id, VariableRow.name == NameRow.name)
+    source = select(NameRow.id, NameRow.name).where(NameRow.kind == "source", twice)
+    yield "name bound twice", NameRow, source, "{name}: it is a variable as well"
     made = exists().where(ArtifactRow.id == LedgerRow.artifact_id, ArtifactRow.session_id == LedgerRow.session_id)
     pointing = select(LedgerRow.id, LedgerRow.step, LedgerRow.artifact_id).where(
         LedgerRow.artifact_id.is_not(None), ~made
@@ -288,7 +310,7 @@ def _states() -> Iterator[_Check]:
     ended = exists().where(SessionRow.id == ArtifactRow.session_id, SessionRow.ended_at.is_not(None))
     query = select(ArtifactRow.id, ArtifactRow.public_id).where(ended, not_(ArtifactRow.kept))
     yield "artifact of an ended session", ArtifactRow, query, "{public_id} is not kept"
-    for table in (VariableRow, TombstoneRow):
+    for table in (VariableRow, NameRow, TombstoneRow):
         over = exists().where(SessionRow.id == table.session_id, SessionRow.ended_at.is_not(None))
         yield "row of an ended session", table, select(table.id).where(over), "it should have gone"
     alive = exists().where(ArtifactRow.public_id == TombstoneRow.public_id)

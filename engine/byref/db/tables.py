@@ -323,6 +323,38 @@ class VariableRow(Base):
     """Raised by one each time code rebinds a name that code made."""
 
 
+class NameRow(Base):
+    """What code bound and JSON does not tell: a variable's value with its types, or the source of a definition."""
+
+    __tablename__ = "byref_names"
+    __table_args__ = (
+        _of_session(),
+        ForeignKeyConstraint(
+            ["session_id", "artifact_id"], ["byref_artifacts.session_id", "byref_artifacts.id"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("session_id", "name"),
+        Index("ix_byref_names_artifact_id", "artifact_id"),
+        CheckConstraint(_one_of("kind", "exact", "source"), name="kind"),
+        CheckConstraint("(kind = 'exact') = (artifact_id IS NOT NULL)", name="artifact"),
+        CheckConstraint("size_bytes >= 0", name="size"),
+        NEVER_REUSED,
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    name: Mapped[str] = mapped_column(String(128))
+    kind: Mapped[str] = mapped_column(String(8))
+    artifact_id: Mapped[int | None]
+    """The JSON that the variable of this name is bound to: an exact value goes with it."""
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    size_bytes: Mapped[int]
+    """Uncompressed."""
+    data: Mapped[bytes]
+    """Compressed with zstd. A run wrote it: only a run may read what is exact."""
+    step: Mapped[int]
+
+
 class LedgerRow(Base):
     """One step of a session: append-only."""
 

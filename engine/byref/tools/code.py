@@ -22,9 +22,12 @@ class CodeArguments(Arguments, frozen=True):
     code: Annotated[
         str, Meta(description="Python source. The last expression's value is the result; print is captured too.")
     ]
+    reset: Annotated[bool, Meta(description="Forget the names of earlier code first.")] = False
 
 
 def _run(scope: Scope, arguments: CodeArguments) -> Answer:
+    if arguments.reset:
+        scope.write(lambda connection: interpreter.reset(connection, scope))
     execution = interpreter.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
     error = execution.outcome.error
     known = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from byref_sandbox.language.names import words
+from byref_sandbox.language.refusal import KEPT
 
 WHOLE = words("math cmath itertools statistics heapq numbers")
 """Modules whose every public name is harmless."""
@@ -17,13 +18,13 @@ TAKEN = {
         randbytes binomialvariate""",
     "decimal": """Decimal getcontext setcontext localcontext Context ROUND_HALF_UP ROUND_HALF_EVEN ROUND_DOWN ROUND_UP
         ROUND_FLOOR ROUND_CEILING ROUND_HALF_DOWN ROUND_05UP DecimalException InvalidOperation DivisionByZero Inexact Rounded
-        Overflow Underflow""",
+        Overflow Underflow Clamped Subnormal FloatOperation BasicContext ExtendedContext DefaultContext MAX_PREC MAX_EMAX MIN_EMIN""",
     "fractions": "Fraction",
     "string": """ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation printable whitespace
         capwords Template""",
     "textwrap": "dedent indent fill wrap shorten TextWrapper",
     "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
-    "copy": "copy deepcopy Error",
+    "copy": "copy Error",
     "time": """time perf_counter monotonic time_ns perf_counter_ns monotonic_ns process_time strftime strptime localtime gmtime
         mktime asctime ctime sleep struct_time""",
     "unicodedata": """normalize category name lookup combining numeric decimal digit bidirectional east_asian_width
@@ -35,11 +36,41 @@ TAKEN = {
     "base64": """b64encode b64decode b32encode b32decode b16encode b16decode b85encode b85decode urlsafe_b64encode
         urlsafe_b64decode""",
     "binascii": "hexlify unhexlify crc32 b2a_hex a2b_hex Error",
+    "tomllib": "loads TOMLDecodeError",
     "zlib": "crc32 adler32 compress decompress error",
+    "gzip": "compress decompress BadGzipFile",
+    "bz2": "compress decompress",
+    "lzma": "compress decompress LZMAError",
+    "codecs": "encode decode BOM_UTF8 BOM_UTF16_LE BOM_UTF16_BE",
+    "struct": "pack unpack unpack_from calcsize iter_unpack Struct error",
+    "hmac": "new digest compare_digest",
+    "secrets": "choice randbelow randbits token_bytes token_hex token_urlsafe compare_digest SystemRandom",
+    "colorsys": "rgb_to_hsv hsv_to_rgb rgb_to_hls hls_to_rgb rgb_to_yiq yiq_to_rgb",
+    "graphlib": "TopologicalSorter CycleError",
+    "queue": "Queue LifoQueue PriorityQueue SimpleQueue Empty Full",
+    "timeit": "default_timer",
+    "ipaddress": """ip_address ip_network ip_interface IPv4Address IPv4Network IPv4Interface IPv6Address IPv6Network IPv6Interface
+        AddressValueError NetmaskValueError collapse_addresses summarize_address_range""",
+    "email.utils": "parsedate_to_datetime parsedate parsedate_tz parseaddr formataddr getaddresses format_datetime",
+    "http": "HTTPStatus HTTPMethod",
+    "shlex": "split join quote",
+    "fnmatch": "fnmatch fnmatchcase filter translate",
+    "posixpath": "basename dirname join split splitext normpath commonprefix commonpath isabs sep extsep",
+    "ntpath": "basename dirname join split splitext splitdrive normpath commonprefix isabs sep extsep",
+    "pathlib": "PurePath PurePosixPath PureWindowsPath",
+    "html.parser": "HTMLParser",
+    "html.entities": "name2codepoint codepoint2name html5",
+    "xml.etree.ElementTree": """fromstring fromstringlist XML tostring tostringlist Element SubElement Comment QName indent iselement
+        dump ParseError""",
+    "dateutil.relativedelta": "relativedelta MO TU WE TH FR SA SU",
+    "dateutil.parser": "parse isoparse isoparser parserinfo ParserError UnknownTimezoneWarning",
+    "dateutil.rrule": """rrule rruleset YEARLY MONTHLY WEEKLY DAILY HOURLY MINUTELY SECONDLY MO TU WE TH FR SA SU""",
+    "dateutil.easter": "easter",
+    "dateutil.tz": "UTC tzutc tzoffset",
     "uuid": "UUID uuid3 uuid4 uuid5 NAMESPACE_DNS NAMESPACE_URL NAMESPACE_OID NAMESPACE_X500",
     "io": "StringIO BytesIO",
     "array": "array typecodes",
-    "csv": """reader writer DictReader DictWriter QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC QUOTE_STRINGS
+    "csv": """reader writer DictReader DictWriter field_size_limit QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC QUOTE_STRINGS
         QUOTE_NOTNULL Error Dialect excel excel_tab unix_dialect Sniffer""",
     "difflib": "get_close_matches SequenceMatcher ndiff unified_diff context_diff Differ",
     "html": "escape unescape",
@@ -48,20 +79,23 @@ TAKEN = {
     "contextlib": "contextmanager suppress closing nullcontext ExitStack ContextDecorator AbstractContextManager",
     "urllib.parse": "urlparse urlsplit urlunparse urlunsplit urljoin parse_qs parse_qsl quote quote_plus unquote unquote_plus urlencode",
     "zoneinfo": "ZoneInfo ZoneInfoNotFoundError",
-    "functools": "reduce partial lru_cache cache cmp_to_key cached_property",
+    "functools": "reduce partial partialmethod lru_cache cache cmp_to_key cached_property",
     "collections": "Counter defaultdict OrderedDict deque ChainMap UserDict UserList",
     "pprint": "pformat pp pprint",
     "warnings": "filterwarnings simplefilter warn resetwarnings",
-    "types": "MappingProxyType",
+    "types": "MappingProxyType GeneratorType NoneType EllipsisType NotImplementedType UnionType MethodType BuiltinFunctionType",
     "abc": "ABC abstractmethod",
-    "dataclasses": "field asdict astuple replace fields is_dataclass FrozenInstanceError KW_ONLY MISSING",
+    "dataclasses": "field asdict astuple replace fields is_dataclass FrozenInstanceError KW_ONLY MISSING InitVar",
     "enum": "auto unique",
-    "sys": "maxsize float_info byteorder version version_info getsizeof getrecursionlimit platform",
+    "sys": "maxsize float_info byteorder version version_info platform hexversion",
     "typing": """Any AnyStr Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet Generator
         Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NamedTuple NewType
         NoReturn Never Optional OrderedDict ParamSpec Protocol Required NotRequired Self Sequence Set Sized SupportsFloat
         SupportsInt Text Tuple Type TypeAlias TypeVar TypedDict Union Annotated cast overload final override no_type_check
-        TYPE_CHECKING assert_never""",
+        TYPE_CHECKING assert_never assert_type get_args get_origin runtime_checkable is_typeddict TypeGuard Concatenate LiteralString
+        Unpack TypeVarTuple AbstractSet KeysView ValuesView ItemsView MappingView Reversible ChainMap ContextManager Coroutine
+        Awaitable AsyncIterator AsyncIterable IO TextIO BinaryIO Pattern Match SupportsAbs SupportsIndex SupportsRound SupportsBytes
+        SupportsComplex""",
 }
 """Left out where a module has more: what reads files, makes code or hands out classes and modules behind the guards' back
 (`string.Formatter`, `typing.get_type_hints`, `functools.singledispatch`, `uuid.uuid1`, …)."""
@@ -75,17 +109,56 @@ BASES = {
     "contextlib": "ContextDecorator AbstractContextManager",
     "datetime": "tzinfo date datetime",
     "string": "Template",
+    "html.parser": "HTMLParser",
     "collections.abc": """Awaitable Callable Collection Container Generator Hashable ItemsView Iterable Iterator KeysView
         Mapping MappingView MutableMapping MutableSequence MutableSet Reversible Sequence Set Sized ValuesView""",
 }
 """What a class may inherit from, besides exceptions, enumerations and the code's own classes: none has a dangerous attribute."""
 
 NUMPY_HIDDEN = words("""load save savez savez_compressed savetxt fromfile fromregex memmap DataSource lib ctypeslib f2py test testing
-    core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack seterrcall geterrcall
-    setbufsize getbufsize rec typing exceptions dtypes distutils matlib flatiter recarray record""")
+    core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack rec typing exceptions dtypes
+    distutils matlib flatiter record""")
+HINTS = {
+    "pathlib": {"Path": "there are no files here; PurePosixPath takes paths apart"},
+    "sys": {
+        "argv": "there is no command line: put the values into the code",
+        "stdin": "nobody is there to answer: put the values into the code",
+        "path": "use an import statement",
+        "modules": "use an import statement",
+    },
+    "timeit": {"timeit": "measure with time.perf_counter()", "repeat": "measure with time.perf_counter()"},
+    "typing": {"get_type_hints": "use the class's __annotations__"},
+    "string": {"Formatter": "use str.format() or an f-string"},
+}
+"""What to use instead of a name that is left out."""
+NUMPY_HINTS = {
+    "memmap": "there are no files here: use np.zeros() or np.array()",
+    "nditer": "use np.ndenumerate(array), array.flat or np.broadcast()",
+    "bmat": "use np.block()",
+    "rec": "use np.recarray views or a DataFrame",
+    "info": "dir(value) names what a value has",
+}
 NUMPY_PARTS = ("linalg", "fft", "polynomial", "strings", "emath", "ma")
 
-PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter eval to_pickle test show_versions plotting io core compat util testing arrays api
+NUMPY_CHECKS = words("""assert_equal assert_allclose assert_array_equal assert_almost_equal assert_array_almost_equal
+    assert_array_less""")
+
+PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter to_pickle test show_versions plotting io core compat util testing arrays api
     errors offsets tseries""")
+PANDAS_HINTS = {
+    "ExcelWriter": KEPT,
+    "HDFStore": KEPT,
+    "ExcelFile": "there are no files here",
+    "plotting": "the numbers themselves are shown as a table",
+}
 PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")
+PANDAS_CHECKS = words("assert_frame_equal assert_series_equal assert_index_equal assert_extension_array_equal")
+PANDAS_HOLIDAYS = words("""AbstractHolidayCalendar Holiday USFederalHolidayCalendar nearest_workday next_monday next_monday_or_tuesday
+    previous_friday sunday_to_monday weekend_to_monday previous_workday next_workday before_nearest_workday after_nearest_workday
+    USMemorialDay USLaborDay USColumbusDay USThanksgivingDay USMartinLutherKingJr USPresidentsDay GoodFriday EasterMonday
+    MO TU WE TH FR SA SU""")
+PYARROW_TYPES = words("""null bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string large_string utf8
+    binary large_binary date32 date64 time32 time64 timestamp duration decimal128 decimal256 list_ large_list struct map_ dictionary
+    field DataType Field""")
+"""Types alone: arrays of Arrow hand out their memory by address."""
 PANDAS_OPTIONS = ("set_option", "get_option", "reset_option", "option_context")

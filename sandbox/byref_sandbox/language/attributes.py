@@ -1,4 +1,4 @@
-"""The attributes of an instance of a user's class, as a dict."""
+"""Namespaces as dicts: an instance's attributes, the code's variables."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Attributes(dict[str, Any]):
-    """What `vars(instance)` gives: a dict whose changes go through the same checks as `instance.name = value`."""
+class Namespace(dict[str, Any]):
+    """What `vars(instance)` and `globals()` give: a dict whose changes are checked, then made where it was taken from as well."""
 
-    def __init__(self, instance: object, check: Callable[[str], object]) -> None:
-        super().__init__(instance.__dict__)
+    def __init__(self, names: dict[str, Any], source: dict[str, Any], check: Callable[[str], object]) -> None:
+        super().__init__(names)
         self._check = check
-        self._instance = instance
+        self._source = source
 
     def __setitem__(self, name: str, value: object) -> None:
         self._check(name)
-        self._instance.__dict__[name] = value
+        self._source[name] = value
         super().__setitem__(name, value)
 
     def __delitem__(self, name: str) -> None:
         self._check(name)
         super().__delitem__(name)
-        del self._instance.__dict__[name]
+        del self._source[name]
 
     def update(self, *arguments: Any, **options: Any) -> None:
         for name, value in dict(*arguments, **options).items():
             self[name] = value
 
-    def __ior__(self, other: Any) -> Attributes:  # type: ignore[override,misc]
+    def __ior__(self, other: Any) -> Namespace:  # type: ignore[override,misc]
         self.update(other)
         return self
 

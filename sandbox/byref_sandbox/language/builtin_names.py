@@ -10,8 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from byref_sandbox.language import names, transformer
+from byref_sandbox.language.attributes import Namespace
+from byref_sandbox.language.copying import own_deepcopy
 from byref_sandbox.language.facades import Facade
-from byref_sandbox.language.guards import Guards, is_own_frame, public_look_up
+from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.inspecting import is_own_frame, public_look_up
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.names import words
 from byref_sandbox.language.refusal import NotAllowed, no_files
@@ -27,13 +30,7 @@ _PREBOUND = words("""math statistics json re datetime itertools functools random
 def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
     """Builtins of the code: the harmless ones, guarded forms of others, the usual modules, and the guards under names no code can spell."""
     known: dict[str, Any] = {name: getattr(builtins, name) for name in _AS_THEY_ARE}
-    known.update(
-        {
-            n: e
-            for n, e in vars(builtins).items()
-            if isinstance(e, type) and issubclass(e, BaseException) and "Group" not in n
-        }
-    )
+    known.update({n: e for n, e in vars(builtins).items() if isinstance(e, type) and issubclass(e, BaseException)})
     known.update({name: modules.facades[name] for name in _PREBOUND})
     known.update(pd=modules.facades["pandas"], np=modules.facades["numpy"])
     collections = modules.facades["collections"]
@@ -62,7 +59,9 @@ def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
             transformer.WRITABLE: guards.writable,
             transformer.IMPORT: modules.load,
             transformer.TYPE: type,
+            transformer.READABLE: guards.readable,
             transformer.LOOK_UP: public_look_up,
+            transformer.DEEPCOPY: own_deepcopy,
             transformer.USER_CLASSES: guards.user_classes,
         }
     )
@@ -78,7 +77,7 @@ def _print(
     elif type(file) is io.StringIO:
         print(*values, sep=sep, end=end, file=file)
     else:
-        raise NotAllowed("print(file=...) is not available", "print() without file is captured", about_files=True)
+        raise NotAllowed("print(file=...) is not available", "print() without file is captured")
 
 
 def _refused(name: str, refusal: NotAllowed) -> Callable[..., Any]:
@@ -95,13 +94,22 @@ def _exit(status: object = None) -> None:
 
 def _dir(*arguments: Any) -> list[str]:
     if not arguments:
-        return sorted(_locals())
+        return sorted(_names_of(_calling_frame().f_locals))
     (value,) = arguments
     return [name for name in dir(value) if not name.startswith("_")]
 
 
-def _names_of(namespace: dict[str, Any]) -> types.MappingProxyType[str, Any]:
-    return types.MappingProxyType({n: v for n, v in namespace.items() if n.isidentifier() and not names.is_dunder(n)})
+def _names_of(namespace: dict[str, Any]) -> dict[str, Any]:
+    return {n: v for n, v in namespace.items() if _is_variable(n)}
+
+
+def _is_variable(name: object) -> bool:
+    return type(name) is str and name.isidentifier() and not names.is_dunder(name)
+
+
+def _check_variable(name: object) -> None:
+    if not _is_variable(name):
+        raise NotAllowed(f"{str(name)[:80]!r} cannot be the name of a variable")
 
 
 def _calling_frame() -> types.FrameType:
@@ -111,18 +119,25 @@ def _calling_frame() -> types.FrameType:
     return frame
 
 
-def _globals() -> types.MappingProxyType[str, Any]:
-    return _names_of(_calling_frame().f_globals)
+def _globals() -> dict[str, Any]:
+    space = _calling_frame().f_globals
+    return Namespace(_names_of(space), space, _check_variable)
 
 
-def _locals() -> types.MappingProxyType[str, Any]:
-    return _names_of(_calling_frame().f_locals)
+def _locals() -> dict[str, Any]:
+    return _here(_calling_frame())
+
+
+def _here(frame: types.FrameType) -> dict[str, Any]:
+    if frame.f_locals is frame.f_globals:
+        return Namespace(_names_of(frame.f_globals), frame.f_globals, _check_variable)
+    return _names_of(frame.f_locals)
 
 
 def _vars(guards: Guards) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         if not arguments:
-            return _names_of(_calling_frame().f_locals)
+            return _here(_calling_frame())
         return guards.dunder(arguments[0], "__dict__")
 
     call.__name__ = call.__qualname__ = "vars"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.language.refusal import NotAllowed, no_files, not_written
 
 
 class Facade:
@@ -37,7 +37,9 @@ class Facade:
         if name in hints:
             raise NotAllowed(f"{module}.{name} is not available", hints[name])
         if name in hidden:
-            if name.startswith(("read_", "load", "save", "from", "to_")):
+            if name.startswith(("save", "to_")):
+                raise not_written(f"{module}.{name}")
+            if name.startswith(("read_", "load", "from")):
                 raise no_files(f"{module}.{name}")
             raise NotAllowed(f"{module}.{name} is not available")
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)

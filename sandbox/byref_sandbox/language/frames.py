@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from byref_sandbox.language.names import words
+from byref_sandbox.language import names
+from byref_sandbox.language.allowed import NUMPY_HIDDEN
 from byref_sandbox.language.refusal import NotAllowed, no_files
 
-FUNCTION_NAMES = frozenset(
-    words("""sum mean median min max std var sem count size nunique first last nth prod product quantile skew kurt kurtosis
-    any all idxmin idxmax argmin argmax unique cumsum cumprod cummax cummin cumcount rank diff shift pct_change
-    ffill bfill fillna mode describe value_counts abs round ngroup ohlc lower upper strip title capitalize sqrt
-    exp log log1p log10 expm1 floor ceil square sign head tail isna isnull notna notnull list tuple set str int
-    float len zscore nlargest nsmallest interpolate dropna corr cov ptp nanmean nansum""")
-)
-"""Names of functions that agg, apply and transform take as strings."""
+_NO_METHODS = frozenset({"loadtxt", "genfromtxt", "savetxt"})
+
+
+def is_function_name(name: str) -> bool:
+    """Whether agg, apply and transform may look a name up: first among the methods of what they work on, then among numpy's functions."""
+    if not names.is_ordinary(name) or name in NUMPY_HIDDEN or name in _NO_METHODS:
+        return False
+    return type(getattr(np, name, None)) is not types.ModuleType
+
 
 _PATH_ARGUMENTS = ("path_or_buf", "buf", "path", "excel_writer", "filepath_or_buffer", "io")
 
@@ -36,7 +38,6 @@ def text_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise NotAllowed(
                     f".{name}() cannot write to a file: there are no files here",
                     f"call .{name}() without a path to get the text",
-                    about_files=True,
                 )
         return method(*arguments, **options)
 
@@ -53,10 +54,7 @@ def reader(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             else next((options[key] for key in (*_PATH_ARGUMENTS, "fname") if key in options), None)
         )
         if not _only_buffers(source) and not (name.startswith("np.") and type(source) is list):
-            refusal = no_files(f"{name}() of a path or address")
-            raise NotAllowed(
-                refusal.message, f"{refusal.hint}; text can be read with {name}(io.StringIO(text))", about_files=True
-            )
+            raise no_files(f"{name}() of a path or address", f"text can be read with {name}(io.StringIO(text))")
         return function(*arguments, **options)
 
     call.__name__ = function.__name__
@@ -73,7 +71,7 @@ def plain_function(function: Any, depth: int = 0) -> Any:
     """
     kind = type(function)
     if kind is str:
-        if function not in FUNCTION_NAMES:
+        if not is_function_name(function):
             raise NotAllowed(
                 f"{function!r} is not a function name that agg(), apply() or transform() may use", "pass a lambda"
             )
@@ -120,19 +118,31 @@ def function_method(method: Callable[..., Any], name: str) -> Callable[..., Any]
 
     def call(*arguments: Any, **options: Any) -> Any:
         _no_compiled(options)
+        given = [*arguments[:1], *(options[key] for key in _FUNCTION_OPTIONS if key in options)]
         if arguments:
             arguments = (plain_function(arguments[0]), *arguments[1:])
         for key, value in options.items():
-            named = name in ("agg", "aggregate") and type(value) in (tuple, list) and len(value) == 2
-            if key in ("func", "arg") or (type(value) is str and not arguments):
-                options[key] = plain_function(value)  # also s.groupby(...).agg(total="sum")
-            elif type(value) is pd.NamedAgg:
+            if key in _FUNCTION_OPTIONS:
                 options[key] = plain_function(value)
-            elif named and key != "args":
-                options[key] = (value[0], plain_function(value[1]))  # df.groupby(...).agg(total=("amount", "sum"))
+            elif all(function is None for function in given):
+                options[key] = _named(value)
         return method(*arguments, **options)
 
     return call
+
+
+_FUNCTION_OPTIONS = ("func", "arg")
+
+
+def _named(value: Any) -> Any:
+    """What stands for one column of the result: `agg(total="sum")`, `agg(total=("amount", "sum"))`; as it is, if neither."""
+    kind = type(value)
+    if issubclass(kind, str) or kind is pd.NamedAgg:
+        return plain_function(value)
+    if issubclass(kind, tuple | list):
+        parts = list(list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value))
+        return (parts[0], plain_function(parts[1])) if len(parts) == 2 else value
+    return value
 
 
 def pivot(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from byref_sandbox.language import names
-from byref_sandbox.language.attributes import Attributes
+from byref_sandbox.language import copying, names
+from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
-from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
+from byref_sandbox.language.refusal import NotAllowed, not_written
 from byref_sandbox.language.templates import safe_template
 
 LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
-_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_module_of: Callable[[type], object] = type.__dict__["__module__"].__get__
 _class_of_super: Callable[[Any], type] = super.__dict__["__thisclass__"].__get__
 _self_of_super: Callable[[Any], Any] = super.__dict__["__self__"].__get__
 _build_class = builtins.__build_class__
@@ -55,7 +54,7 @@ class Guards:
         assert isinstance(candidate, type)
         if candidate in self.user_classes:
             return True
-        if self.user_classes.isdisjoint(_mro(candidate)):
+        if self.user_classes.isdisjoint(mro_of(candidate)):
             return False
         self.user_classes.add(candidate)
         return True
@@ -67,7 +66,7 @@ class Guards:
     def _is_library(self, kind: type) -> bool:
         known = self._roots.get(kind)
         if known is None:
-            known = any(str(_module_of(c)).partition(".")[0] in LIBRARIES for c in _mro(kind))
+            known = any(str(module_of(c)).partition(".")[0] in LIBRARIES for c in mro_of(kind))
             self._roots[kind] = known
         return known
 
@@ -76,7 +75,9 @@ class Guards:
     def checked(self, value: Any, name: str) -> Any:
         """`value.name` for the names of CHECKED_ATTRIBUTES."""
         kind = type(value)
-        if name in ("format", "format_map"):
+        if kind is str:
+            return safe_template(value, name) if name in _TEMPLATES else getattr(value, name)
+        if name in _TEMPLATES:
             return self._format(value, kind, name)
         if kind is Facade or self.is_user_class(kind):
             return getattr(value, name)
@@ -86,9 +87,13 @@ class Guards:
         if name == "obj":
             if issubclass(kind, BaseException):
                 raise NotAllowed("the attribute 'obj' of an error is not available")
+        elif name == "fields":
+            found = getattr(value, name)
+            # What a mappingproxy is compared with gets the very dict behind it, and a dtype's fields say where its objects are.
+            return types.MappingProxyType(dict(found)) if type(found) is types.MappingProxyType else found
         elif name in names.CLASS_ATTRIBUTES:
             if unbound:
-                raise NotAllowed(f"{_name_of(value)}.{name} is not available", "use isinstance() or inheritance")
+                raise NotAllowed(f"{name_of(value)}.{name} is not available", "use isinstance() or inheritance")
         elif self._is_library(value if unbound else kind) and not issubclass(kind, tuple):
             return self._library(value, name, unbound)
         return self._no_module(getattr(value, name), name)
@@ -97,13 +102,13 @@ class Guards:
         wrap = self.wrappers.get(name)
         if wrap is None:
             if name in names.FILE_METHODS:
-                raise no_files(f".{name}()")
+                raise not_written(f".{name}()")
             if name in names.PLOT_METHODS:
                 raise NotAllowed(f".{name} is not available", "return the numbers; they are shown as a table")
             raise NotAllowed(f".{name} is not available")
         if unbound:
             raise NotAllowed(
-                f"{_name_of(value)}.{name} cannot be used as a plain function",
+                f"{name_of(value)}.{name} cannot be used as a plain function",
                 f"call it on the object: value.{name}(...)",
             )
         method = getattr(value, name)
@@ -133,12 +138,16 @@ class Guards:
         kind = type(value)
         if self.is_user_class(kind) or (kind is super and self.is_user_class(_class_of_super(value))):
             return value
-        if self.is_user_class(value) and (_has(value, name) or not _has(kind, name)):
+        if self.is_user_class(value) and (has(value, name) or not has(kind, name)):
             return value  # but not what only its metaclass has: EnumMeta's would read any module
+        if kind is types.FunctionType and is_own_frame(value.__globals__):
+            return value
+        if (module_of(kind) == "builtins" or value is self.type) and not is_there(value, kind, name):
+            return value  # Python says so
         if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
             return value
         raise NotAllowed(
-            f"attribute {name!r} of {_name_of(value)} is not available",
+            f"attribute {name!r} of {name_of(value)} is not available",
             "names that begin with _ are internal; use the public ones",
         )
 
@@ -147,6 +156,8 @@ class Guards:
         kind = type(value)
         if name == "__class__":
             return self.type(value)
+        if kind is super and not self.is_user_class(_class_of_super(value)):
+            raise NotAllowed(f"super().{name} of a library's class is not available", "call the method on the object")
         if name in ("__name__", "__qualname__"):
             return facade_name(value) if kind is Facade else str(getattr(value, name))
         if name in ("__doc__", "__module__", "__version__"):
@@ -164,18 +175,21 @@ class Guards:
             return self._constructor(value, kind, name)
         own = self.is_of_user(value) or kind is super
         if name in _OWN_DUNDERS and not own:
-            raise NotAllowed(f"attribute {name!r} of {_name_of(value)} is not available")
+            raise NotAllowed(f"attribute {name!r} of {name_of(value)} is not available")
+        if name == "__deepcopy__" and not own:
+            getattr(value, name)
+            return lambda memo=None: copying.deepcopy(value, memo)
         found = getattr(value, name)
         return self._unbound(value, found) if own and issubclass(kind, type) else found
 
     def _namespace(self, value: Any, kind: type) -> dict[str, Any]:
         if self.is_user_class(kind):
-            return Attributes(value, lambda name: self.change(value, name))
+            return Namespace(value.__dict__, value.__dict__, lambda name: self.change(value, name))
         if self.is_user_class(value):
             return {k: v for k, v in vars(value).items() if not names.is_dunder(k)}
         if kind is types.SimpleNamespace:
             return dict(vars(value))
-        raise NotAllowed(f"attribute '__dict__' of {_name_of(value)} is not available", "name the attributes you need")
+        raise NotAllowed(f"attribute '__dict__' of {name_of(value)} is not available", "name the attributes you need")
 
     def _setter(self, value: Any, kind: type, name: str) -> Callable[..., None]:
         change: Callable[..., None] = self.setattr if name == "__setattr__" else self.delattr
@@ -190,7 +204,7 @@ class Guards:
             return lambda target, attribute, *new: _plain_change(self, name, target, attribute, *new)
         if self.is_user_class(kind):
             return lambda attribute, *new: change(value, attribute, *new)
-        raise NotAllowed(f"attribute {name!r} of {_name_of(value)} is not available", "use setattr() or delattr()")
+        raise NotAllowed(f"attribute {name!r} of {name_of(value)} is not available", "use setattr() or delattr()")
 
     def _constructor(self, value: Any, kind: type, name: str) -> Any:
         if name == "__new__" and (kind is super or issubclass(kind, type)):
@@ -206,7 +220,7 @@ class Guards:
             return getattr(value, name)
         if issubclass(kind, type):
             return self._unbound(value, getattr(value, name))
-        raise NotAllowed(f"attribute {name!r} of {_name_of(value)} is not available", "make a new object")
+        raise NotAllowed(f"attribute {name!r} of {name_of(value)} is not available", "make a new object")
 
     def _unbound(self, cls: type, function: Any) -> Any:
         """A function of a class, for instances of that class made by the code only: generated methods set attributes without a check."""
@@ -214,8 +228,8 @@ class Guards:
             return function
 
         def call(instance: Any, *arguments: Any, **options: Any) -> Any:
-            if not self.is_user_class(type(instance)) or cls not in _mro(type(instance)):
-                raise TypeError(f"an instance of {cls.__name__} was expected, not {_name_of(instance)}")
+            if not self.is_user_class(type(instance)) or cls not in mro_of(type(instance)):
+                raise TypeError(f"an instance of {cls.__name__} was expected, not {name_of(instance)}")
             return function(instance, *arguments, **options)
 
         return call
@@ -225,6 +239,8 @@ class Guards:
     def writable(self, value: Any, name: str) -> Any:
         """`value`, if its attribute `name` may be set or deleted."""
         kind = type(value)
+        if kind in _PLAIN or (kind is type and value in _PLAIN):
+            return value  # Python says that there is no such attribute, or that it cannot be set
         if self.is_of_user(value):
             if name not in names.WRITTEN_DUNDERS or issubclass(kind, type):
                 return value
@@ -235,12 +251,18 @@ class Guards:
             allowed = self.writable_attributes.get(kind)
             if allowed is not None and name in allowed:
                 return value
-            if issubclass(kind, self.writable_types) and not callable(_static(kind, name)):
+            if issubclass(kind, self.writable_types) and not callable(static(kind, name)):
                 return value
         raise NotAllowed(
-            f"attribute {name!r} of {_name_of(value)} cannot be set",
+            f"attribute {name!r} of {name_of(value)} cannot be set",
             "set attributes on objects of your own classes only",
         )
+
+    def readable(self, value: Any, name: str) -> Any:
+        """`value`, if its attribute `name`, of CHECKED_ATTRIBUTES, may be read."""
+        if not self.is_of_user(value):
+            self.checked(value, name)
+        return value
 
     def getattr(self, value: Any, name: str, *default: Any) -> Any:
         """The builtin, by the same rules as an attribute in the code."""
@@ -249,15 +271,17 @@ class Guards:
         if len(default) > 1:
             raise TypeError(f"getattr expected at most 3 arguments, got {2 + len(default)}")
         try:
+            if names.is_ordinary(name):
+                found = getattr(value, name)
+                return found if type(found) is not types.ModuleType else self._no_module(found, name)
             if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.READ_DUNDERS):
                 raise NotAllowed(f"attribute {name!r} is not available", names.why_refused(name))
             if names.is_dunder(name):
                 return self.dunder(value, name)
             if name.startswith("_"):
                 value = self.private(value, name)
-            elif name in names.CHECKED_ATTRIBUTES:
-                return self.checked(value, name)
-            return self._no_module(getattr(value, name), name)
+                return self._no_module(getattr(value, name), name)
+            return self.checked(value, name)
         except AttributeError:
             if default:
                 return default[0]
@@ -296,7 +320,7 @@ class Guards:
         for base in bases:
             if not self._is_base(base):
                 raise NotAllowed(
-                    f"a class cannot inherit from {_name_of(base)}",
+                    f"a class cannot inherit from {name_of(base)}",
                     "inherit from object, your own classes, exceptions or builtin containers",
                 )
         if metaclass is not None:
@@ -318,6 +342,8 @@ class Guards:
 
     def _is_base(self, base: Any) -> bool:
         if issubclass(type(base), type):
+            if issubclass(base, BaseExceptionGroup):
+                return False  # `except*` trusts what their methods return, and some versions of Python crash by it
             return self.is_user_class(base) or base in self.bases or issubclass(base, BaseException)
         if type(base) is types.FunctionType:
             return base in self.bases
@@ -344,10 +370,34 @@ class Guards:
                 return kind
 
             def __getitem__(cls, item: object) -> object:  # noqa: N805
-                return types.GenericAlias(dict, (item,))
+                return types.GenericAlias(cls, (item,))
 
+        Meta.__name__ = Meta.__qualname__ = "type"
         return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
 
+
+_TEMPLATES = frozenset({"format", "format_map"})
+_PLAIN = frozenset(
+    {
+        int,
+        float,
+        complex,
+        bool,
+        str,
+        bytes,
+        bytearray,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        range,
+        slice,
+        type(None),
+        type(...),
+    }
+)
+"""Exactly these: their instances have no attributes of their own."""
 
 _OWN_DUNDERS = frozenset(
     [
@@ -365,42 +415,8 @@ _OWN_DUNDERS = frozenset(
 )
 
 
-def is_own_frame(namespace: Mapping[str, Any]) -> bool:
-    """Whether a function's or frame's globals are those of code of this language."""
-    inside = namespace.get("__builtins__")
-    return type(inside) is dict and ".getattr" in inside
-
-
 def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any) -> None:
     guards.change(target, name)
     if not guards.is_user_class(type(target)):
         raise NotAllowed(f"object.{change} works on instances of your own classes only", "use setattr()")
     getattr(object, change)(target, name, *new)
-
-
-def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """A `__getattr__` that is not asked for dunder names: libraries look for __array_interface__ (raw memory) on instances too."""
-
-    def public_only(self: Any, name: str) -> Any:
-        if names.is_dunder(name):
-            raise AttributeError(name)
-        return look_up(self, name)
-
-    return public_only
-
-
-def _has(kind: type, name: str) -> bool:
-    return any(name in cls.__dict__ for cls in _mro(kind))
-
-
-def _static(kind: type, name: str) -> object:
-    for cls in _mro(kind):
-        if name in cls.__dict__:
-            return cls.__dict__[name]
-    return None
-
-
-def _name_of(value: object) -> str:
-    if type(value) is Facade:
-        return f"module {facade_name(value)}"
-    return repr(value.__name__ if isinstance(value, type) else type(value).__name__)

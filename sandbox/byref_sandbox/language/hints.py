@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from byref_sandbox.language import missing
+from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.outcome import Failure
 
@@ -28,7 +31,7 @@ def explain(
     source: str,
     filename: str,
     known: Sequence[str],
-    modules: Sequence[str],
+    modules: Mapping[str, Facade],
     builtin: Mapping[str, Any],
 ) -> Failure:
     """Kind, bounded message, line and hint."""
@@ -88,12 +91,12 @@ def _hint(
     lasti: int,
     source: str,
     known: Sequence[str],
-    modules: Sequence[str],
+    modules: Mapping[str, Facade],
     builtin: Mapping[str, Any],
 ) -> str | None:
     if isinstance(error, NotAllowed):
         if error.about_files:
-            return f"{error.hint}: {listed(known)}" if known else error.hint
+            return "; ".join(filter(None, [error.hint, _where(known)]))
         return error.hint or None
     if isinstance(error, NameError):
         own = (
@@ -106,18 +109,35 @@ def _hint(
     if isinstance(error, ImportError):
         if "`Import " in message_of(error):  # an optional dependency of pandas
             return "the package is not installed: do without it, for example with .to_string()"
-        return f"the modules there are: {', '.join(modules)}"
+        return _import_hint(error, known, modules)
     if isinstance(error, KeyError):
         return _key_hint(error, frame, lasti, source)
     if isinstance(error, AttributeError):
         return _message_hint(message_of(error)) or _attribute_hint(error)
     if isinstance(error, FileNotFoundError | PermissionError):
-        return f"files are not available; the data is in: {listed(known)}"
+        return f"files are not available; {_where(known)}"
     if isinstance(error, RecursionError):
         return "use a loop, or make the recursion end earlier"
     if isinstance(error, TypeError | ValueError):
         return _message_hint(message_of(error))
     return None
+
+
+def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str, Facade]) -> str:
+    module = error.name or ""
+    if module in modules:
+        asked = re.match("cannot import name '([^']+)'", message_of(error))
+        there = dir(modules[module])
+        return f"{_close(asked[1], there) if asked else ''}{module} has: {listed(there)}"
+    found = missing.instead_of(module)
+    if found is None:
+        return f"the modules there are: {', '.join(sorted(name for name in modules if '.' not in name and not name.startswith('_')))}"
+    hint, about_data = found
+    return f"{hint}; {_where(known)}" if about_data else hint
+
+
+def _where(known: Sequence[str]) -> str:
+    return f"the data is in: {listed(known)}" if known else "the data is already bound as variables"
 
 
 def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source: str) -> str | None:

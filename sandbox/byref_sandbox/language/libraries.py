@@ -9,13 +9,27 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing
 import pandas as pd
+import pyarrow
 from pandas._config.config import DictWrapper
 from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
-from pandas.tseries import frequencies
+from pandas.tseries import frequencies, holiday
 
-from byref_sandbox.language import frames, names
-from byref_sandbox.language.allowed import NUMPY_HIDDEN, NUMPY_PARTS, PANDAS_HIDDEN, PANDAS_OPTIONS, PANDAS_READERS
+from byref_sandbox.language import arrays, frames, names
+from byref_sandbox.language.allowed import (
+    NUMPY_CHECKS,
+    NUMPY_HIDDEN,
+    NUMPY_HINTS,
+    NUMPY_PARTS,
+    PANDAS_CHECKS,
+    PANDAS_HIDDEN,
+    PANDAS_HINTS,
+    PANDAS_HOLIDAYS,
+    PANDAS_OPTIONS,
+    PANDAS_READERS,
+    PYARROW_TYPES,
+)
 from byref_sandbox.language.expressions import expression_method
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
@@ -28,16 +42,24 @@ def install(guards: Guards, modules: Modules) -> None:
     _no_dunder_labels()
     _numpy(guards, modules)
     _pandas(guards, modules)
+    hints = dict.fromkeys(["array", "table", "Table", "compute", "parquet", "csv"], "use pandas")
+    modules.add("pyarrow", public(pyarrow, PYARROW_TYPES), hints=hints)
     guards.wrappers.update(dict.fromkeys(names.TEXT_METHODS, frames.text_method))
     guards.wrappers.update(dict.fromkeys(names.FUNCTION_METHODS, frames.function_method))
     guards.wrappers.update(dict.fromkeys(names.EXPRESSION_METHODS, expression_method))
     guards.wrappers["pivot_table"] = frames.pivot
+    guards.wrappers["resize"] = arrays.resize
     indexers = (_LocIndexer, _iLocIndexer, _AtIndexer, _iAtIndexer)
     guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace, BaseException)
     guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
     guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
+    guards.writable_attributes[np.matrix] = guards.writable_attributes[np.ndarray]
+    guards.writable_attributes[np.ma.MaskedArray] = guards.writable_attributes[np.ndarray] | {"mask", "fill_value"}
     guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
-    guards.writable_attributes[DictWrapper] = frozenset(dir(pd.options.display))
+    groups = (getattr(pd.options, name) for name in _OPTION_GROUPS)
+    options = frozenset(option for group in groups for option in dir(group))
+    guards.stand_ins[DictWrapper] = stand_in(DictWrapper, "use pd.set_option()")
+    guards.writable_attributes[DictWrapper] = options - {"string_storage"}
 
 
 def _no_dunder_labels() -> None:
@@ -65,18 +87,24 @@ def _numpy(guards: Guards, modules: Modules) -> None:
         ("char", ("compare_chararrays",)),
         ("random", ("set_state", "get_state")),
         ("exceptions", ()),
+        ("dtypes", ()),
     ):
         part = getattr(np, name)
-        listed = {n: v for n, v in public(part, _listed(part)).items() if n not in left_out}
+        found = [n for n in dir(part) if not n.startswith("_")] if name == "exceptions" else _listed(part)
+        listed = {n: v for n, v in public(part, found).items() if n not in left_out}
         exposed[name] = modules.add(f"numpy.{name}", listed, part)
-    tricks = modules.add("numpy.lib.stride_tricks", {"sliding_window_view": np.lib.stride_tricks.sliding_window_view})
+    exposed["testing"] = modules.add("numpy.testing", public(np.testing, NUMPY_CHECKS), np.testing)
+    windows = {"sliding_window_view": np.lib.stride_tricks.sliding_window_view, "as_strided": arrays.as_strided}
+    tricks = modules.add("numpy.lib.stride_tricks", windows)
     exposed["lib"] = modules.add("numpy.lib", {"stride_tricks": tricks})
     array_class = stand_in(np.ndarray, "use np.array(), np.zeros() or np.empty()")
     exposed["ndarray"] = guards.stand_ins[np.ndarray] = array_class
-    for name in ("loadtxt", "genfromtxt"):
+    exposed["recarray"] = guards.stand_ins[np.recarray] = arrays.RecordArray
+    for name in ("loadtxt", "genfromtxt", "fromregex"):
         exposed[name] = frames.reader(getattr(np, name), f"np.{name}")
     exposed["__version__"] = np.__version__
-    modules.add("numpy", exposed, np)
+    modules.add("numpy.typing", {name: getattr(np.typing, name) for name in ("NDArray", "ArrayLike", "DTypeLike")})
+    modules.add("numpy", exposed, np, NUMPY_HINTS)
 
 
 def _pandas(guards: Guards, modules: Modules) -> None:
@@ -86,47 +114,69 @@ def _pandas(guards: Guards, modules: Modules) -> None:
     forward = pd.api.indexers.FixedForwardWindowIndexer
     window = stand_in(forward, "", lambda window_size=0: forward(window_size=window_size))
     guards.stand_ins[forward] = window
-    indexers = modules.add("pandas.api.indexers", {"FixedForwardWindowIndexer": window})
+    variable = pd.api.indexers.VariableOffsetWindowIndexer
+    offset_window = stand_in(
+        variable,
+        "",
+        lambda index_array=None, window_size=0, index=None, offset=None: variable(
+            index_array, window_size, index, offset
+        ),
+    )
+    guards.stand_ins[variable] = offset_window
+    indexers = modules.add(
+        "pandas.api.indexers",
+        {
+            "FixedForwardWindowIndexer": window,
+            "VariableOffsetWindowIndexer": offset_window,
+            "check_array_indexer": pd.api.indexers.check_array_indexer,
+        },
+        pd.api.indexers,
+    )
     exposed["api"] = modules.add("pandas.api", {"types": kinds, "indexers": indexers})
     exposed["errors"] = modules.add("pandas.errors", public(pd.errors, _listed(pd.errors)))
     exposed["offsets"] = modules.add("pandas.tseries.offsets", public(pd.offsets, _listed(pd.offsets)))
     parts = modules.add("pandas.tseries.frequencies", public(frequencies, ["to_offset", "infer_freq"]))
-    exposed["tseries"] = modules.add("pandas.tseries", {"offsets": exposed["offsets"], "frequencies": parts})
-    checks = public(pd.testing, ["assert_frame_equal", "assert_series_equal", "assert_index_equal"])
-    exposed["testing"] = modules.add("pandas.testing", checks)
+    days = modules.add("pandas.tseries.holiday", public(holiday, PANDAS_HOLIDAYS), holiday)
+    guards.bases.add(holiday.AbstractHolidayCalendar)
+    exposed["tseries"] = modules.add(
+        "pandas.tseries", {"offsets": exposed["offsets"], "frequencies": parts, "holiday": days}
+    )
+    exposed["testing"] = modules.add("pandas.testing", public(pd.testing, PANDAS_CHECKS))
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(getattr(pd, name), f"pd.{name}")
+    exposed["eval"] = expression_method(pd.eval, "pd.eval")
     for name in ("pivot_table", "crosstab"):
         exposed[name] = frames.pivot(getattr(pd, name), name)
     for name in PANDAS_OPTIONS:
-        exposed[name] = _display_options(getattr(pd, name), name)
-    exposed["options"] = Facade(
-        "pandas.options", {"display": pd.options.display, "mode": Facade("pandas.options.mode", {})}
-    )
+        exposed[name] = _options(getattr(pd, name), name)
+    exposed["options"] = Facade("pandas.options", {name: getattr(pd.options, name) for name in _OPTION_GROUPS})
     exposed["__version__"] = pd.__version__
-    modules.add("pandas", exposed, pd)
+    modules.add("pandas", exposed, pd, PANDAS_HINTS)
 
 
 def _listed(module: types.ModuleType) -> list[str]:
     return list(module.__dict__["__all__"])
 
 
-def _display_options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(*arguments: Any, **options: Any) -> Any:
         flat: list[Any] = []
         for argument in arguments:
             flat.extend([x for pair in argument.items() for x in pair] if type(argument) is dict else [argument])
         for key in flat[::2] if name in ("set_option", "option_context") else flat[:1]:
-            if type(key) is not str or not _DISPLAY_OPTION.fullmatch(key):
+            if type(key) is not str or not _HARMLESS_OPTION.fullmatch(key):
                 raise NotAllowed(
-                    f"pd.{name}({str(key)[:60]!r}) is not available", "only display.* options can be changed"
+                    f"pd.{name}({str(key)[:60]!r}) is not available",
+                    f"only these options can be changed: {', '.join(f'{group}.*' for group in _OPTION_GROUPS)}",
                 )
         return function(*flat, **options)
 
     return call
 
 
-_DISPLAY_OPTION = re.compile(
-    r"(display|display\.|max_|min_rows|precision|width|chop|expand|float_format|mode\.copy|(mode\.)?string_storage)[a-z_.]*"
+_OPTION_GROUPS = ("display", "mode", "future")
+"""Not among them: what names modules and engines by a string (`plotting.backend`, `io.*`), and what asks for packages (`compute.*`)."""
+_HARMLESS_OPTION = re.compile(
+    rf"(\^?({'|'.join(_OPTION_GROUPS)})|max_|min_rows|precision|width|chop|expand|float_format|string_storage)[a-z_.]*"
 )

@@ -11,16 +11,20 @@ import enum
 import functools
 import importlib
 import io
+import logging
 import operator
 import sys
+import traceback
 import types
 import warnings
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from byref_sandbox.language import names
-from byref_sandbox.language.allowed import BASES, TAKEN, WHOLE
+from dateutil import rrule
+
+from byref_sandbox.language import copying, logs, names
+from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.refusal import NotAllowed
@@ -53,11 +57,20 @@ class Modules:
             self.add(name, public(module, getattr(module, "__all__", None)), module)
         for name, listed in TAKEN.items():
             module = importlib.import_module(name)
-            self.add(name, public(module, listed.split()) | own.pop(name, {}), module)
+            self.add(name, public(module, listed.split()) | own.pop(name, {}), module, HINTS.get(name))
         for name, attributes in own.items():
             self.add(name, attributes, importlib.import_module(name))
         self.add("__future__", {})
-        self.add("urllib", {"parse": self.facades["urllib.parse"]}, hints={"request": "there is no network"})
+        self.add("logging", logs.logging_names() | {"Logger": self._stand_in(logs.Logger, _no_logger)}, logging)
+        self.add("traceback", logs.traceback_names(), traceback)
+        nested = [name for name in self.facades if "." in name]
+        for name in nested:
+            package, _, part = name.rpartition(".")
+            if package not in self.facades:
+                self.add(package, {})
+                if "." in package:
+                    nested.append(package)
+            self.facades[package].__dict__[part] = self.facades[name]
         for name, listed in BASES.items():
             guards.bases.update(public(importlib.import_module(name), listed.split()).values())
 
@@ -72,10 +85,6 @@ class Modules:
         hidden = [n for n in dir(real) if not n.startswith("_")] if real is not None else []
         facade = self.facades[name] = Facade(name, attributes, hidden, hints)
         return facade
-
-    def available(self) -> list[str]:
-        """Names of the modules, without their submodules."""
-        return sorted(name for name in self.facades if "." not in name and not names.is_dunder(name))
 
     def load(self, module: str, attribute: str | None, leaf: bool) -> object:
         """What an import statement binds; an ImportError is raised for what there is not."""
@@ -104,15 +113,40 @@ class Modules:
     def _functions(self) -> dict[str, dict[str, object]]:
         abstract = self.add("collections.abc", public(collections.abc, collections.abc.__all__))
         zones = frozenset(zoneinfo.available_timezones())
+
+        def zone(name: str | None = None) -> zoneinfo.ZoneInfo | None:
+            """A zone by its name; dateutil's own would take it for a path."""
+            return zoneinfo.ZoneInfo(name) if name is not None and name in zones else None
+
         output = Facade("sys.stdout", {"write": lambda text: sys.stdout.write(str(text)), "flush": lambda: None})
+        function = self._stand_in(types.FunctionType, _no_function)
         getters = {"attrgetter": self._attrgetter, "methodcaller": self._methodcaller}
         return {
             "operator": public(operator, operator.__all__) | getters,
-            "functools": {"wraps": self._wraps, "total_ordering": self._of_user_class(functools.total_ordering)},
+            "copy": {"deepcopy": copying.deepcopy},
+            "functools": {
+                "wraps": self._wraps,
+                "update_wrapper": lambda wrapper, wrapped, *_, **__: self._wraps(wrapped)(wrapper),
+                "total_ordering": self._of_user_class(functools.total_ordering),
+                "singledispatch": _singledispatch,
+            },
             "collections": {"namedtuple": self._namedtuple, "abc": abstract},
             "zoneinfo": {"available_timezones": lambda: set(zones)},
-            "sys": {"stdout": output, "stderr": output, "exit": _exit, "setrecursionlimit": _set_recursion_limit},
-            "types": {"SimpleNamespace": self._stand_in(types.SimpleNamespace, _simple_namespace)},
+            "sys": {
+                "stdout": output,
+                "stderr": output,
+                "exit": _exit,
+                "setrecursionlimit": _set_recursion_limit,
+                "getrecursionlimit": lambda: sys.getrecursionlimit(),
+                "getsizeof": lambda value, *default: sys.getsizeof(value, *default),
+            },
+            "types": {
+                "SimpleNamespace": self._stand_in(types.SimpleNamespace, _simple_namespace),
+                "FunctionType": function,
+                "LambdaType": function,
+            },
+            "dateutil.rrule": {"rrulestr": lambda s, **options: rrule.rrulestr(s, **{**options, "tzids": zone})},
+            "dateutil.tz": {"gettz": zone},
             "warnings": {"catch_warnings": lambda record=False: warnings.catch_warnings(record=bool(record))},
             "contextlib": {"redirect_stdout": _redirect_stdout},
         }
@@ -237,6 +271,36 @@ class Modules:
             guards.enum_classes.add(cls)
             made[name] = cls
         return made
+
+
+def _singledispatch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """functools.singledispatch, registering by classes alone: an annotation that is a string would be evaluated."""
+    real = functools.singledispatch(function)
+
+    def dispatch(*arguments: Any, **options: Any) -> Any:
+        return real(*arguments, **options)
+
+    def register(kind: Any, registered: Callable[..., Any] | None = None) -> Any:
+        if registered is None:
+            if isinstance(kind, type | types.UnionType):
+                return lambda function: register(kind, function)
+            given = next(iter(getattr(kind, "__annotations__", {}).values()), None)
+            if not isinstance(given, type | types.UnionType):
+                raise NotAllowed("register() needs a class here", "write @function.register(int)")
+            kind, registered = given, kind
+        real.register(kind, registered)
+        return registered
+
+    setattr(dispatch, "register", register)  # noqa: B010
+    return dispatch
+
+
+def _no_function(*_arguments: object, **_options: object) -> Any:
+    raise NotAllowed("FunctionType() cannot be called", "use def or lambda")
+
+
+def _no_logger(*_arguments: object, **_options: object) -> Any:
+    raise NotAllowed("Logger() cannot be called", "use logging.getLogger(name)")
 
 
 def _member_names(members: Any) -> Any:

@@ -24,11 +24,11 @@ FUNCTION_METHODS = words("agg aggregate apply transform")
 """pandas methods that take the name of a method as a string."""
 EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
-MEMORY_ATTRIBUTES = words("ctypes cffi capsule setflags setfield getfield resize")
+MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
 CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
-LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles")
+LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser set_state")
 
 CHECKED_ATTRIBUTES = (
     FILE_METHODS
@@ -39,7 +39,7 @@ CHECKED_ATTRIBUTES = (
     | MEMORY_ATTRIBUTES
     | CLASS_ATTRIBUTES
     | LIBRARY_ATTRIBUTES
-    | {"format", "format_map", "pivot_table", "obj"}
+    | {"format", "format_map", "pivot_table", "obj", "fields"}
 )
 """Every other public name is an ordinary attribute access in the compiled code: what it can reach is tested by a crawl over all that is exposed."""
 
@@ -67,6 +67,8 @@ READ_DUNDERS = (CLASS_DUNDERS - {"__slots__", "__array__", "__class_getitem__"})
 WRITTEN_DUNDERS = words("__name__ __qualname__ __doc__")
 """Dunder attributes that a decorator sets on a function."""
 
+_NOT_PLAIN = REFUSED_ATTRIBUTES | CHECKED_ATTRIBUTES
+
 NAMEDTUPLE_ATTRIBUTES = words("_asdict _replace _fields _make _field_defaults")
 
 
@@ -77,7 +79,7 @@ def is_dunder(name: str) -> bool:
 
 def is_ordinary(name: str) -> bool:
     """Whether an attribute may be read without any check."""
-    return not name.startswith("_") and name not in REFUSED_ATTRIBUTES and name not in CHECKED_ATTRIBUTES
+    return name[:1] != "_" and name not in _NOT_PLAIN
 
 
 def why_refused(name: str) -> str:
@@ -102,5 +104,6 @@ _INSTEAD = {
     "__reduce_ex__": "use copy.copy() or copy.deepcopy()",
     "__wrapped__": "keep the wrapped function in a variable of your own",
     "__self__": "keep the object in a variable of your own",
+    "__defaults__": "keep the defaults in variables of your own",
     "__metaclass__": "use __init_subclass__ or a class decorator",
 }

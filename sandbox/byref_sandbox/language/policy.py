@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from byref_sandbox.language import hints, libraries, transformer
-from byref_sandbox.language.attributes import Attributes
+from byref_sandbox.language import copying, hints, libraries, transformer
+from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
@@ -56,13 +56,13 @@ class Language:
 
     def __init__(self) -> None:
         self._guards = Guards()
+        copying.install(self._guards)
         self._modules = Modules(self._guards)
         libraries.install(self._guards, self._modules)
         self._guards.stand_ins.update(
             {
-                Attributes: dict,
+                Namespace: dict,
                 Facade: stand_in(types.ModuleType, "use an import statement"),
-                types.FunctionType: stand_in(types.FunctionType, "use def or lambda"),
                 types.CodeType: stand_in(types.CodeType, "write the code directly"),
             }
         )
@@ -70,7 +70,7 @@ class Language:
         """What code finds without defining or importing it."""
         self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
 
-    def compile(self, source: str) -> Program:
+    def compile(self, source: str, filename: str = FILENAME) -> Program:
         """Check and compile code. Raises `Refused` with a SyntaxError or NotAllowed failure."""
         source = strip_dollars(source)
         walls = Transformer()
@@ -78,10 +78,10 @@ class Language:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)
                 warnings.simplefilter("ignore", DeprecationWarning)
-                tree = walls.visit(ast.parse(source, FILENAME))
+                tree = walls.visit(ast.parse(source, filename))
                 if walls.problems:
                     raise Refused(_refusal(walls.problems))
-                code = compile(ast.fix_missing_locations(tree), FILENAME, "exec", dont_inherit=True)
+                code = compile(ast.fix_missing_locations(tree), filename, "exec", dont_inherit=True)
         except SyntaxError as error:
             raise Refused(hints.syntax_error(error, source)) from None
         except (RecursionError, MemoryError):
@@ -94,24 +94,38 @@ class Language:
 
     def run(self, program: Program, variables: Mapping[str, object], stdout: TextIO) -> Ran:
         """Run a program over variables. Its errors come through as they are; everything it prints goes to `stdout`."""
+        space = self.space(variables)
+        value = self.execute(program, space, stdout)
+        return Ran(value, value is not None, self.bound(space, variables))
+
+    def space(self, variables: Mapping[str, object]) -> dict[str, Any]:
+        """The top-level names of a new run; the classes of the last one are forgotten."""
         self._guards.reset()
-        space: dict[str, Any] = {"__builtins__": dict(self.builtins), "__name__": "__main__", **variables}
+        return {**variables, "__builtins__": dict(self.builtins), "__name__": "__main__"}
+
+    def execute(self, program: Program, space: dict[str, Any], stdout: TextIO) -> object:
+        """Run a program in the names of a run and return its value; what it bound before an error stays in there."""
         with contextlib.redirect_stdout(stdout):
             exec(program.code, space)
-        value = space.pop(transformer.VALUE, None)
-        bound = {
+        return space.pop(transformer.VALUE, None)
+
+    def bound(self, space: Mapping[str, Any], variables: Mapping[str, object]) -> dict[str, object]:
+        """Names that code bound or rebound in a space that began with `variables`, without what it imported."""
+        return {
             name: made
             for name, made in space.items()
-            if not name.startswith("__")
+            if not name.startswith(("__", "."))
             and not (name in variables and variables[name] is made)
-            and type(made) is not Facade
-            and id(made) not in self._imported
+            and not self.is_imported(made)
         }
-        return Ran(value, value is not None, bound)
+
+    def is_imported(self, value: object) -> bool:
+        """Whether a value is a module, or a function or class of one."""
+        return type(value) is Facade or id(value) in self._imported
 
     def explain(self, error: BaseException, program: Program, names: Iterable[str]) -> Failure:
         """What went wrong, where, and how the code could be mended. Never raises, whatever the error is."""
-        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.available(), self.builtins)
+        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.facades, self.builtins)
 
 
 def _refusal(problems: list[transformer.Problem]) -> Failure:

@@ -13,8 +13,14 @@ class NotAllowed(Exception):
         self.about_files = about_files
 
 
-def no_files(what: str) -> NotAllowed:
-    """The refusal of anything that would touch a file, a database or the network."""
-    return NotAllowed(
-        f"{what} is not available: there are no files here", "the data is already bound as variables", about_files=True
-    )
+KEPT = "assign the value to a name at top level: it is kept for later calls"
+
+
+def not_written(what: str) -> NotAllowed:
+    """The refusal of what would write a file or a database."""
+    return NotAllowed(f"{what} is not available: there are no files here", KEPT)
+
+
+def no_files(what: str, hint: str = "") -> NotAllowed:
+    """The refusal of anything that would touch a file, a database or the network; where the data is gets added when it is explained."""
+    return NotAllowed(f"{what} is not available: there are no files here", hint, about_files=True)

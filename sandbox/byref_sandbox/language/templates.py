@@ -12,7 +12,7 @@ from byref_sandbox.language.refusal import NotAllowed
 
 def safe_template(template: str, method: str) -> Callable[..., str]:
     """`template.format`, once every attribute that the template names is found to be an ordinary one."""
-    refused = _refused_attribute(template)
+    refused = refused_attribute(template)
     if refused is not None:
         raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use an f-string")
     bound: Callable[..., str] = getattr(template, method)
@@ -20,14 +20,15 @@ def safe_template(template: str, method: str) -> Callable[..., str]:
 
 
 @lru_cache(maxsize=1024)
-def _refused_attribute(template: str, depth: int = 0) -> str | None:
+def refused_attribute(template: str, depth: int = 0) -> str | None:
+    """The first attribute that a template names and must not, if any."""
     try:
         for _, field, spec, _ in formatter_parser(template):
             for is_attribute, name in formatter_field_name_split(field)[1] if field else ():
                 if is_attribute and not names.is_ordinary(name):
                     return str(name)
             # A field's format may hold fields itself, and no deeper.
-            if spec and depth < 2 and (refused := _refused_attribute(spec, depth + 1)):
+            if spec and depth < 2 and (refused := refused_attribute(spec, depth + 1)):
                 return refused
     except ValueError:
         pass  # str.format says what is wrong with it

@@ -7,15 +7,17 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from byref_sandbox.language import names
+from byref_sandbox.language.templates import refused_attribute
 
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
 TYPE, USER_CLASSES, VALUE, LOOK_UP = ".type", ".user_classes", ".value", ".look_up"
+READABLE, DEEPCOPY = ".readable", ".deepcopy"
 
 _Scope = Literal["module", "class", "function"]
 _N = TypeVar("_N", bound=ast.AST)
@@ -43,6 +45,11 @@ class Transformer(RestrictingNodeTransformer):
         self.has_value = False
         self._scope: _Scope = "module"
         self._string_annotations = False
+
+    def visit(self, node: ast.AST) -> Any:
+        """A refused node stays where it is, so that whatever holds it can still be looked at."""
+        visited = super().visit(node)
+        return node if visited is None else visited
 
     # Reporting -----------------------------------------------------------------------------------------------------------------
 
@@ -72,15 +79,15 @@ class Transformer(RestrictingNodeTransformer):
             self.error(node, f"{name!r} cannot be defined", names.why_refused(name))
         elif name == "__match_args__":
             self.error(node, "__match_args__ must be assigned a literal tuple of strings")
-        elif name == "__getattr__" and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
-            self.error(node, "__getattr__ must be a plain method")
+        elif name in _WRAPPED_METHODS and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
+            self.error(node, f"{name} must be a plain method")
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load):
             if node.id == "__name__":
                 return ast.copy_location(ast.Constant("__main__"), node)
             if names.is_dunder(node.id) and node.id != "__debug__":
-                known = names.CLASS_DUNDERS if self._scope == "class" else names.MODULE_DUNDERS
+                known = _READABLE[self._scope]
                 if node.id not in known:
                     self.error(node, f"{node.id!r} is not available", names.why_refused(node.id))
         else:
@@ -116,7 +123,7 @@ class Transformer(RestrictingNodeTransformer):
             node.value = self._checked(node.value, WRITABLE, name)
         elif name.startswith("_"):
             node.value = self._checked(node.value, PRIVATE, name)
-        elif name in names.CHECKED_ATTRIBUTES:
+        elif name in names.CHECKED_ATTRIBUTES and not _harmless_template(node):
             return self._call(node, GETATTR, node.value, ast.Constant(name))
         return node
 
@@ -149,7 +156,10 @@ class Transformer(RestrictingNodeTransformer):
         return self.node_contents_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        return self.node_contents_visit(node)
+        visited = self.node_contents_visit(node)
+        if isinstance(node.target, ast.Attribute) and node.target.attr in names.CHECKED_ATTRIBUTES:
+            node.target.value = self._checked(node.target.value, READABLE, node.target.attr)  # it is read as well
+        return visited
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if isinstance(node.target, ast.Name) and node.target.id in names.REFUSED_ATTRIBUTES:
@@ -160,6 +170,9 @@ class Transformer(RestrictingNodeTransformer):
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
+        return self.node_contents_visit(node)
+
+    def visit_TryStar(self, node: ast.AST) -> ast.AST:
         return self.node_contents_visit(node)
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
@@ -206,8 +219,8 @@ class Transformer(RestrictingNodeTransformer):
         if getattr(node, "type_params", None):
             self.error(node, "type parameters are not available", "use typing.TypeVar, or leave the annotation out")
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
-        if self._scope == "class" and node.name == "__getattr__":
-            node.decorator_list = [_at(node, _load(LOOK_UP))]
+        if self._scope == "class" and node.name in _WRAPPED_METHODS:
+            node.decorator_list = [_at(node, _load(_WRAPPED_METHODS[node.name]))]
         node.args = self.visit(node.args)
         node.returns = node.returns and self._annotation(node.returns)
         with self._inside("function"):
@@ -342,17 +355,31 @@ def _at(place: ast.AST, node: _N) -> _N:
     return ast.copy_location(node, place)
 
 
+def _harmless_template(node: ast.Attribute) -> bool:
+    """Whether this is the `format` of a literal that names no attribute it must not."""
+    template = node.value.value if isinstance(node.value, ast.Constant) else None
+    return type(template) is str and node.attr in ("format", "format_map") and refused_attribute(template) is None
+
+
 def _literal_names(node: ast.expr) -> bool:
     return isinstance(node, (ast.Tuple, ast.List)) and all(
         isinstance(e, ast.Constant) and type(e.value) is str and names.is_ordinary(e.value) for e in node.elts
     )
 
 
+_WRAPPED_METHODS = {"__getattr__": LOOK_UP, "__deepcopy__": DEEPCOPY}
+"""What libraries call with more than the code may have, and what stands between."""
+_READABLE: dict[_Scope, frozenset[str]] = {
+    "module": names.MODULE_DUNDERS,
+    "class": names.CLASS_DUNDERS,
+    "function": names.MODULE_DUNDERS | {"__class__"},
+}
+"""In a method `__class__` is the class it was written in."""
+
 _CONSTRUCTS = {
     "AsyncFunctionDef": ("async functions are not available", "use a plain function"),
     "Await": ("await is not available", "call the function plainly"),
     "AsyncFor": ("async for is not available", "use a plain for loop"),
     "AsyncWith": ("async with is not available", "use a plain with"),
-    "TryStar": ("except* is not available", "use except"),
     "TypeAlias": ("type statements are not available", "assign the type to a name"),
 }

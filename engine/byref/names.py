@@ -1,0 +1,109 @@
+"""What code bound and JSON does not tell: exact values of variables, and definitions as their source.
+
+Variables are JSON for every tool; beside that, code finds its own values again with their types, and its functions,
+classes and imports. An exact value was written by a run: only a run reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import zstandard
+from blake3 import blake3
+from sqlalchemy import Connection, delete, insert, select
+
+from byref.artifacts import store
+from byref.db.payloads import Read
+from byref.db.tables import NameRow, VariableRow
+from byref.errors import ArtifactMissing
+from byref_sandbox import EXACT, Data
+
+MAX_DEFINITIONS = 500
+"""Most definitions that a session keeps; further ones are refused by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a session's code has bound before."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Definitions by name, in the order in which they were made."""
+    exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
+    """Of exact values, by name: row id, artifact's row id, digest."""
+
+
+def of_session(connection: Connection, session_id: int) -> Names:
+    """Return the definitions, and where the exact values are."""
+    row = NameRow
+    mine = select(row.name, row.data, row.size_bytes).where(row.session_id == session_id, row.kind == "source")
+    sources = {name: _unpacked(data, size).decode() for name, data, size in connection.execute(mine.order_by(row.id))}
+    values = select(row.name, row.id, row.artifact_id, row.digest).where(
+        row.session_id == session_id, row.kind == "exact"
+    )
+    exact = {name: (row_id, artifact, bytes(digest)) for name, row_id, artifact, digest in connection.execute(values)}
+    return Names(sources, exact)
+
+
+def data_of(read: Read, row_id: int, digest: bytes) -> Data:
+    """Return an exact value as the sandbox takes it: read only if no warm zygote holds it."""
+
+    def load() -> bytes:
+        query = select(NameRow.data, NameRow.size_bytes).where(NameRow.id == row_id)
+        found = read(lambda connection: connection.execute(query).one_or_none())
+        if found is None:
+            raise ArtifactMissing(f"the kept value {row_id} is gone")
+        return _unpacked(*found)
+
+    return Data(digest.hex(), load, EXACT)
+
+
+def digest_of(data: bytes) -> bytes:
+    """Return the digest by which a warm zygote knows an exact value."""
+    return bytes(blake3(data).digest())
+
+
+def keep(
+    connection: Connection,
+    *,
+    tenant: str,
+    session_id: int,
+    name: str,
+    data: bytes,
+    artifact_row: int | None,
+    step: int,
+) -> None:
+    """Keep the exact value of a variable bound to an artifact, or, without one, the source of a definition."""
+    forget(connection, session_id, [name])
+    connection.execute(
+        insert(NameRow).values(
+            tenant=tenant,
+            session_id=session_id,
+            name=name,
+            kind="source" if artifact_row is None else "exact",
+            artifact_id=artifact_row,
+            digest=digest_of(data),
+            size_bytes=len(data),
+            data=zstandard.ZstdCompressor(level=1).compress(data),
+            step=step,
+        )
+    )
+
+
+def forget(connection: Connection, session_id: int, names: Collection[str]) -> None:
+    """Let go of what was kept under names that are bound anew."""
+    for some in store.batched(names):
+        connection.execute(delete(NameRow).where(NameRow.session_id == session_id, NameRow.name.in_(some)))
+
+
+def reset(connection: Connection, session_id: int) -> None:
+    """Forget every name that code bound. Artifacts stay until they expire: replies name them."""
+    connection.execute(delete(NameRow).where(NameRow.session_id == session_id))
+    connection.execute(delete(VariableRow).where(VariableRow.session_id == session_id, VariableRow.origin == "run"))
+
+
+def _unpacked(data: bytes, size: int) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompress(bytes(data), max_output_size=max(size, 1))
+    except zstandard.ZstdError as error:
+        raise ArtifactMissing(f"a kept value is damaged: {error}") from None

@@ -1,0 +1,54 @@
+"""Looks at objects that the code may have made, without running anything of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from byref_sandbox.language import names
+from byref_sandbox.language.facades import Facade, facade_name
+
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+module_of: Callable[[type], object] = type.__dict__["__module__"].__get__
+
+
+def is_own_frame(namespace: Mapping[str, Any]) -> bool:
+    """Whether a function's or frame's globals are those of code of this language."""
+    inside = namespace.get("__builtins__")
+    return type(inside) is dict and ".getattr" in inside
+
+
+def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """A `__getattr__` that is not asked for dunder names: libraries look for __array_interface__ (raw memory) on instances too."""
+
+    def public_only(self: Any, name: str) -> Any:
+        if names.is_dunder(name):
+            raise AttributeError(name)
+        return look_up(self, name)
+
+    return public_only
+
+
+def has(kind: type, name: str) -> bool:
+    """Whether a class or one of its bases defines a name."""
+    return any(name in cls.__dict__ for cls in mro_of(kind))
+
+
+def is_there(value: Any, kind: type, name: str) -> bool:
+    """Whether a value has an attribute of its own or of its class."""
+    return has(kind, name) or name in getattr(value, "__dict__", ()) or (kind is type and has(value, name))
+
+
+def static(kind: type, name: str) -> object:
+    """What a class or one of its bases holds under a name, as it is stored."""
+    for cls in mro_of(kind):
+        if name in cls.__dict__:
+            return cls.__dict__[name]
+    return None
+
+
+def name_of(value: object) -> str:
+    """How a value is named in a message: its module, its class or itself."""
+    if type(value) is Facade:
+        return f"module {facade_name(value)}"
+    return repr(value.__name__ if isinstance(value, type) else type(value).__name__)

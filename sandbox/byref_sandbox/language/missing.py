@@ -1,0 +1,60 @@
+"""What models import that is not there, and what to use instead."""
+
+from __future__ import annotations
+
+_FILES = "files are not available"
+_NETWORK = "there is no network"
+_PROCESSES = "threads and processes are not available: a plain loop does the same here"
+_NUMBERS = "use numpy and pandas"
+_DATABASE = "databases are not available: use pandas (merge, groupby, query)"
+_PLOTS = "plots are not available: give the numbers, they are shown as a table"
+
+_INSTEAD = {
+    "os": "files, processes and the environment are not available",
+    "shutil glob tempfile fileinput zipfile tarfile filecmp mimetypes mmap": _FILES,
+    "requests urllib3 httpx aiohttp socket ssl ftplib smtplib websocket websockets boto3 botocore paramiko selenium telnetlib": _NETWORK,
+    "subprocess multiprocessing threading concurrent joblib sched pexpect psutil signal": _PROCESSES,
+    "asyncio trio anyio": "async code is not available: call functions plainly",
+    "sqlite3 sqlalchemy duckdb psycopg2 psycopg pymysql mysql pymongo redis peewee pandasql": _DATABASE,
+    "sklearn": f"{_NUMBERS}: np.linalg.lstsq and np.polyfit fit, .corr() correlates, sample() splits",
+    "scipy": f"{_NUMBERS}: statistics.NormalDist, np.percentile, np.polyfit and .corr() go a long way",
+    "statsmodels": f"{_NUMBERS}: np.linalg.lstsq and np.polyfit fit, rolling() and ewm() smooth",
+    "torch tensorflow keras xgboost lightgbm transformers nltk spacy numba cupy sympy networkx jax": _NUMBERS,
+    "matplotlib seaborn plotly bokeh altair pylab": _PLOTS,
+    "polars dask modin pyspark vaex cudf pyarrow": "use pandas",
+    "pickle marshal shelve dill cloudpickle dbm": "use json or copy.deepcopy(); names assigned at top level are kept by themselves",
+    "pytz": "use zoneinfo.ZoneInfo",
+    "openpyxl xlrd xlsxwriter docx PyPDF2 pypdf": _FILES,
+    "yaml toml": "use json or tomllib",
+    "bs4 lxml": "use html.parser.HTMLParser, xml.etree.ElementTree.fromstring() or re",
+    "orjson ujson simplejson": "use json",
+    "tabulate prettytable rich texttable": "print(frame.to_string()) or return the DataFrame",
+    "tqdm": "loop without it",
+    "IPython": "print() or return the value",
+    "pydantic attr attrs": "use dataclasses",
+    "regex": "use re",
+    "more_itertools": "use itertools",
+    "arrow pendulum dateparser": "use datetime, dateutil or pd.to_datetime()",
+    "locale": "use f'{value:,.2f}'",
+    "argparse getpass optparse": "nobody is there to answer: put the values into the code",
+    "inspect dis gc importlib pkgutil ctypes cffi builtins code codeop runpy weakref tracemalloc sysconfig site pip": "the interpreter itself is not available",
+    "platform resource getopt atexit faulthandler": "the system is not available",
+    "unittest pytest doctest": "use assert",
+}
+_PARTS = {
+    "urllib.request urllib.error http.client http.server xmlrpc.client": _NETWORK,
+    "matplotlib.pyplot": _PLOTS,
+    "os.path": "posixpath takes paths apart",
+    "pyarrow.parquet pyarrow.csv pyarrow.feather pandas.io": _FILES,
+    "pyarrow.compute": "use pandas",
+    "xml.dom xml.sax": "use xml.etree.ElementTree.fromstring()",
+}
+_BY_NAME = {name: hint for listed, hint in (_INSTEAD | _PARTS).items() for name in listed.split()}
+_ABOUT_DATA = frozenset({_FILES, _NETWORK, _DATABASE, _BY_NAME["os"]})
+
+
+def instead_of(module: str) -> tuple[str, bool] | None:
+    """What to use instead of a module, and whether to add where the data is."""
+    first, second = (*module.split("."), "")[:2]
+    hint = _BY_NAME.get(f"{first}.{second}") or _BY_NAME.get(first)
+    return None if hint is None else (hint, hint in _ABOUT_DATA)

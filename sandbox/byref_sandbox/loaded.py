@@ -1,0 +1,111 @@
+"""What is decoded of the payloads a run needs: values where the code uses them, tables where it makes DataFrames."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from byref_sandbox import data, tables, wire
+from byref_sandbox.bindings import frame_of
+from byref_sandbox.jsontext import collector_paused
+
+_ABSENT = object()
+
+
+@dataclass(slots=True)
+class Loaded:
+    """One payload, as far as it was decoded."""
+
+    value: object = _ABSENT
+    frames: dict[bytes, pd.DataFrame] = field(default_factory=dict)
+    """By the path of their records."""
+    size: int = 0
+    """About its memory."""
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the value was made."""
+        return self.value is not _ABSENT
+
+    def at(self, path: bytes) -> object:
+        """What is at a path inside the value; raises Unusable."""
+        return data.at_path(self.value, json.loads(path))
+
+    def lacks(self, wanted: Wanted) -> bool:
+        """Whether the payload itself is needed for what is wanted."""
+        return not self.has_value and (wanted.value or bool(wanted.frames - self.frames.keys()))
+
+    def load(self, content_type: str, raw: bytes, wanted: Wanted) -> None:
+        """Decodes a payload as far as it is wanted; raises Unusable."""
+        is_json = content_type == data.JSON or content_type.endswith("+json")
+        if is_json and not wanted.value:
+            for path in wanted.frames - self.frames.keys():
+                frame = tables.from_json(raw, json.loads(path))
+                if frame is not None:
+                    self.frames[path] = frame
+        if not is_json or self.lacks(wanted):
+            self.value = data.decode(content_type, raw)
+
+    def build(self, wanted: Wanted) -> None:
+        """Makes the DataFrames that are wanted of the value; what is no table is left to the run to tell."""
+        for path in wanted.frames - self.frames.keys() if self.has_value else ():
+            try:
+                with collector_paused():
+                    self.frames[path] = frame_of(self.at(path))
+            except Exception:  # noqa: BLE001  there the code can be named
+                continue
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request wants of one payload."""
+
+    value: bool
+    frames: frozenset[bytes]
+
+
+def wanted_of(request: wire.Request) -> list[Wanted]:
+    """What a request wants of each of its payloads."""
+    return [
+        Wanted(
+            any(variable.is_value for variable in request.variables if variable.payload == index),
+            frozenset(
+                variable.path
+                for variable in request.variables
+                if variable.payload == index and (variable.is_table or variable.frame)
+            ),
+        )
+        for index in range(len(request.payloads))
+    ]
+
+
+class Store:
+    """What a session zygote keeps decoded, by key: least recently used out first beyond `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[str, Loaded] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        """About the memory of what is kept."""
+        return sum(entry.size for entry in self._entries.values())
+
+    def entry(self, key: str) -> Loaded:
+        """What is kept under a key, perhaps nothing yet; it is now the most recently used."""
+        entry = self._entries.setdefault(key, Loaded())
+        self._entries.move_to_end(key)
+        return entry
+
+    def trim(self, pinned: Collection[str]) -> None:
+        """Lets the least recently used go that are not in `pinned`, until the rest fits."""
+        held = self.held_bytes
+        for key in list(self._entries):
+            if held <= self._max_bytes:
+                return
+            if key not in pinned:
+                held -= self._entries.pop(key).size

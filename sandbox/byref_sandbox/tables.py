@@ -1,0 +1,163 @@
+"""Tables of JSON records: columns with the types a person expects, without the Python list of them.
+
+A column is converted only if every value in it that is not null is of the kind:
+
+- integers are int64; with nulls float64 where that is exact, else Int64; beyond 64 bits they stay Python's own;
+- other numbers are float64, truth values bool, with nulls boolean;
+- texts that are ISO 8601 dates or date-times, all with a zone or all without, are datetime64, with zones in UTC;
+- any other text stays text: `"00123"`, `"2024"` and `"12.50"` are what they say;
+- objects, arrays and mixtures stay Python objects, exactly as in the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from byref_sandbox.jsontext import collector_paused
+
+_HEAD_CHARS: Final = 256 << 10
+_HEAD_RECORDS: Final = 1_000
+"""Records whose keys are taken for those of all; a later one with another key is noticed."""
+_MAX_FIELDS: Final = 1_000
+_EXACT: Final = 2**53
+"""Integers up to here are exact as 64-bit floats."""
+_ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NONE: Final = type(None)
+_JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
+_SPACE: Final = " \t\n\r"
+
+
+def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
+    """The DataFrame of the records at `path`; None where there is no array of objects, or the text needs a closer look."""
+    try:
+        if not payload.isascii():
+            str(payload, "utf-8")  # msgspec does not look at the encoding
+        inner = _at(payload, path)
+        fields = _fields(inner)
+        return None if fields is None else _decoded(inner, fields)
+    except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def from_records(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """The DataFrame of decoded records."""
+    fields: dict[str, None] = {}
+    for record in records:
+        if record.keys() != fields.keys():
+            fields.update(dict.fromkeys(record))
+    return _frame({name: [record.get(name) for record in records] for name in fields}, len(records))
+
+
+def _at(payload: bytes, path: Sequence[str | int]) -> bytes | msgspec.Raw:
+    inner: bytes | msgspec.Raw = payload
+    for step in path:
+        kind: Any = dict[str, msgspec.Raw] if isinstance(step, str) else list[msgspec.Raw]
+        inner = msgspec.json.decode(inner, type=kind)[step]
+    return inner
+
+
+def _fields(text: bytes | msgspec.Raw) -> list[str] | None:
+    """The keys of the first records, in order; None where the text does not begin with an array of objects."""
+    head = bytes(memoryview(text)[:_HEAD_CHARS]).decode("utf-8", "ignore").lstrip(_SPACE)
+    if not head.startswith("["):
+        return None
+    decoder, position = json.JSONDecoder(), 1
+    fields: dict[str, None] = {}
+    for _ in range(_HEAD_RECORDS):
+        while head[position : position + 1] and head[position] in " \t\n\r,":
+            position += 1
+        try:
+            record, position = decoder.raw_decode(head, position)
+        except ValueError:  # the head ends inside it
+            break
+        if type(record) is not dict:
+            return None
+        fields.update(dict.fromkeys(record))
+    return list(fields) if 0 < len(fields) <= _MAX_FIELDS else None
+
+
+def _decoded(text: bytes | msgspec.Raw, fields: list[str]) -> pd.DataFrame:
+    """Raises ValidationError where a record has a key that is not among `fields`."""
+    attributes = [f"f{number}" for number in range(len(fields))]
+    record = msgspec.defstruct(
+        "Record",
+        [(attribute, Any, None) for attribute in attributes],
+        rename=dict(zip(attributes, fields, strict=True)),
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    with collector_paused():
+        records = msgspec.json.Decoder(list[record]).decode(text)  # type: ignore[valid-type]
+        columns = {
+            name: list(map(operator.attrgetter(attribute), records))
+            for name, attribute in zip(fields, attributes, strict=True)
+        }
+        size = len(records)
+        del records
+        return _frame(columns, size)
+
+
+def _frame(columns: dict[str, list[Any]], size: int) -> pd.DataFrame:
+    """Takes the lists out of `columns` one by one, so that they are gone as soon as they are converted."""
+    made: dict[str, Any] = {}
+    for name in list(columns):
+        made[name] = column(columns.pop(name))
+    return pd.DataFrame(made, index=pd.RangeIndex(size), copy=False)
+
+
+def column(values: list[Any]) -> pd.Series[Any]:
+    """One column of decoded JSON values, converted by the rules above."""
+    kinds = set(map(type, values))
+    has_nulls = _NONE in kinds
+    kinds.discard(_NONE)
+    try:
+        if kinds == {int}:
+            return _integers(values) if has_nulls else pd.Series(np.array(values, dtype=np.int64), copy=False)
+        if kinds and kinds <= {int, float}:
+            return pd.Series(np.array(values, dtype=np.float64), copy=False)
+        if kinds == {bool}:
+            return pd.Series(values, dtype="boolean" if has_nulls else "bool")
+        if kinds == {str}:
+            return _texts(values)
+    except (OverflowError, ValueError, pa.ArrowException):  # beyond 64 bits, lone surrogates
+        pass
+    if kinds <= _JSON_KINDS:
+        return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object, copy=False)
+    return pd.Series(values)  # of the code's own making: pandas knows dates and the like
+
+
+def _integers(values: list[Any]) -> pd.Series[Any]:
+    present = [value for value in values if value is not None]
+    if max(present) <= _EXACT and min(present) >= -_EXACT:
+        return pd.Series(np.array(values, dtype=np.float64), copy=False)
+    return pd.Series(values, dtype="Int64")
+
+
+def _texts(values: list[Any]) -> pd.Series[Any]:
+    texts = pa.array(values, pa.string())
+    first = next(value for value in values if value is not None)
+    moments = _moments(texts, first) if _DATE.match(first) else None
+    made: pd.Series[Any] = (texts if moments is None else moments).to_pandas(use_threads=False)
+    return made
+
+
+def _moments(texts: Any, first: str) -> Any:
+    """The texts as points in time; None unless all of them are, and all with a zone or all without."""
+    zone = "UTC" if len(first) > 10 and _ZONE.search(first) else None
+    for unit in ("us", "ns"):
+        try:
+            return pc.cast(texts, pa.timestamp(unit, zone))
+        except pa.ArrowInvalid:  # another text, no such day, or more digits than microseconds have
+            continue
+    return None

@@ -1,0 +1,218 @@
+"""Ways around the language that look like something else: copies, parents of libraries' classes, in-place operators, names in options.
+
+Each attack's last expression tells whether it got what it must not have; it ends in a refusal or in nothing.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from byref_sandbox.language.policy import Language
+
+_THIEF = "class Thief:\n    def __radd__(self, other): self.got = other; return other\nthief = Thief()\n"
+
+REFUSED = {
+    "a parent's __getattr__ reads anything": "d = pd.DataFrame({'a': [1]})\nsuper(pd.DataFrame, d).__getattr__('__dict__')",
+    "a parent's __setattr__ sets anything": "d = pd.DataFrame({'a': [1]})\nsuper(pd.DataFrame, d).__setattr__('__array_interface__', {})",
+    "a parent's __init__ fills an object again": "d = pd.DataFrame({'a': [1]})\nsuper(pd.DataFrame, d).__init__([1])",
+    "an in-place operator reads what it adds to": _THIEF + "d = pd.DataFrame({'a': [1]})\nd.plot += thief",
+    "an in-place operator reads an error's object": _THIEF
+    + "try: [].foo\nexcept AttributeError as error:\n    error.obj += thief",
+    "a view's base is resized under it": "v = np.arange(10)[:]\nv.base.resize(10 ** 5)\nv[0]",
+    "a buffer's array is resized under it": "m = np.arange(10).data\nm.obj.resize(10 ** 5)\nm[0]",
+    "two variables": "a = b = np.arange(10)\na.resize(100)",
+    "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
+    "a name to aggregate by, of a class of text": "class S(str): pass\npd.Series([1]).groupby([1]).agg(a=S('__reduce__'))",
+    "a name to aggregate by, in a class of tuples": (
+        "class T(tuple): pass\npd.DataFrame({'k': [1], 'v': [1]}).groupby('k').agg(a=T(('v', '__reduce__')))"
+    ),
+    "an option under a pattern": "type(pd.options.display)({'max_rows': 1}, 'plotting.backend|x').max_rows = 'this'",
+    "a random state that points beyond its numbers": (
+        "r = np.random.RandomState()\ns = list(r.get_state())\ns[2] = 10 ** 6\nr.set_state(tuple(s))\nr.bytes(8)"
+    ),
+    "a copy that is something else": """
+class X:
+    __slots__ = ("_check",)
+    target = None
+    def __new__(cls):
+        return object.__new__(cls) if X.target is None else X.target
+class V: pass
+x = X()
+x._check = lambda name: None
+X.target = vars(V())
+copy.copy(x)
+""",
+    "a deep copy that is something else": """
+class X(dict):
+    target = None
+    def __new__(cls, *arguments):
+        return dict.__new__(cls) if X.target is None else X.target
+x = X()
+x.extra = 1
+X.target = pd.Series([1])
+copy.deepcopy([x])
+""",
+    "__deepcopy__ that is no plain method": "class X:\n    __deepcopy__ = lambda self, memo: memo",
+}
+
+NOTHING = {
+    "what deepcopy keeps of the guards": "memo = {}\ncopy.deepcopy(getattr, memo)\nmemo",
+    "what deepcopy keeps of the globals": "memo = {}\ntry: copy.deepcopy(globals(), memo)\nexcept KeyError: pass\nmemo",
+    "a memo that takes notes": """
+class Notes(dict):
+    seen = []
+    def get(self, key, default=None): return default
+    def __setitem__(self, key, value): self.seen.append(value)
+    def __getitem__(self, key): return self.seen
+class V: pass
+copy.deepcopy(V(), Notes())
+Notes.seen
+""",
+    "the memo that __deepcopy__ is given": """
+seen = []
+class E:
+    def __deepcopy__(self, memo):
+        seen.extend(memo.get(id(memo), ()))
+        seen.extend(memo.values())
+        copy.deepcopy([[]], memo)
+        seen.extend(memo.values())
+        return self
+class V: pass
+v = V()
+v.a = []
+copy.deepcopy([v, E()])
+seen
+""",
+    "the memo of an array": """
+memo = {}
+class V: pass
+np.array([V()], dtype=object).__deepcopy__(memo)
+memo
+""",
+    "the memo of pandas' attrs": """
+seen = []
+class E:
+    def __deepcopy__(self, memo):
+        seen.extend(memo.get(id(memo), ()))
+        return self
+class V: pass
+d = pd.DataFrame({"a": [1]})
+d.attrs = {"v": V(), "e": E()}
+d.copy()
+seen
+""",
+    "the fields behind a dtype's": """
+class X:
+    def __ror__(self, other): self.got = other; return {}
+x = X()
+t = np.dtype([("a", "i8")])
+t.fields | x
+x.got["a"] = (np.dtype("O"), 0)
+[] if t.fields["a"][0] == np.dtype("i8") and getattr(t, "fields")["a"][0] == np.dtype("i8") else t
+""",
+}
+
+WORKS = {
+    "resize of a variable": ("a = np.zeros(2)\na.resize((2, 2))\na.shape", (2, 2)),
+    "resize in a function": ("def f():\n    a = np.arange(4)\n    a.resize(2)\n    return a.tolist()\nf()", [0, 1]),
+    "a deepcopy of one's own": (
+        """
+class Node:
+    def __init__(self, name): self.name, self.links = name, []
+    def __deepcopy__(self, memo):
+        made = Node(self.name)
+        memo[id(self)] = made
+        made.links = copy.deepcopy(self.links, memo)
+        return made
+a, b = Node("a"), Node("b")
+a.links.append(b)
+b.links.append(a)
+c = copy.deepcopy(a)
+(c.links[0].links[0] is c, c is not a, copy.deepcopy({"x": [a, a]})["x"][0].name)
+""",
+        (True, True, "a"),
+    ),
+    "a deepcopy that calls its parent's": (
+        """
+class A:
+    def __deepcopy__(self, memo): return type(self)()
+class B(A):
+    def __deepcopy__(self, memo):
+        made = super().__deepcopy__(memo)
+        made.x = 1
+        return made
+copy.deepcopy(B()).x
+""",
+        1,
+    ),
+    "copies of all kinds": (
+        """
+from dataclasses import dataclass
+@dataclass(frozen=True, slots=True)
+class P:
+    x: int
+class D(dict): pass
+class Err(ValueError): pass
+class E(enum.Enum):
+    A = 1
+d = D(a=1)
+d.extra = [1]
+e = copy.copy(Err("no"))
+[copy.copy(P(1)) == copy.deepcopy(P(1)), copy.deepcopy(d).extra, copy.copy(d)["a"], e.args, copy.deepcopy(E.A) is E.A,
+ copy.deepcopy([pd.Series([1])])[0].tolist(), np.array([[1]]).__deepcopy__({}).tolist()]
+""",
+        [True, [1], 1, ("no",), True, [1], [[1]]],
+    ),
+    "in-place operators on one's own": (
+        "class A: pass\na = A()\na.handles, a.fields = 1, [1]\na.handles += 1\na.fields += [2]\n(a.handles, a.fields)",
+        (2, [1, 2]),
+    ),
+    "fields": ("[*np.dtype([('a', 'i8')]).fields, *pd.DataFrame({'fields': [1]}).fields]", ["a", 1]),
+    "names of results": (
+        "g = pd.DataFrame({'k': [1, 1], 'v': [1, 2]}).groupby('k')\n"
+        "[g.agg(None, t=('v', 'sum')).t.tolist(), g.v.agg(t='sum', m=max).values.tolist()]",
+        [[3], [[3, 2]]],
+    ),
+    "a rule in a zone": (
+        "from dateutil.rrule import rrulestr\n"
+        "[str(d) for d in rrulestr('DTSTART;TZID=Europe/Paris:20240101T090000\\nRRULE:FREQ=DAILY;COUNT=1')]",
+        ["2024-01-01 09:00:00+01:00"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def language() -> Iterator[Language]:
+    """Return one language for all."""
+    yield Language()
+
+
+def _run(language: Language, code: str) -> object:
+    return language.run(language.compile("import warnings\n" + code), {}, io.StringIO()).value
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused(language: Language, name: str) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  a refusal, before or while it runs
+        _run(language, REFUSED[name])
+    assert type(raised.value).__name__ in ("NotAllowed", "Refused")
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_it_gets_nothing(language: Language, name: str) -> None:
+    assert not _run(language, NOTHING[name])
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_is_meant_well_works(language: Language, name: str) -> None:
+    code, expected = WORKS[name]
+    assert _run(language, code) == expected
+
+
+def test_a_zone_of_a_rule_is_no_path(language: Language) -> None:
+    code = "from dateutil.rrule import rrulestr\nrrulestr('DTSTART;TZID=/etc/passwd:20240101T090000\\nRRULE:FREQ=DAILY')[0].tzinfo"
+    assert _run(language, code) is None

@@ -1,0 +1,231 @@
+"""What code bound is there in the next run: as data, or as the source of what it defined."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from byref_sandbox import EXACT, Bound, Data, Limits, Outcome, Sandbox
+
+Chain = Callable[..., Outcome]
+
+
+@pytest.fixture(params=[None, "state"])
+def chain(sandbox: Sandbox, request: pytest.FixtureRequest) -> Chain:
+    """Runs code after code, each with what those before it left."""
+    bound: dict[str, Bound] = {}
+    sources: dict[str, str] = {}
+
+    def data(value: Bound) -> Data:
+        if value.exact:
+            return Data(str(hash(value.exact)), lambda: value.exact, EXACT)
+        return Data(str(hash(value.data)), lambda: value.data, frame=value.kind == "dataframe")
+
+    def run(code: str, **variables: object) -> Outcome:
+        outcome = sandbox.run(
+            code,
+            {name: data(value) for name, value in bound.items()} | variables,
+            session=request.param,
+            sources=sources,
+        )
+        bound.update(outcome.bound)
+        sources.update({name: made.source for name, made in outcome.defined.items()})
+        for name in outcome.defined:
+            bound.pop(name, None)
+        return outcome
+
+    return run
+
+
+def test_values_come_back_with_their_types(chain: Chain) -> None:
+    chain(
+        "import decimal, datetime, collections\ns = {1, 2}\nt = (1, [2])\nd = decimal.Decimal('1.10')\n"
+        "day = datetime.date(2024, 1, 31)\nn = float('nan')\nc = collections.Counter('aab')\nk = {1: 'a'}"
+    )
+    outcome = chain("[s == {1, 2}, t, str(d * 2), day.year, n != n, c.most_common(1), k[1], type(c).__name__]")
+    assert outcome.value == [True, [1, [2]], "2.20", 2024, True, [["a", 2]], "a", "Counter"]
+
+
+def test_tables_come_back_with_their_types(chain: Chain) -> None:
+    chain(
+        "frame = pd.DataFrame({'d': pd.to_datetime(['2024-01-01']), 'c': pd.Categorical(['x']), 'i': pd.array([None], 'Int64'),"
+        " 'o': [{'a': 1}]}, index=pd.Index(['r'], name='row'))\nseries = frame['d']\narray = np.arange(3, dtype='int8')"
+    )
+    outcome = chain(
+        "[frame.dtypes.astype(str).tolist(), frame.index.name, frame.o['r'], series.dt.year['r'], str(array.dtype)]"
+    )
+    assert outcome.error is None, outcome.error
+    assert outcome.value[0][1:] == ["category", "Int64", "object"]
+    assert outcome.value[0][0].startswith("datetime64")
+    assert outcome.value[1:] == ["row", {"a": 1}, 2024, "int8"]
+
+
+def test_definitions_come_back_as_their_source(chain: Chain) -> None:
+    outcome = chain(
+        """
+import statistics as st
+from functools import partial, lru_cache
+from dataclasses import dataclass
+FACTOR = 3
+def outer(f):
+    def inner(*a):
+        return f(*a) + 1
+    return inner
+@outer
+def plus(x): return x
+def scaled(x, by=2): return helper(x) * by * FACTOR
+def helper(x): return st.mean([x, x])
+square = lambda v: v * v
+triple = partial(scaled, by=3)
+add_one = outer(lambda x: x)
+@lru_cache
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+@dataclass
+class Point:
+    x: int
+    def doubled(self): return Point(self.x * 2)
+class Child(Point): pass
+if True:
+    def inside(): return 'inside'
+"""
+    )
+    assert outcome.error is None
+    assert outcome.unkept == {"add_one": "a function that no statement of its own defines"}
+    assert {name for name, made in outcome.defined.items() if made.what == "class"} == {"Point", "Child"}
+    outcome = chain(
+        "[plus(1), scaled(1), square(4), triple(1), fib(30), Child(2).doubled().x, inside(), st.median([1, 3])]"
+    )
+    assert outcome.error is None, outcome.error
+    assert outcome.value == [2, 6, 16, 9, 832040, 4, "inside", 2]
+    assert outcome.defined == {}
+    assert chain("Child(1)").error is None
+
+
+def test_a_definition_finds_the_variables_it_names(chain: Chain) -> None:
+    chain("def total(): return sum(r['n'] for r in rows)\ndef table(): return df('rows')['n'].max()")
+    rows = Data("state rows", lambda: json.dumps([{"n": 1}, {"n": 2}]).encode())
+    assert chain("[total(), table()]", rows=rows).value == [3, 2]
+
+
+def test_names_bound_before_an_error_are_kept(chain: Chain) -> None:
+    outcome = chain("before = 1\ndef f(): return before\n1 / 0\nafter = 2")
+    assert outcome.error is not None
+    assert outcome.error.kind == "ZeroDivisionError"
+    assert chain("before + f()").value == 2
+    missing = chain("after")
+    assert missing.error is not None
+    assert missing.error.kind == "NameError"
+
+
+def test_an_error_in_an_earlier_definition_points_at_its_call(chain: Chain) -> None:
+    chain("def f(x):\n    y = 1\n    return y / x")
+    outcome = chain("a = 1\nf(0)")
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.line) == ("ZeroDivisionError", 2)
+
+
+def test_a_definition_that_fails_leaves_the_others(sandbox: Sandbox) -> None:
+    sources = {"bad": "def bad(x=nowhere): return x", "good": "def good(): return 1", "worse": "import os as worse"}
+    assert sandbox.run("good()", sources=sources).value == 1
+    assert sandbox.run("[good(), bad]", sources=sources).error is not None
+    outcome = sandbox.run("[good(), 'bad', 'worse']\n(lambda: (bad, worse))\ngood()", sources=sources)
+    assert outcome.value == 1
+
+
+def test_earlier_definitions_are_under_the_language_as_well(sandbox: Sandbox) -> None:
+    for source in ("import os\ndef f(): return 1", "f = ().__class__.__bases__", "f = open('/etc/passwd')"):
+        outcome = sandbox.run("f", sources={"f": source})
+        assert outcome.error is not None
+        assert outcome.error.kind == "NameError"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("x = (i for i in [])", "a generator"),
+        ("class P: pass\nx = P()", "a P"),
+        ("class P: pass\nx = [P()]", "a P"),
+        ("x = [].append", "method"),
+        ("x = [lambda: 1]", "a function"),
+        ("def make():\n    def f(): return 1\n    return f\nx = [make()][0]", "no statement of its own"),
+    ],
+)
+def test_what_could_not_be_kept_is_named(sandbox: Sandbox, code: str, reason: str) -> None:
+    outcome = sandbox.run(code)
+    assert outcome.error is None
+    assert reason in outcome.unkept["x"]
+
+
+def test_a_run_that_was_stopped_says_that_its_names_are_gone(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("x = [1]\nwhile True: pass", limits=Limits(cpu_seconds=0.3, wall_seconds=5))
+    assert outcome.error is not None
+    assert outcome.error.kind == "CpuLimit"
+    assert outcome.unkept == {"x": "the run was stopped"}
+
+
+def test_a_table_too_big_for_json_is_kept_all_the_same(chain: Chain) -> None:
+    outcome = chain("big = pd.DataFrame({'n': range(300_000), 's': ['x'] * 300_000})\nbig")
+    assert (outcome.bound["big"].data, outcome.bound["big"].shape) == (b"", "DataFrame of 300,000 rows and 2 columns")
+    assert outcome.text.startswith("300,000 rows × 2 columns; first 10 and last 10 rows shown\n")
+    assert chain("[len(big), int(big.n.max())]").value == [300_000, 299_999]
+
+
+def test_a_value_too_big_for_json_is_a_table_still(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("pd.DataFrame({c: range(300_000) for c in 'abcdefgh'})")
+    assert (outcome.kind, outcome.value, outcome.is_partial) == ("dataframe", None, True)
+    again = sandbox.run("t.shape", {"t": Data("big value", lambda: outcome.exact, EXACT)})
+    assert again.value == [300_000, 8]
+
+
+def test_kept_bytes_that_no_run_wrote_are_an_error(sandbox: Sandbox) -> None:
+    for session in (None, "forged"):
+        outcome = sandbox.run("x", {"x": Data("forged", lambda: b"\x91\xa3foo", EXACT)}, session=session)
+        assert outcome.error is not None
+        assert outcome.error.message.startswith("variable 'x' could not be read: no kept value")
+
+
+RECORDS = json.dumps([{"id": 1, "day": "2024-01-02"}, {"id": 2, "day": "2024-03-04"}]).encode()
+
+
+@pytest.mark.parametrize("session", [None, "lazy tables"])
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("df('rows')['day'].dt.month.tolist()", [1, 3]),
+        ("df(rows)['day'].dt.month.tolist()", [1, 3]),
+        ("rows[0]['day']", "2024-01-02"),
+        ("[df(rows).shape, rows[0]['day']]", [[2, 2], "2024-01-02"]),
+        ("[df(n).shape[0] for n in ('rows', 'rows')]", [2, 2]),
+        ("df = df(rows)\ndf['id'].sum()", 3),
+        ("rows = df(rows)\nlen(rows)", 2),
+        ("def f(df): return df\nf(rows)[0]['id']", 1),
+        ("df('rows').loc[0, 'id'] = 9\n[rows[0]['id'], int(df('rows')['id'].sum())]", [1, 11]),
+        ("[r for r in [rows]][0] is rows", True),
+        ("pd.DataFrame(rows)['day'].tolist()[0]", "2024-01-02"),
+    ],
+)
+def test_values_and_tables_of_the_same_data(sandbox: Sandbox, code: str, value: object, session: str | None) -> None:
+    outcome = sandbox.run(code, {"rows": Data(f"lazy {code}", lambda: RECORDS)}, session=session)
+    assert outcome.error is None, outcome.error
+    assert outcome.value == value
+
+
+def test_data_is_read_again_only_for_what_is_not_there(sandbox: Sandbox) -> None:
+    loads: list[int] = []
+
+    def load() -> bytes:
+        loads.append(1)
+        return RECORDS
+
+    variables = {"rows": Data("counted", load)}
+    for code, count in (
+        ("df(rows).shape", 1),
+        ("df('rows').shape", 1),
+        ("len(rows)", 2),
+        ("df(rows).shape", 2),
+        ("rows[0]", 2),
+    ):
+        assert sandbox.run(code, variables, session="counted").error is None
+        assert len(loads) == count, code
