@@ -33,6 +33,8 @@ class Guards:
         """What a class may inherit from."""
         self.wrappers: dict[str, Wrapper] = {}
         """By attribute name, for methods of library objects that are had in another form."""
+        self.substitutes: dict[str, tuple[type, Callable[[Any], Any]]] = {}
+        """By attribute name, what objects of a class have in its place."""
         self.stand_ins: dict[type, type] = {}
         self.writable_types: tuple[type, ...] = ()
         self.writable_attributes: dict[type, frozenset[str]] = {}
@@ -92,6 +94,8 @@ class Guards:
                 raise NotAllowed(f"{name_of(value)}.{name} is not available", "use isinstance() or inheritance")
         elif self._is_library(value if unbound else kind) and not issubclass(kind, tuple):
             return self._library(value, name, unbound)
+        elif name in self.substitutes and issubclass(kind, self.substitutes[name][0]):
+            return self.substitutes[name][1](value)
         return self._no_module(getattr(value, name), name)
 
     def _library(self, value: Any, name: str, unbound: bool) -> Any:
