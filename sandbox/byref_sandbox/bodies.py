@@ -40,7 +40,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         before = dict(space)
         try:
             value = language.execute(program, space, stdout)
-            return _reply(value, _names(language, program, space, before), request.terms.result_bytes)
+            return reply(value, _names(language, program, space, before), request.terms.result_bytes)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
             failed = error_frame(_explained(language, error, program, request))
@@ -113,7 +113,7 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
         names: dict[str, object] = {"__name__": "__main__", **bindings.all()}
         try:
             exec(compile(request.source, _RAW_FILE, "exec"), names)
-            return _reply(names.get("result"), {}, request.terms.result_bytes)
+            return reply(names.get("result"), {}, request.terms.result_bytes)
         except BaseException as error:  # noqa: BLE001
             disarm()
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _RAW_FILE]
@@ -123,7 +123,8 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
     return body
 
 
-def _reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
+def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
+    """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
     shown = values.present(value)
     packed = shown.exact
     if any(value is kept for kept in names.values()):

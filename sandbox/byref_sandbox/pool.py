@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal
 
-from byref_sandbox import wire
+from byref_sandbox import sqltext, wire
 from byref_sandbox.exchange import Answer, exchange
 from byref_sandbox.jail import LANGUAGE_ONLY, Layer, require
 from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
 from byref_sandbox.process import RootProcess, check_layers
 from byref_sandbox.reading import jq_outcome_of, outcome_of
-from byref_sandbox.request import Load, code_request, jq_request
+from byref_sandbox.request import Load, code_request, jq_request, sql_request
 
 MAX_SOURCE_CHARS: Final = 200_000
 _ATTEMPTS: Final = 3
@@ -150,6 +150,31 @@ class Sandbox:
             return JqOutcome(error=Failure("JqError", f"the program is longer than {MAX_SOURCE_CHARS:,} characters"))
         request, loads = jq_request(program, value, limits, max_outputs, max_bytes)
         return jq_outcome_of(self._answer(request, loads, None), limits)
+
+    def sql(
+        self,
+        query: str,
+        variables: Mapping[str, object] | None = None,
+        *,
+        session: str | None = None,
+        limits: Limits | None = None,
+        keep: str = "",
+    ) -> Outcome:
+        """Runs one SQL query (DuckDB) over variables, as `run` takes them; those it names as tables are bound.
+
+        `orders`, `"orders"` and `$orders` are the table of a variable, `$orders.items` that of the records at a path inside
+        it. The result is a DataFrame, bound under the name `keep` too, if that is given. Only queries are run. Raises as
+        `run` does; RuntimeError without DuckDB (`sqltext.is_available`).
+        """
+        limits = limits or self.limits
+        if not sqltext.is_available():
+            raise RuntimeError("DuckDB 2 or later is not installed: pip install 'byref[sql]'")
+        if len(query) > MAX_SOURCE_CHARS:
+            return Outcome(error=Failure("SqlError", f"the query is longer than {MAX_SOURCE_CHARS:,} characters"))
+        if keep and not keep.isidentifier():
+            raise ValueError(f"keep={keep!r} is no Python identifier")
+        request, loads = sql_request(query, variables or {}, limits, keep)
+        return outcome_of(self._answer(request, loads, session), limits)
 
     def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
         with self._slots:

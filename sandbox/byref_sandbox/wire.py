@@ -103,7 +103,7 @@ class Terms(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """One run."""
 
-    mode: Literal["code", "raw", "jq"]
+    mode: Literal["code", "raw", "jq", "sql"]
     source: str
     terms: Terms
     payloads: list[Payload] = []
@@ -112,6 +112,8 @@ class Request(msgspec.Struct, frozen=True):
     """Definitions of earlier runs, to be run before the code, each after those it needs."""
     names: list[str] = []
     """All names there are, for messages."""
+    keep: str = ""
+    """The name under which the result of a query is kept."""
     max_outputs: int = 0
     max_output_bytes: int = 0
     without: list[str] = []
