@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_PACKAGES: Final = ("numpy", "pandas", "pyarrow", "RestrictedPython", "jq", "msgspec", "seccompy", "dateutil", "pytz", "duckdb")
+_PACKAGES: Final = ("numpy", "pandas", "pyarrow", "RestrictedPython", "jq", "msgspec", "seccompy", "dateutil", "pytz", "matplotlib", "duckdb")
 _ENVIRONMENT: Final = {
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",

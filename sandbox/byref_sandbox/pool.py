@@ -179,7 +179,7 @@ class Sandbox:
     def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
         with self._slots:
             for attempt in range(_ATTEMPTS):
-                with self._zygote(session) as (root, warm):
+                with self._zygote(session, plots=request.plots) as (root, warm):
                     try:
                         answer = exchange(root.orders if warm is None else warm.orders, request, loads)
                     except wire.Broken as error:
@@ -194,11 +194,11 @@ class Sandbox:
         return answer
 
     @contextlib.contextmanager
-    def _zygote(self, session: str | None) -> Iterator[tuple[RootProcess, _Warm | None]]:
+    def _zygote(self, session: str | None, *, plots: bool) -> Iterator[tuple[RootProcess, _Warm | None]]:
         """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
         with self._lock:
             root = self._rooted()
-            warm = None if session is None else self._session(root, session)
+            warm = None if session is None else self._session(root, session, plots=plots)
             if warm is not None:
                 warm.running += 1
         try:
@@ -226,12 +226,12 @@ class Sandbox:
             self._root = root
         return self._root
 
-    def _session(self, root: RootProcess, name: str) -> _Warm:
+    def _session(self, root: RootProcess, name: str, *, plots: bool) -> _Warm:
         warm = self._warm.get(name)
         if warm is None:
             number = next(self._numbers)
             try:
-                orders = root.fork_session(number, self._memory_bytes)
+                orders = root.fork_session(number, self._memory_bytes, plots=plots)
             except wire.Broken:
                 root.kill()  # found dead at the next attempt
                 orders = root.orders

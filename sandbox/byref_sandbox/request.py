@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
-from byref_sandbox import data, wire
+from byref_sandbox import data, plots, wire
 from byref_sandbox.outcome import MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.sources import in_order
 from byref_sandbox.sqltext import references
@@ -65,6 +65,7 @@ def code_request(
         variables=bound,
         sources=[_encodable(definitions[name]) for name in in_order(definitions)],
         names=[*variables, *(sources or {})],
+        plots=mode == "code" and plots.are_named((code, *definitions.values())),
         without=list(without),
     )
     return request, loads

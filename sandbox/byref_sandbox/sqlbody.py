@@ -40,7 +40,7 @@ _TABLE_FUNCTIONS: Final = frozenset(
 )
 """Those that read nothing but their arguments and the tables of the query."""
 _SCALARS_REFUSED: Final = frozenset(
-    "getenv current_setting set_config write_log pg_read_file current_database which_secret".split()  # noqa: SIM905
+    "getenv current_setting set_config write_log which_secret parse_duckdb_log_message".split()  # noqa: SIM905
 )
 _WARMED: Final = (
     "SELECT g, sum(a) AS s, count(*) AS n, avg(a) AS m, max(d) AS d FROM warm GROUP BY 1 HAVING sum(a) > 0 ORDER BY 2 DESC LIMIT 5",
@@ -51,6 +51,7 @@ _WARMED: Final = (
     "SELECT interval 1 day, time '10:00', map {'a': 1}, 1.5, sum(a), timestamptz '2024-01-01 00:00:00+00', '{}'::JSON FROM warm",
     "SELECT nothing FROM warm",
 )
+_CATALOGS: Final = ("duckdb_", "pg_", "sqlite_")
 _MEMORY_SHARE: Final = 0.8
 """Of what a run may use: the rest is for the result on its way out."""
 _INTERRUPTED: Final = "Query interrupted"
@@ -76,11 +77,9 @@ def connection() -> Any:
 def _refused_functions() -> frozenset[str]:
     """Functions that look outside, or at the database itself: all that make tables but those known to be harmless."""
     found = connection().execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro', 'pragma')"
+        "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')"
     )
-    views = connection().execute("SELECT DISTINCT view_name FROM duckdb_views() WHERE internal")
-    names = {name.lower() for (name,) in (*found.fetchall(), *views.fetchall())}
-    return frozenset(names | _SCALARS_REFUSED) - _TABLE_FUNCTIONS
+    return frozenset(name for (name,) in found.fetchall()) - _TABLE_FUNCTIONS | _SCALARS_REFUSED
 
 
 def warm() -> None:
@@ -208,8 +207,10 @@ def _single(database: Any, source: str) -> str:
             f"{kind.name} is not available: only queries are run, which read",
             "results become variables; use WITH for steps in between",
         )
-    for name in sorted(sqltext.calls(source) & _refused_functions()):
-        raise _Refused(f"{name} is not available: there are no files, no network and no settings here", None)
+    refused = sorted(sqltext.functions(source) & _refused_functions())
+    refused += sorted(name for name in sqltext.tables(source) if name.startswith(_CATALOGS))
+    if refused:
+        raise _Refused(f"{refused[0]} is not available: there are no files, no network and no settings here", None)
     return query.strip().rstrip(";")
 
 

@@ -108,15 +108,17 @@ def as_sql(query: str) -> str:
     return "".join(texts)
 
 
-def calls(query: str) -> set[str]:
-    """The names in a query after which a bracket opens, and those that stand where a table can, in lower case."""
+def functions(query: str) -> set[str]:
+    """The names after which a bracket opens, in lower case."""
     tokens = [token for token in _tokens(query) if token.kind != "skipped"]
-    found = {
-        token.identifier.lower()
-        for token, following in zip(tokens, tokens[1:], strict=False)
-        if following.text == "(" and token.identifier
-    }
-    return found | {tokens[end - 1].identifier.lower() for _, end in _tables(tokens)}
+    pairs = zip(tokens, tokens[1:], strict=False)
+    return {token.identifier.lower() for token, following in pairs if following.text == "("} - {""}
+
+
+def tables(query: str) -> set[str]:
+    """The last names of what stands where a table can, in lower case."""
+    tokens = [token for token in _tokens(query) if token.kind != "skipped"]
+    return {tokens[end - 1].identifier.lower() for _, end in _tables(tokens)}
 
 
 def _tokens(query: str) -> Iterator[_Token]:

@@ -127,6 +127,8 @@ class Zygote:
         if len(self._calls) > MAX_CALLS:
             self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
             return
+        if order.plots:
+            self._learn_plots()
         call.waiting = set(order.given)
         if self._store is not None and request is not None:
             call.wanted = wanted_of(request)
@@ -251,7 +253,13 @@ class Zygote:
                         for path in wanted.frames & entry.frames.keys() - entry.tables.keys():
                             entry.tables[path] = sqltables.arrow_of(entry.frames[path])
 
+    def _learn_plots(self) -> None:
+        with contextlib.suppress(Exception):  # a broken installation is none: the code is told that there are no plots
+            self._language.learn_plots()
+
     def _fork_session(self, order: wire.Fork, channel: int) -> None:
+        if order.plots:
+            self._learn_plots()
         parent = os.getpid()
         try:
             pid = os.fork()
