@@ -79,6 +79,7 @@ class Execution:
     """Names of stored data that the code assigned: for this run only."""
     lost: Mapping[str, str]
     """Names that are not there in the next run, each with the reason."""
+    language: str = "python"
 
 
 def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
@@ -128,12 +129,28 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     with readable_failures():
         outcome = sandbox.run(
             code,
-            {name: _data(scope, known, variable) for name, variable in bound.items()},
+            {name: data_of_variable(scope, known, variable) for name, variable in bound.items()},
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
             sources=sources,
         )
+    return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens)
+
+
+def staged(
+    scope: Scope,
+    known: names_of.Names,
+    code: str,
+    outcome: Outcome,
+    limits: Limits,
+    bound: Mapping[str, Variable],
+    *,
+    inline_tokens: int,
+    language: str = "python",
+) -> Execution:
+    """Stage what a run left, as far as it may be kept; `bound` are the variables that the run was given."""
     left = outcome.bound.keys() | outcome.defined.keys()
+    bound = dict(bound)
     if assigned := left - bound.keys():
         bound |= scope.read(lambda connection: variables.find(connection, scope.read, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
@@ -160,10 +177,11 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     if (value := _big_value(scope, outcome, inline_tokens)) is not None:
         with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
             result = _keep(scope, {RESULT_NAME: value})
-    return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost)
+    return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost, language)
 
 
-def _data(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
+def data_of_variable(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
+    """Return a variable's data as the sandbox takes it: with its types, where a run left it."""
     exact = known.exact.get(variable.name)
     if exact is not None and exact[1] == variable.artifact.row_id:
         return names_of.data_of(scope.read, exact[0], exact[2])
@@ -237,7 +255,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         _bind(connection, scope, row, [(name, part)], step)
         _keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
-    record(connection, scope, "python", execution.code, execution.outcome, execution.limits, reply_step)
+    record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
     return names
 
 

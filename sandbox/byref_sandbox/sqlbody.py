@@ -238,11 +238,15 @@ def _expired(terms: wire.Terms, elapsed: float) -> Failure:
     return Failure("TimeLimit", f"stopped after {terms.wall_seconds:g} s", hint=_HINT)
 
 
+_SETTING: Final = re.compile(r"[.!]?\s*(?:Use|use|You can) [^.\n]*\bSET\b[^\n]*")
+
+
 def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str, ...]) -> Failure:
     """What the database says, without what it says of itself."""
     if isinstance(error, _Refused):
         return Failure("NotAllowed", str(error), hint=error.hint)
     message = re.split(r"\n+Stack Trace:|\nThis error signals", str(error))[0].strip()
+    message = _SETTING.sub("", message)
     if type(error).__name__ in ("InternalException", "FatalException"):
         return Failure(_KIND, "the database failed on this query", hint="write it in another way")
     if "system operations are disabled" in message or "has been disabled by configuration" in message:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from byref.policy import READERS
+from byref.policy import READERS, SQL
 from byref.variables import Part
 
 Count = Callable[[str], int]
@@ -20,6 +20,7 @@ HINTS: Final = {
     "artifact_read": "Read lines: start_line to end_line",
     "artifact_grep": "Find the lines that match a regular expression: pattern",
     "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
+    SQL: "Query its records with SQL: SELECT … FROM its name or id",
     "retrieve_offloaded_content": "Search by pattern, or read a line_range {start, end}",
     "get_artifact": "Get its text from a character on: offset",
 }
@@ -64,7 +65,7 @@ def told(*, complete: bool, short: bool = False) -> str:
 
 def access_hints(tools: Sequence[str], *, structured: bool) -> dict[str, str]:
     """Return a hint for each reader that the session has and that can read such data; without one, for what else can."""
-    able = [name for name in READERS if name in tools and (structured or name != "artifact_jq")]
+    able = [name for name in (*READERS, SQL) if name in tools and (structured or name not in ("artifact_jq", SQL))]
     return {name: HINTS[name] for name in able or [name for name in _WITHOUT_READERS if name in tools]}
 
 

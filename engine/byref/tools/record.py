@@ -52,6 +52,8 @@ class Tool:
     rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Makes the tool's own arguments of some that together mean the same."""
     needs_sandbox: bool = False
+    is_installed: Callable[[], bool] = lambda: True
+    """Whether what it needs beyond the core is there."""
 
     @property
     def schema(self) -> dict[str, Any]:
