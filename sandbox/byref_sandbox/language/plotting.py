@@ -34,11 +34,13 @@ class Plots:
             warnings.simplefilter("ignore")
             for name in ("pyplot", "style", "backends.backend_agg", *plot_names.PARTS):
                 importlib.import_module(f"matplotlib.{name}")
-            for name in (*plot_names.TOOLKITS, "pandas.plotting._matplotlib"):
+            for name in (*plot_names.TOOLKITS, "pandas.plotting._matplotlib", "contourpy"):
                 importlib.import_module(name)
         import matplotlib.pyplot
         from matplotlib.figure import Figure, FigureBase
+        from PIL import Image
 
+        Image.preinit()
         fonts.hold_fonts()
         self._pyplot = matplotlib.pyplot
         self._gallery = Gallery(self._pyplot, _originals.setdefault("savefig", Figure.savefig))
@@ -48,7 +50,7 @@ class Plots:
             guards.wrappers[name] = lambda method, _name: method
         self._add_modules(modules)
         self._settings = dict(matplotlib.rcParams)
-        self._warm_up()
+        self._is_warm = False
 
     def reset(self) -> None:
         """Forget figures and settings of the last run."""
@@ -157,8 +159,11 @@ class Plots:
         }
         return functions | dict.fromkeys(("pause", "switch_backend", "interactive", "draw_if_interactive", "set_loglevel"), _nothing)
 
-    def _warm_up(self) -> None:
-        """Draw once: what libraries load at first use is loaded, and the usual fonts are."""
+    def warm_up(self) -> None:
+        """Draw once: what libraries do at first use is done, and the usual fonts are loaded."""
+        if self._is_warm:
+            return
+        self._is_warm = True
         import numpy as np
         import pandas as pd
 

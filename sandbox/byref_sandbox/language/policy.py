@@ -78,7 +78,13 @@ class Language:
         self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
 
     def learn_plots(self) -> None:
-        """Load matplotlib, unless that is done: it takes a second, and most code needs none. Where it is missing, code is told so."""
+        """Have matplotlib ready, unless it is: that takes most of a second. Where it is missing, code is told so."""
+        self.load_plots()
+        if self._plots is not None:
+            self._plots.warm_up()
+
+    def load_plots(self) -> None:
+        """Import matplotlib, unless that is done; the rest of what `learn_plots` does needs no files."""
         if self._plots is None:
             with contextlib.suppress(ImportError):
                 from byref_sandbox.language.plotting import Plots
