@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import io
 import logging
@@ -60,7 +61,7 @@ def hold_fonts() -> None:
     manager.fontManager.ttflist = [font for font in manager.fontManager.ttflist if os.path.realpath(font.fname) in held]
 
     def open_font(path: Any, *arguments: Any, **options: Any) -> Any:
-        data = held.get(os.fspath(path) if isinstance(path, str | os.PathLike) else "")
+        data = held.get(str(path))
         if data is None:
             raise no_files("a font by its path")
         return ft2font.FT2Font(io.BytesIO(data), *arguments, **options)
@@ -69,17 +70,19 @@ def hold_fonts() -> None:
     manager.ft2font = types.SimpleNamespace(**members | {"FT2Font": open_font})
     # Its own is emptied after each fork, since the files would be shared; these are none.
     manager._get_font = functools.lru_cache(64)(manager._get_font.__wrapped__)
-    manager._cached_realpath = lambda path: os.fspath(path)
+    manager._cached_realpath = str
     known = {font.fname for font in manager.fontManager.ttflist} | held.keys()
-    manager.os = _files(known)
+    files = _files(known)
+    for module in (manager, importlib.import_module("matplotlib._mathtext")):
+        module.os = files
 
 
 def _files(known: set[str]) -> types.SimpleNamespace:
-    """What font_manager asks `os` for, where no file can be looked at."""
+    """What is asked of `os` about fonts, where no file can be looked at."""
     def is_known(name: Any) -> bool:
-        return os.fspath(name) in known
+        return str(name) in known  # a FontPath is a str with a hash of its own
 
-    path = types.SimpleNamespace(**vars(os.path) | {"isfile": is_known, "exists": is_known, "realpath": os.fspath})
+    path = types.SimpleNamespace(**vars(os.path) | {"isfile": is_known, "exists": is_known, "realpath": str})
     return types.SimpleNamespace(**vars(os) | {"path": path})
 
 

@@ -49,7 +49,7 @@ class Plots:
         for name in PLOT_METHODS - {"style"}:
             guards.wrappers[name] = lambda method, _name: method
         self._add_modules(modules)
-        self._settings = dict(matplotlib.rcParams)
+        self._settings = dict(matplotlib.rcParams) | {"figure.max_open_warning": 0}
         self._is_warm = False
 
     def reset(self) -> None:
