@@ -82,6 +82,13 @@ def _refused_functions() -> frozenset[str]:
     return frozenset(name for (name,) in found.fetchall()) - _TABLE_FUNCTIONS | _SCALARS_REFUSED
 
 
+@functools.cache
+def _keywords() -> frozenset[str]:
+    """Words that mean a name only in quotes."""
+    found = connection().execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
+    return frozenset(name for (name,) in found.fetchall())
+
+
 def warm() -> None:
     """Runs everyday queries once, in the root zygote: what libraries import on first use is imported."""
     frame = pd.DataFrame(
@@ -101,6 +108,7 @@ def warm() -> None:
             _failure(error, {}, ("warm",))
     connection().unregister("warm")
     _refused_functions()
+    _keywords()
 
 
 class Tables:
@@ -113,6 +121,11 @@ class Tables:
         for variable in request.variables:
             name, *path = json.loads(variable.name)
             self._sources.append((sqltext.Reference(name, tuple(path)), loaded[variable.payload], variable.path))
+
+    def columns(self) -> set[str]:
+        """Names of columns in lower case, of tables that are there before the run."""
+        frames = [entry.frames[path] for _, entry, path in self._sources if path in entry.frames]
+        return {str(name).lower() for frame in frames for name in frame.columns}
 
     def bind(self, database: Any) -> None:
         """Registers each; inside the jail: what an earlier run wrote is read here."""
@@ -157,7 +170,7 @@ def _why(reference: sqltext.Reference, entry: Loaded, path: bytes, error: Except
         return f"there is no {reference.path[-1]!r} in {'.'.join((reference.name, *reference.path[:-1]))}" if reference.path else str(error)
     if isinstance(value, dict) and (lists := [key for key, member in value.items() if isinstance(member, list)]):
         ways = ", ".join(f"${named}.{key}" if key.isidentifier() else f'${named}."{key}"' for key in lists[:_MAX_REASONS])
-        return f"{named} is an object with several lists, no table; name one of them: {ways}"
+        return f"{named} is an object, no table; there is one in it, or more: {ways}"
     return f"{named} is no table: {type(value).__name__}, where a list of objects is needed"
 
 
@@ -167,7 +180,7 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
     database.execute(f"SET memory_limit = '{int(request.terms.memory_bytes * _MEMORY_SHARE)}B'")
     database.execute("SET lock_configuration = true")
     tables = Tables(request, loaded)
-    names = tuple(name for name in request.names)
+    names = tuple(request.names)
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         began = time.monotonic()
@@ -185,7 +198,12 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
             if _lacked_memory(error):
                 failure = failure_of(MemoryError(), request.terms)
                 return [error_frame(Failure(failure.kind, failure.message, hint=_HINT))]
-            return [error_frame(_failure(error, tables.reasons, names))]
+            failure = _failure(error, tables.reasons, names)
+            if "syntax error" in failure.message:
+                reserved = sorted(sqltext.words(request.source) & _keywords() & tables.columns())
+                hint = f"names that are words of SQL go in quotes: {', '.join(map(_quoted, reserved))}" if reserved else None
+                failure = Failure(failure.kind, failure.message, hint=hint)
+            return [error_frame(failure)]
 
     return body
 

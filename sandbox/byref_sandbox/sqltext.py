@@ -59,6 +59,8 @@ class _Token(NamedTuple):
         if self.kind == "quoted":
             mark = self.text[0]
             return self.text[1:].removesuffix(mark).replace(mark * 2, mark).removeprefix("$")
+        if self.kind == "string":  # which only where a table can stand means a name
+            return self.text[1:-1].removeprefix("$") if _IDENTIFIER.fullmatch(self.text[1:-1]) else ""
         return self.text.removeprefix("$") if self.kind == "name" else ""
 
     @property
@@ -99,7 +101,7 @@ def as_sql(query: str) -> str:
     significant = [tokens[position] for position in positions]
     for start, end in _tables(significant):
         steps = significant[start:end:2]
-        if len(steps) == 1 and steps[0].kind == "name" and not steps[0].text.startswith("$"):
+        if len(steps) == 1 and steps[0].word:
             continue
         schema = ".".join(step.identifier for step in steps[:-1]).replace('"', '""')
         texts[positions[start]] = (f'"{schema}".' if schema else "") + steps[-1].quoted
@@ -121,6 +123,11 @@ def tables(query: str) -> set[str]:
     return {tokens[end - 1].identifier.lower() for _, end in _tables(tokens)}
 
 
+def words(query: str) -> set[str]:
+    """The bare words, in lower case."""
+    return {token.word for token in _tokens(query)} - {""}
+
+
 def _tokens(query: str) -> Iterator[_Token]:
     for match in _TOKEN.finditer(query):
         yield _Token("literal" if match["literal"] else match.lastgroup or "other", match[0])
@@ -138,7 +145,7 @@ def _tables(tokens: list[_Token]) -> Iterator[tuple[int, int]]:
         position += 1
         if word in _BEFORE_TABLES:
             lists[-1] = expected = True
-        elif word in _BEFORE_ONE_TABLE and not expected:
+        elif word in _BEFORE_ONE_TABLE and not (expected and tokens[position - 2].text != "("):
             expected = True
         elif word in _PASSED_OVER and expected:
             continue
