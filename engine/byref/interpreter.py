@@ -39,6 +39,7 @@ MAX_BOUND_NAMES = 10_000
 MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
 RESULT_NAME = "result"
+NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 _LISTED_NAMES = 30
 
 
@@ -342,7 +343,7 @@ def render(
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
     if execution.lost:
         parts.append(f"[not kept: {_listing(execution.lost, 'not kept: put what belongs together in one dict')}]")
-    return "\n".join(parts) or "[no output: nothing was printed, and the last statement is no expression]"
+    return "\n".join(parts) or NO_OUTPUT
 
 
 def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:

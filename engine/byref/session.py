@@ -10,7 +10,19 @@ from typing import IO, Any, Self
 
 from sqlalchemy import Connection
 
-from byref import explain, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, streams, variables
+from byref import (
+    explain,
+    interpreter,
+    ledger,
+    lifecycle,
+    pipeline,
+    plots,
+    references,
+    reminder,
+    replay,
+    streams,
+    variables,
+)
 from byref.artifacts import export, store, tombstones
 from byref.artifacts.store import Artifact
 from byref.errors import ByrefError, ConfigurationError
@@ -144,10 +156,12 @@ class Session:
             StorageFailure: the database failed.
         """
         execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
+        drawn = plots.stage(self._scope, execution.outcome)
 
         def work(connection: Connection) -> None:
             step = ledger.lock(connection, self._scope.row)
             interpreter.commit(connection, self._scope, execution, step, replied=False)
+            plots.commit(connection, self._scope, drawn, None)
 
         self._scope.write(work)
         return execution.outcome

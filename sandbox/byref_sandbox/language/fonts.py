@@ -42,11 +42,13 @@ def import_matplotlib() -> None:
         setattr(matplotlib, name, lambda: _NOWHERE)  # the real ones make a folder
     walk = os.walk
     with (
-        _changed(vars(os), "walk", lambda top, **options: walk(top, **options) if Path(top).is_relative_to(data) else ()),
+        _changed(
+            vars(os), "walk", lambda top, **options: walk(top, **options) if Path(top).is_relative_to(data) else ()
+        ),
         _changed(vars(subprocess), "check_output", _no_program),
         _changed(vars(threading), "Timer", _NoTimer),
     ):
-        import matplotlib.font_manager  # noqa: F401
+        import matplotlib.font_manager
 
 
 def hold_fonts() -> None:
@@ -73,12 +75,13 @@ def hold_fonts() -> None:
     manager._cached_realpath = str
     known = {font.fname for font in manager.fontManager.ttflist} | held.keys()
     files = _files(known)
-    for module in (manager, importlib.import_module("matplotlib._mathtext")):
-        module.os = files
+    manager.os = files
+    setattr(importlib.import_module("matplotlib._mathtext"), "os", files)  # noqa: B010
 
 
 def _files(known: set[str]) -> types.SimpleNamespace:
     """What is asked of `os` about fonts, where no file can be looked at."""
+
     def is_known(name: Any) -> bool:
         return str(name) in known  # a FontPath is a str with a hash of its own
 

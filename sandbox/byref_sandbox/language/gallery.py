@@ -57,7 +57,9 @@ class Gallery:
         buffer = target if type(target) is io.BytesIO else None
         wanted = options.get("format")
         if buffer is not None and wanted is not None and str(wanted).lower() != "png":
-            raise NotAllowed(f"savefig() in the format {str(wanted)[:20]!r} is not available", 'images are PNG: format="png"')
+            raise NotAllowed(
+                f"savefig() in the format {str(wanted)[:20]!r} is not available", 'images are PNG: format="png"'
+            )
         name = None if buffer is not None else _name_of(target)
         if not self._has_room(name):
             return
@@ -71,7 +73,11 @@ class Gallery:
         manager = self._pyplot._pylab_helpers.Gcf
         shown = [each.canvas.figure for each in manager.get_all_fig_managers()] if figures is None else list(figures)
         for figure in shown:
-            if not self._is_seen(figure) and (figure.axes or figure.texts or figure.images or figure.artists) and self._has_room(None):
+            if (
+                not self._is_seen(figure)
+                and (figure.axes or figure.texts or figure.images or figure.artists)
+                and self._has_room(None)
+            ):
                 self._add(figure, None, self._draw(figure, {}))
             if figure.number if hasattr(figure, "number") else None:
                 self._pyplot.close(figure)

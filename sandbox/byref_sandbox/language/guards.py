@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from byref_sandbox.language import names
+from byref_sandbox.language import missing, names
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
@@ -104,7 +104,8 @@ class Guards:
             if name in names.FILE_METHODS:
                 raise not_written(f".{name}()")
             if name in names.PLOT_METHODS:
-                raise NotAllowed(f".{name} is not available", "return the numbers; they are shown as a table")
+                hint = "return the numbers; they are shown as a table"
+                raise NotAllowed(f".{name} is not available", hint if name == "style" else missing.NO_PLOTS)
             raise NotAllowed(f".{name} is not available")
         if unbound:
             raise NotAllowed(

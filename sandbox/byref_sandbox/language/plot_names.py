@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from byref_sandbox.language.names import words
+
 PYPLOT = """acorr angle_spectrum annotate arrow autoscale autumn axes axhline axhspan axis axline axvline axvspan bar bar_label barbs barh
     bone box boxplot broken_barh bxp cla clabel clf clim close cohere color_sequences colorbar colormaps contour contourf cool copper csd
     cycler delaxes draw ecdf errorbar eventplot figaspect figimage figlegend fignum_exists figtext fill fill_between fill_betweenx findobj
@@ -72,13 +74,29 @@ _ONE = "draw several figures instead: each becomes an image"
 _SHOWN = "plt.show() or plt.savefig(name) makes an image"
 _FONTS = "the fonts are those of matplotlib: DejaVu Sans, DejaVu Serif, DejaVu Sans Mono, STIX"
 HINTS = {
-    "matplotlib.pyplot": {"imsave": _SHOWN, "ginput": _SHOWN, "waitforbuttonpress": _SHOWN, "get_current_fig_manager": _SHOWN, "imread": "images among the data are bytes"},
-    "matplotlib": {"animation": _ONE, "widgets": _ONE, "backends": _SHOWN, "rc_file": "set rcParams", "image": "plt.imshow(array) shows an array"},
-    "matplotlib.font_manager": dict.fromkeys(("fontManager", "findSystemFonts", "findfont", "get_font_names", "FontManager"), _FONTS),
+    "matplotlib.pyplot": {
+        "imsave": _SHOWN,
+        "ginput": _SHOWN,
+        "waitforbuttonpress": _SHOWN,
+        "get_current_fig_manager": _SHOWN,
+        "imread": "images among the data are bytes",
+    },
+    "matplotlib": {
+        "animation": _ONE,
+        "widgets": _ONE,
+        "backends": _SHOWN,
+        "rc_file": "set rcParams",
+        "image": "plt.imshow(array) shows an array",
+    },
+    "matplotlib.font_manager": dict.fromkeys(
+        ("fontManager", "findSystemFonts", "findfont", "get_font_names", "FontManager"), _FONTS
+    ),
 }
 
-FIXED_SETTINGS = frozenset("""backend backend_fallback interactive toolbar text.usetex text.latex.preamble savefig.directory savefig.format
+FIXED_SETTINGS = words(
+    """backend backend_fallback interactive toolbar text.usetex text.latex.preamble savefig.directory savefig.format
     animation.writer animation.codec animation.ffmpeg_path animation.convert_path animation.ffmpeg_args animation.convert_args
     animation.embed_limit webagg.address webagg.port webagg.port_retries webagg.open_in_browser tk.window_focus figure.hooks pgf.preamble
-    pgf.texsystem pgf.rcfonts ps.distiller.res ps.usedistiller docstring.hardcopy""".split())
+    pgf.texsystem pgf.rcfonts ps.distiller.res ps.usedistiller docstring.hardcopy"""
+)
 """Settings that name programs, folders, code and windows: they stay as they are."""

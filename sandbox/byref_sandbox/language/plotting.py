@@ -125,18 +125,22 @@ class Plots:
         # All colormaps are attributes of the module as well: plt.cm.viridis.
         maps = {name: matplotlib.colormaps[name] for name in matplotlib.colormaps if name.isidentifier()}
         vars(parts["cm"]).update(maps)
-        parts["style"] = modules.add("matplotlib.style", {"use": _use_style, "context": _style_context, "available": _styles()})
+        parts["style"] = modules.add(
+            "matplotlib.style", {"use": _use_style, "context": _style_context, "available": _styles()}
+        )
         for name, listed in plot_names.TOOLKITS.items():
             modules.add(name, public(importlib.import_module(name), listed.split()))
         art, inset = (modules.facades[f"mpl_toolkits.{name}"] for name in ("mplot3d.art3d", "axes_grid1.inset_locator"))
         modules.facades["mpl_toolkits.mplot3d"].__dict__["art3d"] = art
         modules.facades["mpl_toolkits.axes_grid1"].__dict__["inset_locator"] = inset
-        modules.add("mpl_toolkits", {name: modules.facades[f"mpl_toolkits.{name}"] for name in ("mplot3d", "axes_grid1")})
+        modules.add(
+            "mpl_toolkits", {name: modules.facades[f"mpl_toolkits.{name}"] for name in ("mplot3d", "axes_grid1")}
+        )
         modules.add("cycler", {"cycler": cycler.cycler, "Cycler": cycler.Cycler})
         own = self._pyplot_functions() | {"cm": parts["cm"], "style": parts["style"]}
         names = public(self._pyplot, plot_names.PYPLOT.split())
         pyplot = modules.add("matplotlib.pyplot", names | own, self._pyplot, plot_names.HINTS["matplotlib.pyplot"])
-        parts |= {"pyplot": pyplot, "use": _nothing, "rc_context": _rc_context, "cycler": modules.facades["cycler"]}
+        parts |= {"pyplot": pyplot, "use": _nothing, "rc_context": _rc_context, "cycler": cycler.cycler}
         top = public(matplotlib, plot_names.TOP.split())
         modules.add("matplotlib", top | parts, matplotlib, plot_names.HINTS["matplotlib"])
         modules.facades["pylab"] = pyplot
@@ -157,7 +161,9 @@ class Plots:
             "ion": contextlib.nullcontext,
             "ioff": contextlib.nullcontext,
         }
-        return functions | dict.fromkeys(("pause", "switch_backend", "interactive", "draw_if_interactive", "set_loglevel"), _nothing)
+        return functions | dict.fromkeys(
+            ("pause", "switch_backend", "interactive", "draw_if_interactive", "set_loglevel"), _nothing
+        )
 
     def warm_up(self) -> None:
         """Draw once: what libraries do at first use is done, and the usual fonts are loaded."""
@@ -206,7 +212,9 @@ def _canvas(figure: Any) -> Facade:
             "mpl_disconnect": _nothing,
             "get_width_height": lambda: (width, height),
         },
-        hints=dict.fromkeys(("print_figure", "print_png", "manager", "buffer_rgba", "tostring_argb"), "use fig.savefig(name)"),
+        hints=dict.fromkeys(
+            ("print_figure", "print_png", "manager", "buffer_rgba", "tostring_argb"), "use fig.savefig(name)"
+        ),
     )
 
 
@@ -294,9 +302,15 @@ def _use_style(style: Any) -> None:
         elif type(each) is str and each in known:
             real.use(each)
         elif type(each) is str and each.startswith("seaborn"):
-            real.use(each.replace("seaborn", "seaborn-v0_8", 1) if each.replace("seaborn", "seaborn-v0_8", 1) in known else "seaborn-v0_8")
+            real.use(
+                each.replace("seaborn", "seaborn-v0_8", 1)
+                if each.replace("seaborn", "seaborn-v0_8", 1) in known
+                else "seaborn-v0_8"
+            )
         else:
-            raise NotAllowed(f"the style {str(each)[:60]!r} is not available", f"the styles are: {', '.join(sorted(known))}")
+            raise NotAllowed(
+                f"the style {str(each)[:60]!r} is not available", f"the styles are: {', '.join(sorted(known))}"
+            )
 
 
 def _style_context(style: Any, after_reset: bool = False) -> contextlib.AbstractContextManager[None]:
