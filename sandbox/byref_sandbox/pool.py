@@ -194,7 +194,7 @@ class Sandbox:
         return answer
 
     @contextlib.contextmanager
-    def _zygote(self, session: str | None, *, plots: bool) -> Iterator[tuple[RootProcess, _Warm | None]]:
+    def _zygote(self, session: str | None, *, plots: bool = False) -> Iterator[tuple[RootProcess, _Warm | None]]:
         """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
         with self._lock:
             root = self._rooted()

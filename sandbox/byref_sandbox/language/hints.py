@@ -129,12 +129,11 @@ def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str,
         asked = re.match("cannot import name '([^']+)'", message_of(error))
         there = dir(modules[module])
         return f"{_close(asked[1], there) if asked else ''}{module} has: {listed(there)}"
-    parent, _, part = module.rpartition(".")
-    if parent in modules and (refused := facade_hints(modules[parent]).get(part)):
-        return refused
     found = missing.instead_of(module)
-    if found is not None and found[0] == missing.NO_PLOTS and parent in modules:
-        return f"{parent} has: {listed(dir(modules[parent]))}"
+    top, _, part = module.partition(".")
+    if found is not None and found[0] == missing.NO_PLOTS and top in modules:
+        there = f"{top} has: {listed(dir(modules[top]))}"
+        return facade_hints(modules[top]).get(part.partition(".")[0], there)
     if found is None:
         return f"the modules there are: {', '.join(sorted(name for name in modules if '.' not in name and not name.startswith('_')))}"
     hint, about_data = found
