@@ -121,5 +121,5 @@ ARTIFACT_SQL = Tool(
     },
     mend={"query": as_code, "save_as": as_key},
     needs_sandbox=True,
-    is_installed=sqltext.is_available,
+    is_installed=lambda: sqltext.is_available(),  # as it is when a session is opened
 )
