@@ -104,7 +104,10 @@ def test_figures_come_out(plotting: Sandbox, code: str, shown: list[str]) -> Non
 
 
 def test_what_is_drawn_is_what_was_plotted(plotting: Sandbox) -> None:
-    [figure] = run(plotting, "plt.figure(figsize=(2, 1), dpi=100, facecolor='red')\nplt.axes([0, 0, .5, 1]).imshow([[0]], cmap='gray', aspect='auto')\nplt.axis('off')").figures
+    [figure] = run(
+        plotting,
+        "plt.figure(figsize=(2, 1), dpi=100, facecolor='red')\nplt.axes([0, 0, .5, 1]).imshow([[0]], cmap='gray', aspect='auto')\nplt.axis('off')",
+    ).figures
     image = pixels(figure.png)
     assert image[50, 25].tolist() == [0, 0, 0]
     assert image[50, 175].tolist() == [255, 0, 0]
@@ -112,7 +115,9 @@ def test_what_is_drawn_is_what_was_plotted(plotting: Sandbox) -> None:
 
 def test_sizes_are_those_asked_for(plotting: Sandbox) -> None:
     assert drawn(plotting, "plt.plot([1])") == [("plot_1", 640, 480)]
-    assert drawn(plotting, "plt.figure(figsize=(3, 2), dpi=50)\nplt.plot([1])\nplt.axis('off')\nplt.show()") == [("plot_1", 150, 100)]
+    assert drawn(plotting, "plt.figure(figsize=(3, 2), dpi=50)\nplt.plot([1])\nplt.axis('off')\nplt.show()") == [
+        ("plot_1", 150, 100)
+    ]
     assert drawn(plotting, "plt.plot([1])\nplt.savefig('x', dpi=200)") == [("x", 1280, 960)]
     [(_, width, height)] = drawn(plotting, "plt.plot([1])\nplt.savefig('x', bbox_inches='tight')")
     assert 400 < width < 640 and 300 < height < 480
@@ -125,7 +130,14 @@ def test_labels_that_hang_over_the_edge_are_not_cut_off(plotting: Sandbox) -> No
 
 
 def test_what_stands_for_a_drawing_is_not_printed(plotting: Sandbox) -> None:
-    for code in ("plt.plot([1])", "plt.subplots()[1]", "plt.hist([1, 2])", "df(rows).plot()", "df(rows).hist()", "plt.bar(['a'], [1])"):
+    for code in (
+        "plt.plot([1])",
+        "plt.subplots()[1]",
+        "plt.hist([1, 2])",
+        "df(rows).plot()",
+        "df(rows).hist()",
+        "plt.bar(['a'], [1])",
+    ):
         outcome = run(plotting, code)
         assert (outcome.error, outcome.kind, outcome.text) == (None, "none", ""), code
     assert run(plotting, "plt.plot([1])\n41 + 1").value == 42
@@ -153,7 +165,9 @@ def test_runs_do_not_share_settings_or_figures(plotting: Sandbox) -> None:
 def test_letters_that_the_fonts_lack_are_told(plotting: Sandbox) -> None:
     outcome = run(plotting, "plt.title('\u4e2d')")
     assert "Glyph 20013" in outcome.stdout and len(outcome.figures) == 1
-    assert drawn(plotting, "plt.rcParams['font.family'] = ['Arial', 'sans-serif']\nplt.title('x')") == [("plot_1", 640, 480)]
+    assert drawn(plotting, "plt.rcParams['font.family'] = ['Arial', 'sans-serif']\nplt.title('x')") == [
+        ("plot_1", 640, 480)
+    ]
 
 
 # What is refused -----------------------------------------------------------------------------------------------------------
@@ -219,7 +233,7 @@ def test_without_matplotlib_code_is_told_what_is_missing() -> None:
     language = Language()
     for code in ("import matplotlib.pyplot", "pd.DataFrame({'a': [1]}).plot()"):
         program = language.compile(code)
-        with pytest.raises(Exception) as caught:  # noqa: PT011
+        with pytest.raises(Exception) as caught:
             language.execute(program, language.space({}), io.StringIO())
         assert "byref[plots]" in str(language.explain(caught.value, program, ()).hint)
 
@@ -235,7 +249,11 @@ def test_too_many_figures_are_counted(plotting: Sandbox) -> None:
 
 
 def test_ten_thousand_open_figures_end_at_a_limit(plotting: Sandbox) -> None:
-    outcome = run(plotting, "for i in range(10_000):\n    plt.figure().subplots(3, 3)", Limits(cpu_seconds=2, memory_bytes=256 << 20))
+    outcome = run(
+        plotting,
+        "for i in range(10_000):\n    plt.figure().subplots(3, 3)",
+        Limits(cpu_seconds=2, memory_bytes=256 << 20),
+    )
     assert outcome.error is not None and outcome.error.kind in ("CpuLimit", "MemoryLimit")
 
 
@@ -284,7 +302,9 @@ def test_bombs_end_at_a_limit_and_leave_the_session_as_it_was(plotting: Sandbox,
 
 
 def test_figures_take_their_part_of_what_may_be_sent(plotting: Sandbox) -> None:
-    outcome = run(plotting, "plt.imshow(np.random.rand(300, 300, 3))\nplt.savefig('x', dpi=300)", Limits(result_bytes=100_000))
+    outcome = run(
+        plotting, "plt.imshow(np.random.rand(300, 300, 3))\nplt.savefig('x', dpi=300)", Limits(result_bytes=100_000)
+    )
     assert outcome.error is not None and outcome.error.kind == "OutputLimit" and outcome.figures == ()
     assert "figures take" in outcome.error.message
 
@@ -292,13 +312,17 @@ def test_figures_take_their_part_of_what_may_be_sent(plotting: Sandbox) -> None:
 # What a fallen run could send ----------------------------------------------------------------------------------------------
 
 
-def image(width: int = 2, height: int = 2, *, raw: bytes | None = None, extra: bytes = b"", header: bytes | None = None) -> bytes:
+def image(
+    width: int = 2, height: int = 2, *, raw: bytes | None = None, extra: bytes = b"", header: bytes | None = None
+) -> bytes:
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack("!I", len(body)) + kind + body + struct.pack("!I", zlib.crc32(kind + body))
 
     start = header or struct.pack("!IIBBBBB", width, height, 8, 6, 0, 0, 0)
     rows = (b"\0" + b"\1\2\3\4" * width) * height if raw is None else raw
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", start) + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", start) + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    )
 
 
 def text_chunk(kind: bytes = b"tEXt") -> bytes:
@@ -379,7 +403,9 @@ def test_no_module_and_no_way_to_run_code_is_within_reach() -> None:
     samples = language.execute(language.compile(SAMPLES), language.space({}), io.StringIO())
     assert isinstance(samples, list)
     facades = language._modules.facades
-    queue: list[tuple[str, Any, int]] = [(n, f, 0) for n, f in facades.items() if n.startswith(("matplotlib", "mpl_", "cycler"))]
+    queue: list[tuple[str, Any, int]] = [
+        (n, f, 0) for n, f in facades.items() if n.startswith(("matplotlib", "mpl_", "cycler"))
+    ]
     queue += [(type(sample).__name__, sample, 0) for sample in samples]
     seen: dict[int, object] = {}
     found = []
