@@ -130,10 +130,10 @@ def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str,
         there = dir(modules[module])
         return f"{_close(asked[1], there) if asked else ''}{module} has: {listed(there)}"
     found = missing.instead_of(module)
-    top, _, part = module.partition(".")
+    top, _, inner = module.partition(".")
     if found is not None and found[0] == missing.NO_PLOTS and top in modules:
-        there = f"{top} has: {listed(dir(modules[top]))}"
-        return facade_hints(modules[top]).get(part.partition(".")[0], there)
+        names = f"{top} has: {listed(dir(modules[top]))}"
+        return facade_hints(modules[top]).get(inner.partition(".")[0], names)
     if found is None:
         return f"the modules there are: {', '.join(sorted(name for name in modules if '.' not in name and not name.startswith('_')))}"
     hint, about_data = found

@@ -38,9 +38,8 @@ class Plots:
                 importlib.import_module(name)
         import matplotlib.pyplot
         from matplotlib.figure import Figure, FigureBase
-        from PIL import Image
 
-        Image.preinit()
+        importlib.import_module("PIL.Image").preinit()
         fonts.hold_fonts()
         self._pyplot = matplotlib.pyplot
         self._gallery = Gallery(self._pyplot, _originals.setdefault("savefig", Figure.savefig))
@@ -114,8 +113,9 @@ class Plots:
                 setattr(owner, name, make(_originals[key]))
 
     def _add_modules(self, modules: Modules) -> None:
-        import cycler
         import matplotlib
+
+        cycler = importlib.import_module("cycler")
 
         parts: dict[str, object] = {}
         for name, listed in plot_names.PARTS.items():
