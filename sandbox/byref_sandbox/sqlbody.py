@@ -167,9 +167,15 @@ def _why(reference: sqltext.Reference, entry: Loaded, path: bytes, error: Except
     try:
         value = entry.at(path)
     except Unusable:
-        return f"there is no {reference.path[-1]!r} in {'.'.join((reference.name, *reference.path[:-1]))}" if reference.path else str(error)
+        return (
+            f"there is no {reference.path[-1]!r} in {'.'.join((reference.name, *reference.path[:-1]))}"
+            if reference.path
+            else str(error)
+        )
     if isinstance(value, dict) and (lists := [key for key, member in value.items() if isinstance(member, list)]):
-        ways = ", ".join(f"${named}.{key}" if key.isidentifier() else f'${named}."{key}"' for key in lists[:_MAX_REASONS])
+        ways = ", ".join(
+            f"${named}.{key}" if key.isidentifier() else f'${named}."{key}"' for key in lists[:_MAX_REASONS]
+        )
         return f"{named} is an object, no table; there is one in it, or more: {ways}"
     return f"{named} is no table: {type(value).__name__}, where a list of objects is needed"
 
@@ -201,7 +207,11 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
             failure = _failure(error, tables.reasons, names)
             if "syntax error" in failure.message:
                 reserved = sorted(sqltext.words(request.source) & _keywords() & tables.columns())
-                hint = f"names that are words of SQL go in quotes: {', '.join(map(_quoted, reserved))}" if reserved else None
+                hint = (
+                    f"names that are words of SQL go in quotes: {', '.join(map(_quoted, reserved))}"
+                    if reserved
+                    else None
+                )
                 failure = Failure(failure.kind, failure.message, hint=hint)
             return [error_frame(failure)]
 
@@ -217,7 +227,9 @@ def _single(database: Any, source: str) -> str:
     if not statements:
         raise _Refused("there is no query", "write one SELECT")
     if len(statements) > 1:
-        raise _Refused(f"{len(statements)} statements; one query is run at a time", "make them one with WITH, or call again")
+        raise _Refused(
+            f"{len(statements)} statements; one query is run at a time", "make them one with WITH, or call again"
+        )
     kind = statements[0].type
     kinds = duckdb.StatementType
     if kind not in (kinds.SELECT, kinds.MULTI) or (kind is kinds.MULTI and not _PIVOT.search(query)):
@@ -245,7 +257,9 @@ def _lacked_memory(error: BaseException) -> bool:
     return out_of_memory(error) or bool(_MEMORY.search(f"{type(error).__name__}: {str(error)[:500]}"))
 
 
-_MEMORY: Final = re.compile(r"OutOfMemoryException|bad_alloc|bad allocation|Out of Memory Error|Allocation failure|Failed to allocate")
+_MEMORY: Final = re.compile(
+    r"OutOfMemoryException|bad_alloc|bad allocation|Out of Memory Error|Allocation failure|Failed to allocate"
+)
 
 
 def _expired(terms: wire.Terms, elapsed: float) -> Failure:
@@ -274,7 +288,9 @@ def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str,
         if name.lower() in reasons:
             return Failure("ValueError", reasons[name.lower()])
         near = difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1)
-        return Failure("NameError", f"there is no table with the name '{name}'", hint=f"did you mean {near[0]}?" if near else None)
+        return Failure(
+            "NameError", f"there is no table with the name '{name}'", hint=f"did you mean {near[0]}?" if near else None
+        )
     if type(error).__name__ == "ParserException" and not message.startswith("Parser"):
         message = f"Parser Error: {message}"
     return Failure(_KIND, message)

@@ -27,7 +27,7 @@ class Stream:
     def __init__(self, table: Any) -> None:
         self._table = table
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:  # noqa: PLW3201
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table as an ArrowArrayStream."""
         return self._table.__arrow_c_stream__(requested_schema)
 
@@ -114,7 +114,7 @@ def _series(column: Any) -> pd.Series[Any]:
         return _decimals(column)
     if pa.types.is_integer(kind) and column.null_count:
         dtype = f"{'U' if pa.types.is_unsigned_integer(kind) else ''}Int{kind.bit_width}"
-        return pd.Series(column.to_pylist(), dtype=dtype)  # type: ignore[call-overload,no-any-return]
+        return pd.Series(column.to_pylist(), dtype=dtype)
     if pa.types.is_boolean(kind) and column.null_count:
         return pd.Series(column.to_pylist(), dtype="boolean")
     if pa.types.is_nested(kind):
@@ -145,7 +145,9 @@ def _intervals(parts: list[Any]) -> pd.Series[Any]:
     if any(part is not None and part.months for part in parts):
         texts = [None if part is None else _interval_text(part) for part in parts]
         return pd.Series(texts, dtype="str" if pd.__version__ >= "3" else object)
-    spans = [None if part is None else pd.Timedelta(days=part.days, microseconds=part.nanoseconds // 1000) for part in parts]
+    spans = [
+        None if part is None else pd.Timedelta(days=part.days, microseconds=part.nanoseconds // 1000) for part in parts
+    ]
     return pd.Series(spans, dtype="timedelta64[us]")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -113,7 +114,7 @@ def as_sql(query: str) -> str:
 def functions(query: str) -> set[str]:
     """The names after which a bracket opens, in lower case."""
     tokens = [token for token in _tokens(query) if token.kind != "skipped"]
-    pairs = zip(tokens, tokens[1:], strict=False)
+    pairs = itertools.pairwise(tokens)
     return {token.identifier.lower() for token, following in pairs if following.text == "("} - {""}
 
 
@@ -161,9 +162,7 @@ def _tables(tokens: list[_Token]) -> Iterator[tuple[int, int]]:
             expected = False
         elif expected and token.identifier:
             start = position - 1
-            while (
-                position + 1 < len(tokens) and tokens[position].text == "." and tokens[position + 1].identifier
-            ):
+            while position + 1 < len(tokens) and tokens[position].text == "." and tokens[position + 1].identifier:
                 position += 2
             expected = False
             if position == len(tokens) or tokens[position].text != "(":

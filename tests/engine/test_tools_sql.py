@@ -13,10 +13,20 @@ from byref_sandbox import sqltext
 
 TOOLS = ["artifact_sql", "code_interpreter", "artifact_jq"]
 ORDERS = [
-    {"id": n, "customer": n % 50, "region": ("north", "south", "east", "west")[n % 4], "amount": n * 1.25, "units": n % 7}
+    {
+        "id": n,
+        "customer": n % 50,
+        "region": ("north", "south", "east", "west")[n % 4],
+        "amount": n * 1.25,
+        "units": n % 7,
+    }
     for n in range(2_000)
 ]
-CUSTOMERS = {"total": 60, "rows": [{"customer": n, "country": "DE" if n % 2 else "FR"} for n in range(600)], "pages": [{"p": 1}]}
+CUSTOMERS = {
+    "total": 60,
+    "rows": [{"customer": n, "country": "DE" if n % 2 else "FR"} for n in range(3_000)],
+    "pages": [{"p": 1}],
+}
 TOTALS = "region | total\neast | 625000.0\nnorth | 623750.0\nsouth | 624375.0\nwest | 625625.0"
 
 
@@ -52,7 +62,7 @@ QUERY = "SELECT region, sum(amount) AS total FROM $orders GROUP BY 1 ORDER BY 1"
         {"statement": QUERY},
         {"sqlQuery": QUERY},
         {"query": f"```sql\n{QUERY};\n```"},
-        {"query": QUERY.split(" FROM")[0].splitlines() + ["FROM" + QUERY.split(" FROM")[1]]},
+        {"query": list(QUERY.partition(" FROM"))},
         {"query": QUERY.replace("$orders", "orders")},
         {"query": QUERY.replace("$orders", '"orders"')},
         {"query": QUERY.replace("$orders", "`orders`")},
@@ -73,7 +83,9 @@ def test_arguments_as_models_write_them(asked: Session, written: Any) -> None:
 
 
 def test_joins_across_variables(asked: Session) -> None:
-    query = "SELECT country, count(*) AS n FROM $orders JOIN $list_customers.rows USING (customer) GROUP BY 1 ORDER BY 1"
+    query = (
+        "SELECT country, count(*) AS n FROM $orders JOIN $list_customers.rows USING (customer) GROUP BY 1 ORDER BY 1"
+    )
     assert ask(asked, query) == "2 rows × 2 columns\ncountry | n\nDE | 1000\nFR | 1000"
     assert ask(asked, query.replace("$list_customers.rows", "rows")) == ask(asked, query)
 
@@ -96,7 +108,10 @@ def test_a_result_is_kept_under_a_name(asked: Session) -> None:
 
 
 def test_what_code_kept_is_a_table(asked: Session) -> None:
-    asked.call("code_interpreter", {"code": "top = df('orders').nlargest(3, 'amount')[['id', 'amount']].reset_index(drop=True)"})
+    asked.call(
+        "code_interpreter",
+        {"code": "top = df('orders').nlargest(3, 'amount')[['id', 'amount']].reset_index(drop=True)"},
+    )
     assert ask(asked, "SELECT min(id) AS i, count(*) AS n FROM top").endswith("i | n\n1997 | 3")
 
 
@@ -111,7 +126,10 @@ def test_a_big_result_becomes_a_variable(asked: Session) -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("SELECT * FROM ordrs", "NameError: there is no table with the name 'ordrs'\nDid you mean orders?\nVariables with data: "),
+        (
+            "SELECT * FROM ordrs",
+            "NameError: there is no table with the name 'ordrs'\nDid you mean orders?\nVariables with data: ",
+        ),
         ("SELECT amout FROM orders", 'Candidate bindings: "amount"'),
         ("SELECT * FROM list_customers", "$list_customers.rows, $list_customers.pages"),
         ("SELECT * FROM list_customers.row", "there is no 'row' in list_customers"),
@@ -133,6 +151,7 @@ def test_names_that_cannot_be_used(asked: Session) -> None:
     assert "stored data, which never changes" in refused(asked, "SELECT 1", save_as="orders")
     assert "expected a Python name" in refused(asked, "SELECT 1", save_as="a b")
     assert "expected a Python name" in refused(asked, "SELECT 1", save_as="for")
+    assert "expected a Python name" in refused(asked, "SELECT 1", save_as="pd")
 
 
 def test_limits_are_the_policys(local: Engine, tenant: str) -> None:
@@ -142,7 +161,11 @@ def test_limits_are_the_policys(local: Engine, tenant: str) -> None:
 
 def test_replies_are_bounded(local: Engine, tenant: str) -> None:
     session = local.session("s", tenant=tenant, tools=TOOLS, policy=Policy(reply_tokens=200))
-    for query in ("SELECT range AS n FROM range(500)", "SELECT repeat('wide ', 5000) AS w FROM range(30)", "SELECT nosuch_" + "x" * 9_000):
+    for query in (
+        "SELECT range AS n FROM range(500)",
+        "SELECT repeat('wide ', 5000) AS w FROM range(30)",
+        "SELECT nosuch_" + "x" * 9_000,
+    ):
         reply = session.call("artifact_sql", {"query": query})
         assert session.count(reply.content) <= 220 if hasattr(session, "count") else len(reply.content) < 1_400
 

@@ -33,9 +33,15 @@ ORDERS = [
 ]
 CUSTOMERS = [{"customer": n, "name": f"Customer {n}", "tier": "gold" if n % 4 == 0 else None} for n in range(30)]
 PAGE = {"total": 2, "result": {"rows": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]}, "meta": [{"k": 1}]}
-VARIABLES: dict[str, object] = {"orders": ORDERS, "customers": CUSTOMERS, "page": PAGE, "count": 7, "words": "plain text"}
+VARIABLES: dict[str, object] = {
+    "orders": ORDERS,
+    "customers": CUSTOMERS,
+    "page": PAGE,
+    "count": 7,
+    "words": "plain text",
+}
 
-O = pd.DataFrame(ORDERS).assign(at=lambda f: pd.to_datetime(f["at"]))
+SALES = pd.DataFrame(ORDERS).assign(at=lambda f: pd.to_datetime(f["at"]))
 C = pd.DataFrame(CUSTOMERS)
 
 
@@ -70,10 +76,10 @@ def frame(**columns: Any) -> pd.DataFrame:
 
 
 def by(keys: str | list[str], **aggregates: tuple[str, str]) -> pd.DataFrame:
-    return O.groupby(keys, as_index=False).agg(**aggregates)
+    return SALES.groupby(keys, as_index=False).agg(**aggregates)
 
 
-EXPLODED = O[["id", "items"]].explode("items").dropna()
+EXPLODED = SALES[["id", "items"]].explode("items").dropna()
 EXPLODED = EXPLODED.assign(sku=EXPLODED["items"].str["sku"], n=EXPLODED["items"].str["n"])
 
 QUERIES: list[tuple[str, Callable[[], object]]] = [
@@ -83,51 +89,51 @@ QUERIES: list[tuple[str, Callable[[], object]]] = [
     ("SELECT count(*) AS n FROM `orders`", lambda: frame(n=[400])),
     ("SELECT count(*) AS n FROM '$orders'", lambda: frame(n=[400])),
     ("select COUNT(*) as n from ORDERS", lambda: frame(n=[400])),
-    ("FROM $orders SELECT max(amount) AS m", lambda: frame(m=[O.amount.max()])),
+    ("FROM $orders SELECT max(amount) AS m", lambda: frame(m=[SALES.amount.max()])),
     ("SELECT $orders.id FROM $orders WHERE $orders.id < 3 ORDER BY $orders.id", lambda: frame(id=[0, 1, 2])),
     ("SELECT code FROM orders WHERE id = 7", lambda: frame(code=["00007"])),
-    ("SELECT sum(units) AS s, typeof(sum(units)) AS t FROM orders", lambda: frame(s=[O.units.sum()], t=["HUGEINT"])),
-    ("SELECT count(discount) AS n, sum(discount) AS s FROM orders", lambda: frame(n=[O.discount.count()], s=[O.discount.sum()])),
-    ("SELECT median(amount) AS m, quantile_cont(amount, 0.9) AS q FROM orders", lambda: frame(m=[O.amount.median()], q=[O.amount.quantile(0.9)])),
-    ("SELECT stddev(amount) AS s, corr(amount, units) AS c FROM orders", lambda: frame(s=[O.amount.std()], c=[O.amount.corr(O.units)])),
-    ("SELECT count(DISTINCT customer) AS n FROM orders WHERE paid", lambda: frame(n=[O[O.paid].customer.nunique()])),
-    ("SELECT region, count(*) FILTER (WHERE paid) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: O.groupby("region").paid.sum().reset_index(name="n")),
+    ("SELECT sum(units) AS s, typeof(sum(units)) AS t FROM orders", lambda: frame(s=[SALES.units.sum()], t=["HUGEINT"])),
+    ("SELECT count(discount) AS n, sum(discount) AS s FROM orders", lambda: frame(n=[SALES.discount.count()], s=[SALES.discount.sum()])),
+    ("SELECT median(amount) AS m, quantile_cont(amount, 0.9) AS q FROM orders", lambda: frame(m=[SALES.amount.median()], q=[SALES.amount.quantile(0.9)])),
+    ("SELECT stddev(amount) AS s, corr(amount, units) AS c FROM orders", lambda: frame(s=[SALES.amount.std()], c=[SALES.amount.corr(SALES.units)])),
+    ("SELECT count(DISTINCT customer) AS n FROM orders WHERE paid", lambda: frame(n=[SALES[SALES.paid].customer.nunique()])),
+    ("SELECT region, count(*) FILTER (WHERE paid) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: SALES.groupby("region").paid.sum().reset_index(name="n")),
     ("SELECT region FROM orders GROUP BY 1 HAVING sum(amount) > 7200 ORDER BY 1", lambda: by("region", s=("amount", "sum")).query("s > 7200")[["region"]]),
-    ("SELECT id, amount FROM orders ORDER BY amount DESC, id LIMIT 5", lambda: O.sort_values(["amount", "id"], ascending=[False, True])[["id", "amount"]].head(5)),
+    ("SELECT id, amount FROM orders ORDER BY amount DESC, id LIMIT 5", lambda: SALES.sort_values(["amount", "id"], ascending=[False, True])[["id", "amount"]].head(5)),
     ("SELECT id FROM orders ORDER BY id LIMIT 3 OFFSET 10", lambda: frame(id=[10, 11, 12])),
-    ("SELECT DISTINCT units FROM orders ORDER BY 1", lambda: frame(units=sorted(O.units.unique()))),
-    ("SELECT month(\"at\") AS m, sum(amount) AS s FROM orders GROUP BY 1 ORDER BY 1", lambda: O.groupby(O["at"].dt.month.rename("m")).amount.sum().reset_index(name="s")),
-    ("SELECT date_trunc('quarter', \"at\") AS q, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(q=[f"2024-{m:02d}-01T00:00:00" for m in (1, 4, 7, 10)], n=O.groupby(O["at"].dt.quarter).size())),
-    ("SELECT min(\"at\") AS a, max(\"at\") AS b FROM orders", lambda: frame(a=[O["at"].min()], b=[O["at"].max()])),
-    ("SELECT count(*) AS n FROM orders WHERE \"at\" >= '2024-06-01' AND \"at\" < DATE '2024-07-01'", lambda: frame(n=[(O["at"].dt.month == 6).sum()])),
+    ("SELECT DISTINCT units FROM orders ORDER BY 1", lambda: frame(units=sorted(SALES.units.unique()))),
+    ("SELECT month(\"at\") AS m, sum(amount) AS s FROM orders GROUP BY 1 ORDER BY 1", lambda: SALES.groupby(SALES["at"].dt.month.rename("m")).amount.sum().reset_index(name="s")),
+    ("SELECT date_trunc('quarter', \"at\") AS q, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(q=[f"2024-{m:02d}-01T00:00:00" for m in (1, 4, 7, 10)], n=SALES.groupby(SALES["at"].dt.quarter).size())),
+    ("SELECT min(\"at\") AS a, max(\"at\") AS b FROM orders", lambda: frame(a=[SALES["at"].min()], b=[SALES["at"].max()])),
+    ("SELECT count(*) AS n FROM orders WHERE \"at\" >= '2024-06-01' AND \"at\" < DATE '2024-07-01'", lambda: frame(n=[(SALES["at"].dt.month == 6).sum()])),
     ("SELECT strftime(\"at\", '%b') AS m FROM orders WHERE id < 3 ORDER BY id", lambda: frame(m=["Jan", "Feb", "Mar"])),
-    ("SELECT c.name, sum(o.amount) AS s FROM orders o JOIN customers c USING (customer) GROUP BY 1 ORDER BY 2 DESC LIMIT 3", lambda: O.merge(C, on="customer").groupby("name", as_index=False).agg(s=("amount", "sum")).nlargest(3, "s")),
+    ("SELECT c.name, sum(o.amount) AS s FROM orders o JOIN customers c USING (customer) GROUP BY 1 ORDER BY 2 DESC LIMIT 3", lambda: SALES.merge(C, on="customer").groupby("name", as_index=False).agg(s=("amount", "sum")).nlargest(3, "s")),
     ("SELECT c.customer FROM $customers c LEFT JOIN $orders o ON o.customer = c.customer WHERE o.id IS NULL ORDER BY 1", lambda: frame(customer=range(25, 30))),
     ("SELECT c.customer, count(o.id) AS n FROM customers c LEFT JOIN orders o ON c.customer = o.customer GROUP BY 1 ORDER BY 1 DESC LIMIT 6", lambda: frame(customer=range(29, 23, -1), n=[0, 0, 0, 0, 0, 16])),
     ("SELECT coalesce(tier, 'none') AS tier, count(*) AS n FROM customers GROUP BY 1 ORDER BY 1", lambda: frame(tier=["gold", "none"], n=[8, 22])),
     ("SELECT a.id FROM orders a, orders b WHERE a.id = b.id + 398 ORDER BY 1", lambda: frame(id=[398, 399])),
-    ("SELECT count(*) AS n FROM orders WHERE customer IN (SELECT customer FROM customers WHERE tier = 'gold')", lambda: frame(n=[O.customer.isin(C[C.tier == "gold"].customer).sum()])),
-    ("SELECT count(*) AS n FROM customers c WHERE EXISTS (FROM orders o WHERE o.customer = c.customer AND o.amount > 142)", lambda: frame(n=[O[O.amount > 142].customer.nunique()])),
+    ("SELECT count(*) AS n FROM orders WHERE customer IN (SELECT customer FROM customers WHERE tier = 'gold')", lambda: frame(n=[SALES.customer.isin(C[C.tier == "gold"].customer).sum()])),
+    ("SELECT count(*) AS n FROM customers c WHERE EXISTS (FROM orders o WHERE o.customer = c.customer AND o.amount > 142)", lambda: frame(n=[SALES[SALES.amount > 142].customer.nunique()])),
     ("WITH s AS (SELECT region, sum(amount) AS t FROM orders GROUP BY 1) SELECT region, t / (SELECT sum(t) FROM s) AS share FROM s ORDER BY 1", lambda: by("region", t=("amount", "sum")).assign(share=lambda f: f.t / f.t.sum())[["region", "share"]]),
     ("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 10) SELECT sum(n) AS s FROM t", lambda: frame(s=[55])),
-    ("SELECT id, sum(amount) OVER (ORDER BY id) AS c FROM orders ORDER BY id LIMIT 4", lambda: O.assign(c=O.amount.cumsum())[["id", "c"]].head(4)),
-    ("SELECT region, id FROM orders QUALIFY row_number() OVER (PARTITION BY region ORDER BY amount DESC, id) = 1 ORDER BY 1", lambda: O.sort_values(["amount", "id"], ascending=[False, True]).groupby("region", as_index=False).first()[["region", "id"]]),
-    ("SELECT id, amount - lag(amount) OVER (ORDER BY id) AS d FROM orders ORDER BY id LIMIT 3", lambda: O.assign(d=O.amount.diff())[["id", "d"]].head(3)),
-    ("SELECT rank() OVER (ORDER BY units) AS r FROM orders ORDER BY r DESC, id LIMIT 1", lambda: frame(r=[int(O.units.rank(method="min").max())])),
+    ("SELECT id, sum(amount) OVER (ORDER BY id) AS c FROM orders ORDER BY id LIMIT 4", lambda: SALES.assign(c=SALES.amount.cumsum())[["id", "c"]].head(4)),
+    ("SELECT region, id FROM orders QUALIFY row_number() OVER (PARTITION BY region ORDER BY amount DESC, id) = 1 ORDER BY 1", lambda: SALES.sort_values(["amount", "id"], ascending=[False, True]).groupby("region", as_index=False).first()[["region", "id"]]),
+    ("SELECT id, amount - lag(amount) OVER (ORDER BY id) AS d FROM orders ORDER BY id LIMIT 3", lambda: SALES.assign(d=SALES.amount.diff())[["id", "d"]].head(3)),
+    ("SELECT rank() OVER (ORDER BY units) AS r FROM orders ORDER BY r DESC, id LIMIT 1", lambda: frame(r=[int(SALES.units.rank(method="min").max())])),
     ("SELECT i.sku AS sku, sum(i.n) AS n FROM orders, unnest(orders.items) AS u(i) GROUP BY 1 ORDER BY 1", lambda: EXPLODED.groupby("sku", as_index=False)["n"].sum()),
     ("SELECT id, unnest(items, recursive := true) FROM orders WHERE id < 4 ORDER BY id", lambda: EXPLODED[EXPLODED.id < 4][["id", "sku", "n"]]),
     ("SELECT items[1].sku AS first FROM orders WHERE id = 3", lambda: frame(first=["s3"])),
-    ("SELECT address.city AS city, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(city=[f"c{n}" for n in range(7)], n=O.groupby(O.address.str["city"]).size())),
+    ("SELECT address.city AS city, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(city=[f"c{n}" for n in range(7)], n=SALES.groupby(SALES.address.str["city"]).size())),
     ("SELECT max(address.zip.code) AS m FROM orders", lambda: frame(m=[2])),
-    ("SELECT len(tags) AS n, count(*) AS c FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(n=[0, 1, 2], c=O.groupby(O.tags.str.len()).size())),
-    ("SELECT count(*) AS n FROM orders WHERE list_contains(tags, 'vip')", lambda: frame(n=[O.tags.map(lambda t: "vip" in t).sum()])),
+    ("SELECT len(tags) AS n, count(*) AS c FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(n=[0, 1, 2], c=SALES.groupby(SALES.tags.str.len()).size())),
+    ("SELECT count(*) AS n FROM orders WHERE list_contains(tags, 'vip')", lambda: frame(n=[SALES.tags.map(lambda t: "vip" in t).sum()])),
     ("SELECT to_json(address) ->> '$.zip.code' AS z FROM orders WHERE id = 4", lambda: frame(z=["1"])),
-    ("SELECT items, address FROM orders WHERE id = 1", lambda: O[O.id == 1][["items", "address"]]),
+    ("SELECT items, address FROM orders WHERE id = 1", lambda: SALES[SALES.id == 1][["items", "address"]]),
     ("SELECT list(id ORDER BY id) AS ids FROM orders WHERE id < 3", lambda: frame(ids=[[0, 1, 2]])),
     ("SELECT region, string_agg(code, ',' ORDER BY code) AS codes FROM orders WHERE id < 6 GROUP BY 1 ORDER BY 1", lambda: frame(region=["east", "north", "south", "west"], codes=["00002", "00000,00004", "00001,00005", "00003"])),
-    ("SELECT CASE WHEN amount > 100 THEN 'big' ELSE 'small' END AS size, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(size=["big", "small"], n=[(O.amount > 100).sum(), (O.amount <= 100).sum()])),
+    ("SELECT CASE WHEN amount > 100 THEN 'big' ELSE 'small' END AS size, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", lambda: frame(size=["big", "small"], n=[(SALES.amount > 100).sum(), (SALES.amount <= 100).sum()])),
     ("SELECT upper(region) AS r, length(region) AS n FROM orders WHERE regexp_matches(region, '^n') LIMIT 1", lambda: frame(r=["NORTH"], n=[5])),
-    ("PIVOT orders ON region USING sum(units) GROUP BY paid ORDER BY paid", lambda: O.pivot_table(index="paid", columns="region", values="units", aggfunc="sum").reset_index()),
+    ("PIVOT orders ON region USING sum(units) GROUP BY paid ORDER BY paid", lambda: SALES.pivot_table(index="paid", columns="region", values="units", aggfunc="sum").reset_index()),
     ("SELECT region, paid, count(*) AS n FROM orders GROUP BY ROLLUP (region, paid) HAVING region IS NULL", lambda: frame(region=[None], paid=[None], n=[400])),
     ("SELECT id FROM orders WHERE id < 2 UNION ALL SELECT customer FROM customers WHERE customer > 28 ORDER BY 1", lambda: frame(id=[0, 1, 29])),
     ("SELECT customer FROM customers EXCEPT SELECT customer FROM orders ORDER BY 1", lambda: frame(customer=range(25, 30))),
@@ -200,8 +206,8 @@ def test_a_result_is_kept_for_code_and_for_sql(sandbox: Sandbox) -> None:
     made = first.bound["totals"]
     assert (made.kind, made.shape) == ("dataframe", "DataFrame of 4 rows and 2 columns")
     totals = Data("totals", lambda: made.exact, EXACT, frame=True)
-    assert sandbox.run("int(totals['u'].sum())", {"totals": totals}).value == O.units.sum()
-    assert sandbox.sql("SELECT sum(u) AS s FROM totals", {"totals": totals}).value == [{"s": O.units.sum()}]
+    assert sandbox.run("int(totals['u'].sum())", {"totals": totals}).value == SALES.units.sum()
+    assert sandbox.sql("SELECT sum(u) AS s FROM totals", {"totals": totals}).value == [{"s": SALES.units.sum()}]
 
 
 def test_only_what_is_named_is_loaded_and_only_once(sandbox: Sandbox) -> None:
@@ -271,7 +277,7 @@ REFERENCES = {
     "SELECT extract(year FROM d) FROM x, unnest(x.items), LATERAL (SELECT 1 FROM z)": ["d", "x", "z"],
     "DESCRIBE x": ["x"],
     "PIVOT x ON y USING sum(z)": ["x"],
-    "SELECT '$x', \"y\" -- FROM z\n /* FROM z */ FROM \"w w\"": ["w w"],
+    'SELECT \'$x\', "y" -- FROM z\n /* FROM z */ FROM "w w"': ["w w"],
     "SELECT $$FROM x$$, $tag$ FROM y $tag$, $z.a": ["z"],
     "FROM (x JOIN (y CROSS JOIN z))": ["x", "y", "z"],
 }
@@ -284,7 +290,11 @@ def test_names_are_found(query: str) -> None:
 
 
 def test_paths_are_found() -> None:
-    assert sqltext.references('FROM $a.b."c d", e.f') == [Reference("a", ("b", "c d")), Reference("e", ("f",)), Reference("a")]
+    assert sqltext.references('FROM $a.b."c d", e.f') == [
+        Reference("a", ("b", "c d")),
+        Reference("e", ("f",)),
+        Reference("a"),
+    ]
     assert sqltext.as_sql('FROM $a.b."c d" x, e.f') == 'FROM "a.b"."c d" x, "e"."f"'
 
 

@@ -344,7 +344,12 @@ def test_after_all_of_it_a_session_is_as_it_was(sandbox: Sandbox) -> None:
     from byref_sandbox import Data
 
     rows = Data("rows-of-a-session", lambda: json.dumps(ROWS).encode())
-    for query in ("SELECT count(*) FROM range(1000000000000)", "DELETE FROM rows", "SELECT range(1000000000)", "SET threads=9"):
+    for query in (
+        "SELECT count(*) FROM range(1000000000000)",
+        "DELETE FROM rows",
+        "SELECT range(1000000000)",
+        "SET threads=9",
+    ):
         assert sandbox.sql(query, {"rows": rows}, session="s").error is not None
         assert sandbox.sql("SELECT sum(id) AS s FROM rows", {"rows": rows}, session="s").value == [{"s": 499_500}]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from typing import Annotated
 
 from msgspec import Meta
@@ -91,7 +92,12 @@ def _variables(connection: Connection, scope: Scope, names: list[str], keep: str
 
 
 def _check_name(keep: str, held: Variable | None) -> None:
-    if keep and not variables.is_bindable(keep):
+    if keep and (
+        not keep.isidentifier()
+        or keyword.iskeyword(keep)
+        or keep in variables.SANDBOX_NAMES
+        or not variables.is_bindable(keep)
+    ):
         raise ToolError(f"save_as={keep[:100]!r}: expected a Python name that is not in use for something else")
     if held is not None and held.origin != "run":
         raise ToolError(f"save_as={keep!r}: that is stored data, which never changes; choose another name")
