@@ -28,6 +28,7 @@ from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore, check_store
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
+from byref.tools.record import Tool
 from byref.usage import is_count
 from byref_sandbox import Sandbox, SandboxUnavailable, probe
 
@@ -163,11 +164,14 @@ class Engine:
                 model=model,
                 window=context_window or opened.context_window or self._window(model, effective),
                 policy=effective,
-                tools=tuple(name for name in wanted if self._sandbox is not None or not TOOLS[name].needs_sandbox),
+                tools=tuple(name for name in wanted if self._is_offered(TOOLS[name])),
                 uses=self._uses,
                 objects=self._objects,
             )
         )
+
+    def _is_offered(self, tool: Tool) -> bool:
+        return tool.is_installed() and (self._sandbox is not None or not tool.needs_sandbox)
 
     def sessions(self, tenant: str = "default") -> list[SessionInfo]:
         """Return a tenant's conversations, oldest first."""

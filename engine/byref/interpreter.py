@@ -42,6 +42,7 @@ MAX_BOUND_NAMES = 10_000
 MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
 RESULT_NAME = "result"
+NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 _LISTED_NAMES = 30
 
 
@@ -82,6 +83,7 @@ class Execution:
     """Names that are not there in the next run, each with the reason."""
     gone: str | None = None
     """What became of a name that the code used and that is not there any more; it is the error's hint, too."""
+    language: str = "python"
 
 
 def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
@@ -145,13 +147,29 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     with readable_failures():
         outcome = sandbox.run(
             code,
-            {name: _data(scope, known, variable) for name, variable in bound.items()},
+            {name: data_of_variable(scope, known, variable) for name, variable in bound.items()},
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
             sources=sources,
         )
+    return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens)
+
+
+def staged(
+    scope: Scope,
+    known: names_of.Names,
+    code: str,
+    outcome: Outcome,
+    limits: Limits,
+    bound: Mapping[str, Variable],
+    *,
+    inline_tokens: int,
+    language: str = "python",
+) -> Execution:
+    """Stage what a run left, as far as it may be kept; `bound` are the variables that the run was given."""
     outcome, gone = _with_what_is_gone(scope, outcome)
     left = outcome.bound.keys() | outcome.defined.keys()
+    bound = dict(bound)
     if assigned := left - bound.keys():
         bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
@@ -178,10 +196,11 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     if (value := _big_value(scope, outcome, inline_tokens)) is not None:
         with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
             result = _keep(scope, {RESULT_NAME: value})
-    return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost, gone)
+    return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost, gone, language)
 
 
-def _data(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
+def data_of_variable(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
+    """Return a variable's data as the sandbox takes it: with its types, where a run left it."""
     exact = known.exact.get(variable.name)
     if exact is not None and exact[1] == variable.artifact.row_id:
         return names_of.data_of(scope.read, exact[0], exact[2])
@@ -255,7 +274,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         _bind(connection, scope, row, [(name, part)], step)
         _keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
-    record(connection, scope, "python", execution.code, execution.outcome, execution.limits, reply_step)
+    record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
     return names
 
 
@@ -356,7 +375,7 @@ def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: 
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
     if execution.lost:
         parts.append(f"[not kept: {_listing(execution.lost, 'not kept: put what belongs together in one dict')}]")
-    return "\n".join(parts) or "[no output: nothing was printed, and the last statement is no expression]"
+    return "\n".join(parts) or NO_OUTPUT
 
 
 def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:

@@ -21,6 +21,7 @@ Form = Literal["variables", "references", "pointers", "previews"]
 TrustedInstructions = Literal["mappers", "all", "none"]
 
 INTERPRETER = "code_interpreter"
+SQL = "artifact_sql"
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
 """Tools that follow a reference to stored data."""
 VIEWERS = ("retrieve_offloaded_content", "get_artifact")
@@ -28,6 +29,7 @@ VIEWERS = ("retrieve_offloaded_content", "get_artifact")
 TOOL_NAMES = (
     INTERPRETER,
     "artifact_jq",
+    SQL,
     "artifact_grep",
     "artifact_read",
     "list_artifacts",

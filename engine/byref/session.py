@@ -11,7 +11,19 @@ from typing import IO, Any, Self
 
 from sqlalchemy import Connection
 
-from byref import explain, intake, interpreter, ledger, lifecycle, pipeline, references, reminder, replay, variables
+from byref import (
+    explain,
+    intake,
+    interpreter,
+    ledger,
+    lifecycle,
+    pipeline,
+    plots,
+    references,
+    reminder,
+    replay,
+    variables,
+)
 from byref.artifacts import export, store, tombstones
 from byref.artifacts.store import Artifact
 from byref.db import discards
@@ -148,10 +160,12 @@ class Session:
             StorageFailure: the database failed.
         """
         execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
+        drawn = plots.stage(self._scope, execution.outcome)
 
         def work(connection: Connection) -> None:
             step = ledger.lock(connection, self._scope.row)
             interpreter.commit(connection, self._scope, execution, step, replied=False)
+            plots.commit(connection, self._scope, drawn, None)
 
         self._scope.write(work)
         return execution.outcome

@@ -308,7 +308,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_runs")),
         _of_session("byref_runs"),
         sa.UniqueConstraint("session_id", "step", name=op.f("uq_byref_runs_session_id_step")),
-        sa.CheckConstraint("language IN ('python', 'jq')", name=op.f("ck_byref_runs_language")),
+        sa.CheckConstraint("language IN ('python', 'jq', 'sql')", name=op.f("ck_byref_runs_language")),
     )
 
     op.create_table(

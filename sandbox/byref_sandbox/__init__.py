@@ -2,7 +2,7 @@
 
 from byref_sandbox.data import EXACT, Data
 from byref_sandbox.jail import Layer, SandboxUnavailable
-from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, Figure, JqOutcome, Limits, Outcome, Usage
 from byref_sandbox.pool import Sandbox, probe
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Data",
     "Definition",
     "Failure",
+    "Figure",
     "JqOutcome",
     "Layer",
     "Limits",

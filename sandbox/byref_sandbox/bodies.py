@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
-from byref_sandbox import values, wire
+import msgspec
+
+from byref_sandbox import plots, values, wire
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.outcome import Failure
 from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
@@ -40,15 +42,29 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         before = dict(space)
         try:
             value = language.execute(program, space, stdout)
-            return _reply(value, _names(language, program, space, before), request.terms.result_bytes)
+            return _told(language, value, _names(language, program, space, before), request.terms.result_bytes)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
             failed = error_frame(_explained(language, error, program, request))
             if isinstance(error, Expired) or out_of_memory(error):
                 return [failed, *_stopped(language, space, before)]
-            return [failed, *_kept(_names(language, program, space, before), request.terms.result_bytes)]
+            images = plots.frames_of(language.figures(is_done=False)[0])
+            return [failed, *images, *_kept(_names(language, program, space, before), request.terms.result_bytes)]
 
     return body
+
+
+def _told(language: Any, value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
+    """The reply of code that ended well, with its figures; they take their part of what may be sent."""
+    drawn, dropped = language.figures(value)
+    images = plots.frames_of(drawn)
+    if (failure := plots.too_big(images, max_bytes)) is not None:
+        return [error_frame(failure), *_kept(names, max_bytes)]
+    room = max_bytes - sum(len(each.png) for each in drawn)
+    *frames, last = reply(None if language.is_drawing(value) else value, names, room)
+    if isinstance(last, wire.Done):
+        last = msgspec.structs.replace(last, figures_dropped=dropped)
+    return [*images, *frames, last]
 
 
 def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Captured) -> None:
@@ -113,7 +129,7 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
         names: dict[str, object] = {"__name__": "__main__", **bindings.all()}
         try:
             exec(compile(request.source, _RAW_FILE, "exec"), names)
-            return _reply(names.get("result"), {}, request.terms.result_bytes)
+            return reply(names.get("result"), {}, request.terms.result_bytes)
         except BaseException as error:  # noqa: BLE001
             disarm()
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _RAW_FILE]
@@ -123,7 +139,8 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
     return body
 
 
-def _reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
+def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
+    """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
     shown = values.present(value)
     packed = shown.exact
     if any(value is kept for kept in names.values()):

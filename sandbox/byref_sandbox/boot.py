@@ -31,13 +31,17 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
-    from byref_sandbox import wire
+    from byref_sandbox import plots, sqlbody, sqltext, wire
     from byref_sandbox.language.policy import Language
     from byref_sandbox.warm import warm
     from byref_sandbox.zygote import Zygote
 
     language = Language()
     warm(language)
+    if plots.must_be_loaded_early():
+        language.load_plots()
+    if sqltext.is_available():
+        sqlbody.warm()
     _forget_the_host()
     jail.prepare()
     gc.collect()

@@ -54,7 +54,7 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load]
         body = wire.memory_file([msgspec.msgpack.encode(request)])
         os.set_blocking(write_end, True)
         given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
-        order = wire.Run(request.terms.wall_seconds, given)
+        order = wire.Run(request.terms.wall_seconds, given, request.plots)
         try:
             wire.send(orders, order, (theirs.fileno(), write_end, body))
         finally:

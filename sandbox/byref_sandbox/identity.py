@@ -43,6 +43,16 @@ def become_nobody() -> str:
     return f"root dropped for user {_NOBODY}"
 
 
+def can_nobody_read(path: Path) -> bool:
+    """Whether what root reads now can still be read by who it becomes."""
+    if os.geteuid() != 0:
+        return True
+    try:
+        return bool(path.stat().st_mode & 0o4) and all(folder.stat().st_mode & 0o1 for folder in path.parents)
+    except OSError:
+        return False
+
+
 def drop_capabilities() -> None:
     """Empties every capability set; never fails (what cannot be dropped is not held)."""
     for capability in range(64):

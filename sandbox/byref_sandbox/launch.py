@@ -8,7 +8,19 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_PACKAGES: Final = ("numpy", "pandas", "pyarrow", "RestrictedPython", "jq", "msgspec", "seccompy", "dateutil", "pytz")
+_PACKAGES: Final = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "RestrictedPython",
+    "jq",
+    "msgspec",
+    "seccompy",
+    "dateutil",
+    "pytz",
+    "matplotlib",
+    "duckdb",
+)
 _ENVIRONMENT: Final = {
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",

@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -23,6 +24,8 @@ class Loaded:
     value: object = _ABSENT
     frames: dict[bytes, pd.DataFrame] = field(default_factory=dict)
     """By the path of their records."""
+    tables: dict[bytes, Any] = field(default_factory=dict)
+    """The same as Arrow tables, of those that a query read."""
     size: int = 0
     """About its memory."""
 

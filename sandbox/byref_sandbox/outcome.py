@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MAX_RECURSION_DEPTH: Final = 10_000
+MAX_FIGURES: Final = 10
+"""Images that come out of one run."""
+MAX_FIGURE_PIXELS: Final = 4_000_000
+"""Of one image: beyond it its resolution is lowered. Providers scale to a quarter of that."""
+MAX_FIGURE_SIDE: Final = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,18 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure that the code made, as an image."""
+
+    name: str
+    """That of the file it was saved to, without folder and ending, or `plot_1`, `plot_2`…"""
+    png: bytes = field(repr=False)
+    """An 8-bit RGB or RGBA image whose every part was checked."""
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a run cost."""
 
@@ -94,8 +111,10 @@ class Outcome:
     stdout_dropped: int = 0
     """Characters of output beyond `Limits.stdout_bytes`."""
     error: Failure | None = None
-    figures: tuple[bytes, ...] = ()
-    """PNG images."""
+    figures: tuple[Figure, ...] = ()
+    """At most `MAX_FIGURES`."""
+    figures_dropped: int = 0
+    """Figures beyond that."""
     bound: Mapping[str, Bound] = field(default_factory=dict)
     defined: Mapping[str, Definition] = field(default_factory=dict)
     """Top-level names of functions, classes and imports."""

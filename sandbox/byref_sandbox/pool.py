@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal
 
-from byref_sandbox import plainjq, wire
+from byref_sandbox import plainjq, sqltext, wire
 from byref_sandbox.data import Data, Load
 from byref_sandbox.exchange import Answer, exchange
 from byref_sandbox.jail import LANGUAGE_ONLY, Layer, require
 from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
 from byref_sandbox.process import RootProcess, check_layers
 from byref_sandbox.reading import jq_outcome_of, outcome_of
-from byref_sandbox.request import code_request, jq_request
+from byref_sandbox.request import code_request, jq_request, sql_request
 
 MAX_SOURCE_CHARS: Final = 200_000
 _ATTEMPTS: Final = 3
@@ -176,10 +176,35 @@ class Sandbox:
         is_unanswered = outcome.error is not None and outcome.error.kind == plainjq.NOT_PLAIN
         return None if answer.refused is not None or is_unanswered else outcome
 
+    def sql(
+        self,
+        query: str,
+        variables: Mapping[str, object] | None = None,
+        *,
+        session: str | None = None,
+        limits: Limits | None = None,
+        keep: str = "",
+    ) -> Outcome:
+        """Runs one SQL query (DuckDB) over variables, as `run` takes them; those it names as tables are bound.
+
+        `orders`, `"orders"` and `$orders` are the table of a variable, `$orders.items` that of the records at a path inside
+        it. The result is a DataFrame, bound under the name `keep` too, if that is given. Only queries are run. Raises as
+        `run` does; RuntimeError without DuckDB (`sqltext.is_available`).
+        """
+        limits = limits or self.limits
+        if not sqltext.is_available():
+            raise RuntimeError("DuckDB 2 or later is not installed: pip install 'byref[sql]'")
+        if len(query) > MAX_SOURCE_CHARS:
+            return Outcome(error=Failure("SqlError", f"the query is longer than {MAX_SOURCE_CHARS:,} characters"))
+        if keep and not keep.isidentifier():
+            raise ValueError(f"keep={keep!r} is no Python identifier")
+        request, loads = sql_request(query, variables or {}, limits, keep)
+        return outcome_of(self._answer(request, loads, session), limits)
+
     def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
         with self._slots:
             for attempt in range(_ATTEMPTS):
-                with self._zygote(session) as (root, warm):
+                with self._zygote(session, plots=request.plots) as (root, warm):
                     try:
                         answer = exchange(root.orders if warm is None else warm.orders, request, loads)
                     except wire.Broken as error:
@@ -194,11 +219,11 @@ class Sandbox:
         return answer
 
     @contextlib.contextmanager
-    def _zygote(self, session: str | None) -> Iterator[tuple[RootProcess, _Warm | None]]:
+    def _zygote(self, session: str | None, *, plots: bool = False) -> Iterator[tuple[RootProcess, _Warm | None]]:
         """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
         with self._lock:
             root = self._rooted()
-            warm = None if session is None else self._session(root, session)
+            warm = None if session is None else self._session(root, session, plots=plots)
             if warm is not None:
                 warm.running += 1
         try:
@@ -226,12 +251,12 @@ class Sandbox:
             self._root = root
         return self._root
 
-    def _session(self, root: RootProcess, name: str) -> _Warm:
+    def _session(self, root: RootProcess, name: str, *, plots: bool) -> _Warm:
         warm = self._warm.get(name)
         if warm is None:
             number = next(self._numbers)
             try:
-                orders = root.fork_session(number, self._memory_bytes)
+                orders = root.fork_session(number, self._memory_bytes, plots=plots)
             except wire.Broken:
                 root.kill()  # found dead at the next attempt
                 orders = root.orders

@@ -66,12 +66,12 @@ class RootProcess:
         """Whether the process still runs."""
         return self._process.poll() is None
 
-    def fork_session(self, number: int, memory_bytes: int) -> socket.socket:
+    def fork_session(self, number: int, memory_bytes: int, *, plots: bool = False) -> socket.socket:
         """The order socket of a new session zygote; raises Broken."""
         ours, theirs = wire.packet_sockets()
         with theirs:
             try:
-                wire.send(self.orders, wire.Fork(number, memory_bytes), (theirs.fileno(),))
+                wire.send(self.orders, wire.Fork(number, memory_bytes, plots), (theirs.fileno(),))
             except wire.Broken:
                 ours.close()
                 raise

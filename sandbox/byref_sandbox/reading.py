@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from byref_sandbox import jsontext, wire
+from byref_sandbox import jsontext, plots, wire
 from byref_sandbox.exchange import Answer
 from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
 
@@ -74,6 +74,8 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
         stdout=done.stdout[: limits.stdout_bytes],
         stdout_dropped=max(0, done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
         error=failure,
+        figures=plots.figures_of(answer.frames),
+        figures_dropped=max(0, done.figures_dropped),
         bound=bound,
         defined=defined,
         unkept=unkept,

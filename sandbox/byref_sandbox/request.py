@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from byref_sandbox import data, wire
+from byref_sandbox import data, plots, wire
 from byref_sandbox.data import Load
 from byref_sandbox.outcome import MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.sources import in_order
+from byref_sandbox.sqltext import references
 from byref_sandbox.uses import uses_of
 
 MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
@@ -63,6 +64,7 @@ def code_request(
         variables=bound,
         sources=[_encodable(definitions[name]) for name in in_order(definitions)],
         names=[*variables, *(sources or {})],
+        plots=mode == "code" and plots.are_named((code, *definitions.values())),
         without=list(without),
     )
     return request, loads
@@ -78,6 +80,43 @@ def needed(code: str, sources: Mapping[str, str]) -> dict[str, str]:
         named = frozenset().union(*(uses_of(text).names for text in new.values()))
         waiting = (named & sources.keys()) - found.keys()
     return found
+
+
+def sql_request(
+    query: str, variables: Mapping[str, object], limits: Limits, keep: str = ""
+) -> tuple[wire.Request, list[Load]]:
+    """The request for a SQL query, with only those tables that it names; raises TypeError, ValueError."""
+    by_name = {name.lower(): name for name in variables} | {name: name for name in variables}
+    payloads: list[wire.Payload] = []
+    loads: list[Load] = []
+    bound: list[wire.Variable] = []
+    made: dict[str, tuple[int, list[str | int], bool]] = {}
+    seen: set[tuple[str, ...]] = set()
+    for reference in references(query):
+        name = by_name.get(reference.name) or by_name.get(reference.name.lower())
+        folded = tuple(step.lower() for step in (reference.name, *reference.path))
+        if name is None or folded in seen:
+            continue
+        seen.add(folded)
+        if name not in made:
+            payload, load, path, _ = _payload(name, variables[name])
+            made[name] = (len(payloads), json.loads(path), payload.content_type == data.EXACT)
+            payloads.append(payload)
+            loads.append(load)
+        index, base, is_exact = made[name]
+        if not (is_exact and reference.path):
+            path = json.dumps([*base, *reference.path]).encode()
+            bound.append(wire.Variable(reference.key, index, path, is_value=False, is_table=True))
+    request = wire.Request(
+        mode="sql",
+        source=_encodable(query),
+        terms=_terms(limits),
+        payloads=payloads,
+        variables=bound,
+        names=list(variables),
+        keep=keep,
+    )
+    return request, loads
 
 
 def jq_request(

@@ -50,6 +50,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     wall_seconds: float
     given: list[int]
     """Payloads, by index, that the host gives when asked."""
+    plots: bool = False
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
@@ -57,6 +58,8 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
 
     session: int
     memory_bytes: int
+    plots: bool = False
+    """The root loads matplotlib first, so that this session and all later ones have it."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
@@ -104,7 +107,7 @@ class Terms(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """One run."""
 
-    mode: Literal["code", "raw", "jq", "pick"]
+    mode: Literal["code", "raw", "jq", "pick", "sql"]
     """pick: a jq program of `plainjq`'s, over decoded data."""
     source: str
     terms: Terms
@@ -114,6 +117,10 @@ class Request(msgspec.Struct, frozen=True):
     """Definitions of earlier runs, to be run before the code, each after those it needs."""
     names: list[str] = []
     """All names there are, for messages."""
+    keep: str = ""
+    """The name under which the result of a query is kept."""
+    plots: bool = False
+    """The code may plot: matplotlib is loaded before it runs."""
     max_outputs: int = 0
     max_output_bytes: int = 0
     without: list[str] = []
@@ -203,6 +210,13 @@ class Lost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     reason: str
 
 
+class Image(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="image"):
+    """A figure, drawn."""
+
+    name: str
+    png: bytes
+
+
 class Output(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="output"):
     """One output of a jq program, as compact JSON."""
 
@@ -226,9 +240,11 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     shape: str = ""
     is_partial: bool = False
     """A table too big for JSON: `value` is null, `exact` is all of it."""
+    figures_dropped: int = 0
+    """Figures beyond the most that may be sent."""
 
 
-Frame = Error | Kept | Defined | Lost | Output | Done
+Frame = Error | Kept | Defined | Lost | Image | Output | Done
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)

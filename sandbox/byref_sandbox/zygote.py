@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from byref_sandbox import bodies, data, jqworker, wire, worker
+from byref_sandbox import bodies, data, jqworker, sqlbody, sqltables, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
 from byref_sandbox.libc import give_back_memory
@@ -127,6 +127,8 @@ class Zygote:
         if len(self._calls) > MAX_CALLS:
             self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
             return
+        if order.plots:
+            self._learn_plots()
         call.waiting = set(order.given)
         if self._store is not None and request is not None:
             call.wanted = wanted_of(request)
@@ -221,14 +223,18 @@ class Zygote:
             payload, path = request.payloads[0], json.loads(request.variables[0].path)
             source = files[0] if files else payload.inline or b""
             return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
-        bindings = self._bind(request, files)
+        loaded = self._loaded(request, files)
+        if request.mode == "sql":
+            return sqlbody.sql_body(request, loaded)
+        bindings = _bind(request, loaded)
         if request.mode == "pick":
             return jqworker.pick_body(request, bindings.values["input"])
         if request.mode == "raw":
             return bodies.raw_body(request, bindings)
         return bodies.language_body(self._language, request, bindings)
 
-    def _bind(self, request: wire.Request, files: dict[int, int]) -> Bindings:
+    def _loaded(self, request: wire.Request, files: dict[int, int]) -> dict[int, Loaded]:
+        """The request's payloads, by index."""
         loaded: dict[int, Loaded] = {}
         for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
             if payload.inline is None and index not in files:
@@ -239,19 +245,7 @@ class Zygote:
             loaded[index] = Loaded()
             loaded[index].load(payload.content_type, raw, wanted)
             loaded[index].build(wanted)
-        bindings = Bindings()
-        for variable in request.variables:
-            entry = loaded[variable.payload]
-            frame = entry.frames.get(variable.path)
-            if frame is not None:
-                bindings.frames[variable.name] = frame
-            if variable.frame and frame is not None:
-                bindings.values[variable.name] = frame
-            elif variable.is_value or frame is None:
-                bindings.values[variable.name] = entry.at(variable.path)
-            else:
-                bindings.values[variable.name] = OnlyTable(variable.name)
-        return bindings
+        return loaded
 
     def _build_frames(self, call: _Call, request: wire.Request, store: Store) -> None:
         """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
@@ -260,8 +254,17 @@ class Zygote:
                 entry = store.entry(payload.key)
                 with _sized(entry, 0):
                     entry.build(wanted)
+                    if request.mode == "sql":
+                        for path in wanted.frames & entry.frames.keys() - entry.tables.keys():
+                            entry.tables[path] = sqltables.arrow_of(entry.frames[path])
+
+    def _learn_plots(self) -> None:
+        with contextlib.suppress(Exception):  # a broken installation is none: the code is told that there are no plots
+            self._language.learn_plots()
 
     def _fork_session(self, order: wire.Fork, channel: int) -> None:
+        if order.plots:
+            self._learn_plots()
         parent = os.getpid()
         try:
             pid = os.fork()
@@ -337,3 +340,19 @@ def _sized(entry: Loaded, least: int) -> Iterator[None]:
 
 def _read_request(body: int) -> wire.Request:
     return _REQUESTS.decode(wire.read_memory_file(body))
+
+
+def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:
+    bindings = Bindings()
+    for variable in request.variables:
+        entry = loaded[variable.payload]
+        frame = entry.frames.get(variable.path)
+        if frame is not None:
+            bindings.frames[variable.name] = frame
+        if variable.frame and frame is not None:
+            bindings.values[variable.name] = frame
+        elif variable.is_value or frame is None:
+            bindings.values[variable.name] = entry.at(variable.path)
+        else:
+            bindings.values[variable.name] = OnlyTable(variable.name)
+    return bindings

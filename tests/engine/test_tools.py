@@ -125,6 +125,22 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                 },
             },
             {
+                "name": "artifact_sql",
+                "description": "Query this conversation's variables as tables with SQL (DuckDB): FROM $users; $page.rows for the records inside an object; joins, CTEs, window functions, nested fields (items[1].sku, unnest). A big result becomes a variable.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        "query": {
+                            "description": "One SELECT (DuckDB SQL), e.g. SELECT k, sum(v) FROM $rows GROUP BY k.",
+                            "type": "string",
+                        },
+                        "save_as": {"type": "string", "description": "Variable name to keep the result under."},
+                    },
+                    "required": ["query"],
+                    "additionalProperties": False,
+                },
+            },
+            {
                 "name": "artifact_grep",
                 "description": "Find the lines of stored data that match a regular expression, with context.",
                 "input_schema": {

@@ -244,7 +244,7 @@ def test_refusals_name_construct_and_line(
         ("'abc'['id']", "TypeError", 1, "the value is a str"),
         ("def f(n): return f(n + 1)\nf(0)", "RecursionError", 1, "loop"),
         ("eval('1')", "NotAllowed", 1, "literal_eval"),
-        ("frame.plot()", "NotAllowed", 1, "return the numbers"),
+        ("frame.plot()", "NotAllowed", 1, "give the numbers"),
         ("1 / 0", "ZeroDivisionError", 1, None),
         ("type('X', (), {})", "NotAllowed", 1, "class statement"),
         ("exit(3)", "SystemExit", 1, None),

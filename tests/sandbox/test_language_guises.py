@@ -197,7 +197,7 @@ def _run(language: Language, code: str) -> object:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused(language: Language, name: str) -> None:
-    with pytest.raises(Exception) as raised:  # noqa: PT011  a refusal, before or while it runs
+    with pytest.raises(Exception) as raised:
         _run(language, REFUSED[name])
     assert type(raised.value).__name__ in ("NotAllowed", "Refused")
 

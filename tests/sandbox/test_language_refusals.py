@@ -10,6 +10,9 @@ import pytest
 from byref_sandbox.language.policy import Language, Refused
 from byref_sandbox.outcome import Failure
 
+NO_PLOTS = (
+    "plots need matplotlib, which is not installed here (byref[plots]): give the numbers, they are shown as a table"
+)
 MODULES = [
     ("import os", "files, processes and the environment are not available; the data is in: orders, users"),
     ("import os.path", "files, processes and the environment are not available; the data is in: orders, users"),
@@ -63,9 +66,9 @@ MODULES = [
     ),
     ("import torch", "use numpy and pandas"),
     ("import networkx", "use numpy and pandas"),
-    ("import matplotlib.pyplot as plt", "plots are not available: give the numbers, they are shown as a table"),
-    ("import seaborn as sns", "plots are not available: give the numbers, they are shown as a table"),
-    ("import plotly.express as px", "plots are not available: give the numbers, they are shown as a table"),
+    ("import matplotlib.pyplot as plt", NO_PLOTS),
+    ("import seaborn as sns", "use matplotlib.pyplot, or frame.plot()"),
+    ("import plotly.express as px", "use matplotlib.pyplot, or frame.plot()"),
     ("import polars as pl", "use pandas"),
     ("import pyarrow.parquet", "files are not available; the data is in: orders, users"),
     ("import pickle", "use json or copy.deepcopy(); names assigned at top level are kept by themselves"),
@@ -113,10 +116,10 @@ REPLIES = [
         "NotAllowed",
         1,
         ".plot is not available",
-        "return the numbers; they are shown as a table",
+        NO_PLOTS,
     ),
-    ("users.hist()", "NotAllowed", 1, ".hist is not available", "return the numbers; they are shown as a table"),
-    ("users.boxplot()", "NotAllowed", 1, ".boxplot is not available", "return the numbers; they are shown as a table"),
+    ("users.hist()", "NotAllowed", 1, ".hist is not available", NO_PLOTS),
+    ("users.boxplot()", "NotAllowed", 1, ".boxplot is not available", NO_PLOTS),
     (
         'users.style.format("{:.2f}")',
         "NotAllowed",

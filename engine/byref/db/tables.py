@@ -443,7 +443,7 @@ class RunRow(Base):
     __table_args__ = (
         _of_session(),
         UniqueConstraint("session_id", "step"),
-        CheckConstraint(_one_of("language", "python", "jq"), name="language"),
+        CheckConstraint(_one_of("language", "python", "jq", "sql"), name="language"),
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)

@@ -14,7 +14,7 @@ from byref.variables import Part
 
 _HAND_ON = " To hand it to another tool, give the pointer as its argument."
 _SHORT_BELOW = 150
-"""Budget under which a pointer's note does not say how to hand it on."""
+"""Budget under which a pointer's note does not say how to hand it on, and an artifact's hints are those of its readers."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class ArtifactDraft:
             "size_bytes": self.size,
             "line_count": self.lines,
             "shape": self.shape,
-            "how_to_access": access_hints(self.tools, structured=self.structured),
+            "how_to_access": access_hints(self.tools, structured=self.structured, tiny=self.budget < _SHORT_BELOW),
         }
         notes = [repeated(step, self.repeats)]
         if shown is not None:

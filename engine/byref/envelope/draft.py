@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from byref.describe.jsontext import encodable
-from byref.policy import READERS
+from byref.policy import READERS, SQL
 from byref.variables import Part
 
 Count = Callable[[str], int]
@@ -21,10 +21,11 @@ HINTS: Final = {
     "artifact_read": "Read lines: start_line to end_line",
     "artifact_grep": "Find the lines that match a regular expression: pattern",
     "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
+    SQL: "Query with SQL: SELECT … FROM its name or id",
     "retrieve_offloaded_content": "Search by pattern, or read a line_range {start, end}",
     "get_artifact": "Get its text from a character on: offset",
 }
-"""How each tool gets at an artifact; jq only at JSON."""
+"""How each tool gets at an artifact; jq and SQL only at JSON."""
 _WITHOUT_READERS: Final = ("retrieve_offloaded_content", "get_artifact")
 
 
@@ -81,9 +82,15 @@ def told(*, complete: bool, short: bool = False) -> str:
     return f"INCOMPLETE: preview leaves out what omitted counts{'' if short else '; do not infer it'}."
 
 
-def access_hints(tools: Sequence[str], *, structured: bool) -> dict[str, str]:
-    """Return a hint for each reader that the session has and that can read such data; without one, for what else can."""
-    able = [name for name in READERS if name in tools and (structured or name != "artifact_jq")]
+def access_hints(tools: Sequence[str], *, structured: bool, tiny: bool = False) -> dict[str, str]:
+    """Return a hint for each reader that the session has and that can read such data; without one, for what else can.
+
+    `tiny`: there is room for the readers alone.
+    """
+    left_out = {SQL} if tiny else set()
+    if not structured:
+        left_out |= {"artifact_jq", SQL}
+    able = [name for name in (*READERS, SQL) if name in tools and name not in left_out]
     return {name: HINTS[name] for name in able or [name for name in _WITHOUT_READERS if name in tools]}
 
 

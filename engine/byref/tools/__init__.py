@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byref.policy import TOOL_NAMES
-from byref.tools import code, keepers, readers, retrieval
+from byref.tools import code, keepers, readers, retrieval, sql
 from byref.tools.record import Tool
 
 TOOLS: dict[str, Tool] = {
@@ -11,6 +11,7 @@ TOOLS: dict[str, Tool] = {
     for tool in (
         code.CODE_INTERPRETER,
         readers.ARTIFACT_JQ,
+        sql.ARTIFACT_SQL,
         readers.ARTIFACT_GREP,
         readers.ARTIFACT_READ,
         keepers.LIST_ARTIFACTS,

@@ -105,6 +105,7 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
         elif tokens > most:  # an error's text, or notes around a value, under a small bound
             content = truncate(content, budget=most, measure=scope.count).text
             tokens = scope.count(content)
+        tokens += sum(plot.tokens for plot in answer.images)
         columns = {
             "tool": made.name[:NAME_CHARS],
             "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
@@ -114,14 +115,27 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             "content": content,
             "tokens": tokens,
             "is_error": answer.is_error,
-            "detail": {} if answer.shown is None else {"shown": answer.shown.id},
+            "detail": _seen(answer),
         }
         ledger.reserve(connection, scope.row, tokens)
         scope.append(connection, turn, "reply", columns)
-        return ToolReply(shown or content, answer.is_error, turn.step, tokens, made.name)
+        beside = _beside(content, [plot.block for plot in answer.images])
+        return ToolReply(shown or beside, answer.is_error, turn.step, tokens, made.name)
 
     shown = None if answer.shown is None else native.blocks(answer.shown)
     return scope.write(work)
+
+
+def _seen(answer: Answer) -> dict[str, Any]:
+    """What the ledger keeps of images and documents: which they were."""
+    if answer.shown is not None:
+        return {"shown": answer.shown.id}
+    return {"images": [plot.id for plot in answer.images]} if answer.images else {}
+
+
+def _beside(text: str, blocks: list[dict[str, Any]]) -> str | list[Any]:
+    """A text, with images after it if there are any."""
+    return [{"type": "text", "text": text}, *blocks] if blocks else text
 
 
 def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
@@ -134,4 +148,8 @@ def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
         except ArtifactMissing:
             logger.exception("byref could not read what %r had shown", entry.tool)
             return ToolReply(GONE, True, entry.step, entry.tokens, entry.tool or "")
+    elif ids := entry.detail.get("images"):
+        there = scope.read(lambda connection: store.by_ids(connection, scope.source, scope.row, ids))
+        blocks = [block for id_ in ids if id_ in there for block in native.blocks(there[id_])]
+        content = _beside(entry.content or "", blocks)
     return ToolReply(content, entry.is_error, entry.step, entry.tokens, entry.tool or "")

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from byref.artifacts.store import Artifact
+from byref.plots import Plot
 from byref.scope import Scope
 
 KEYS = (
@@ -32,6 +33,8 @@ class Answer:
     commit: Callable[[Connection, int], str] | None = None
     shown: Artifact | None = None
     """An image or a document that the model is to see; `content` is its placeholder."""
+    images: tuple[Plot, ...] = ()
+    """Figures that the model is to see beside the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Tool:
     rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Makes the tool's own arguments of some that together mean the same."""
     needs_sandbox: bool = False
+    is_installed: Callable[[], bool] = lambda: True
+    """Whether what it needs beyond the core is there."""
 
     @property
     def schema(self) -> dict[str, Any]:

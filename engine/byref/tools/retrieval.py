@@ -64,9 +64,7 @@ def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
 
 def _search(scope: Scope, target: Target, pattern: str, start: int, end: int | None, around: int | None) -> str:
     context = CONTEXT_LINES if around is None else min(around, 100)
-    found = search(
-        target.payload, pattern, start=start, end=end, deadline=SEARCH_SECONDS, context_lines=context
-    )
+    found = search(target.payload, pattern, start=start, end=end, deadline=SEARCH_SECONDS, context_lines=context)
     return bounded(
         scope,
         lambda size: found.render(size, context_lines=context, go_on=_range(target)).text,

@@ -54,6 +54,11 @@ def facade_name(facade: Facade) -> str:
     return _FACADES[id(facade)][1]
 
 
+def facade_hints(facade: Facade) -> Mapping[str, str]:
+    """What to use instead of names that a module does not have here."""
+    return _FACADES[id(facade)][3]
+
+
 class StandInMeta(type):
     """A class that is equal to, and an instance check for, a class that must not be had."""
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from byref_sandbox.language import copying, names
+from byref_sandbox.language import copying, missing, names
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
@@ -33,6 +33,8 @@ class Guards:
         """What a class may inherit from."""
         self.wrappers: dict[str, Wrapper] = {}
         """By attribute name, for methods of library objects that are had in another form."""
+        self.substitutes: dict[str, tuple[type, Callable[[Any], Any]]] = {}
+        """By attribute name, what objects of a class have in its place."""
         self.stand_ins: dict[type, type] = {}
         self.writable_types: tuple[type, ...] = ()
         self.writable_attributes: dict[type, frozenset[str]] = {}
@@ -96,6 +98,8 @@ class Guards:
                 raise NotAllowed(f"{name_of(value)}.{name} is not available", "use isinstance() or inheritance")
         elif self._is_library(value if unbound else kind) and not issubclass(kind, tuple):
             return self._library(value, name, unbound)
+        elif name in self.substitutes and issubclass(kind, self.substitutes[name][0]):
+            return self.substitutes[name][1](value)
         return self._no_module(getattr(value, name), name)
 
     def _library(self, value: Any, name: str, unbound: bool) -> Any:
@@ -104,7 +108,8 @@ class Guards:
             if name in names.FILE_METHODS:
                 raise not_written(f".{name}()")
             if name in names.PLOT_METHODS:
-                raise NotAllowed(f".{name} is not available", "return the numbers; they are shown as a table")
+                hint = "return the numbers; they are shown as a table"
+                raise NotAllowed(f".{name} is not available", hint if name == "style" else missing.NO_PLOTS)
             raise NotAllowed(f".{name} is not available")
         if unbound:
             raise NotAllowed(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from byref_sandbox.language import missing
-from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.facades import Facade, facade_hints
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.outcome import Failure
 
@@ -130,6 +130,10 @@ def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str,
         there = dir(modules[module])
         return f"{_close(asked[1], there) if asked else ''}{module} has: {listed(there)}"
     found = missing.instead_of(module)
+    top, _, inner = module.partition(".")
+    if found is not None and found[0] == missing.NO_PLOTS and top in modules:
+        names = f"{top} has: {listed(dir(modules[top]))}"
+        return facade_hints(modules[top]).get(inner.partition(".")[0], names)
     if found is None:
         return f"the modules there are: {', '.join(sorted(name for name in modules if '.' not in name and not name.startswith('_')))}"
     hint, about_data = found

@@ -7,7 +7,10 @@ _NETWORK = "there is no network"
 _PROCESSES = "threads and processes are not available: a plain loop does the same here"
 _NUMBERS = "use numpy and pandas"
 _DATABASE = "databases are not available: use pandas (merge, groupby, query)"
-_PLOTS = "plots are not available: give the numbers, they are shown as a table"
+_PLOTS = "use matplotlib.pyplot, or frame.plot()"
+NO_PLOTS = (
+    "plots need matplotlib, which is not installed here (byref[plots]): give the numbers, they are shown as a table"
+)
 
 _INSTEAD = {
     "os": "files, processes and the environment are not available",
@@ -20,7 +23,8 @@ _INSTEAD = {
     "scipy": f"{_NUMBERS}: statistics.NormalDist, np.percentile, np.polyfit and .corr() go a long way",
     "statsmodels": f"{_NUMBERS}: np.linalg.lstsq and np.polyfit fit, rolling() and ewm() smooth",
     "torch tensorflow keras xgboost lightgbm transformers nltk spacy numba cupy sympy networkx jax": _NUMBERS,
-    "matplotlib seaborn plotly bokeh altair pylab": _PLOTS,
+    "matplotlib mpl_toolkits pylab": NO_PLOTS,
+    "seaborn plotly bokeh altair plotnine pygal": _PLOTS,
     "polars dask modin pyspark vaex cudf pyarrow": "use pandas",
     "pickle marshal shelve dill cloudpickle dbm": "use json or copy.deepcopy(); names assigned at top level are kept by themselves",
     "pytz": "use zoneinfo.ZoneInfo",
@@ -43,7 +47,6 @@ _INSTEAD = {
 }
 _PARTS = {
     "urllib.request urllib.error http.client http.server xmlrpc.client": _NETWORK,
-    "matplotlib.pyplot": _PLOTS,
     "os.path": "posixpath takes paths apart",
     "pyarrow.parquet pyarrow.csv pyarrow.feather pandas.io": _FILES,
     "pyarrow.compute": "use pandas",

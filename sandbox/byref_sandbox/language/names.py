@@ -29,6 +29,8 @@ MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize")
 CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
 LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser set_state")
+FIGURE_ATTRIBUTES = words("canvas")
+"""matplotlib: what writes files and opens windows."""
 
 CHECKED_ATTRIBUTES = (
     FILE_METHODS
@@ -39,6 +41,7 @@ CHECKED_ATTRIBUTES = (
     | MEMORY_ATTRIBUTES
     | CLASS_ATTRIBUTES
     | LIBRARY_ATTRIBUTES
+    | FIGURE_ATTRIBUTES
     | {"format", "format_map", "pivot_table", "obj", "fields"}
 )
 """Every other public name is an ordinary attribute access in the compiled code: what it can reach is tested by a crawl over all that is exposed."""

@@ -8,7 +8,7 @@ import types
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from byref_sandbox.language import copying, hints, libraries, transformer
 from byref_sandbox.language.attributes import Namespace
@@ -19,6 +19,10 @@ from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.language.transformer import Transformer
 from byref_sandbox.outcome import Failure
+
+if TYPE_CHECKING:
+    from byref_sandbox.language.gallery import Drawn
+    from byref_sandbox.language.plotting import Plots
 
 FILENAME = "<code>"
 
@@ -68,7 +72,35 @@ class Language:
         )
         self.builtins = safe_builtins(self._guards, self._modules)
         """What code finds without defining or importing it."""
+        self._plots: Plots | None = None
+        self._note_imported()
+
+    def _note_imported(self) -> None:
         self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
+
+    def learn_plots(self) -> None:
+        """Have matplotlib ready, unless it is: that takes most of a second. Where it is missing, code is told so."""
+        self.load_plots()
+        if self._plots is not None:
+            self._plots.warm_up()
+
+    def load_plots(self) -> None:
+        """Import matplotlib, unless that is done; the rest of what `learn_plots` does needs no files."""
+        if self._plots is None:
+            with contextlib.suppress(ImportError):
+                from byref_sandbox.language.plotting import Plots
+
+                self._plots = Plots(self._guards, self._modules)
+                self.builtins["plt"] = self._modules.facades["matplotlib.pyplot"]
+                self._note_imported()
+
+    def figures(self, value: object = None, *, is_done: bool = True) -> tuple[list[Drawn], int]:
+        """The images of the run so far and how many figures there was no room for; once it is done, of those left open too."""
+        return ([], 0) if self._plots is None else self._plots.figures(value, is_done=is_done)
+
+    def is_drawing(self, value: object) -> bool:
+        """Whether a value is a figure, a part of one, or made of such."""
+        return self._plots is not None and self._plots.is_drawing(value)
 
     def compile(self, source: str, filename: str = FILENAME) -> Program:
         """Check and compile code. Raises `Refused` with a SyntaxError or NotAllowed failure."""
@@ -101,6 +133,8 @@ class Language:
     def space(self, variables: Mapping[str, object]) -> dict[str, Any]:
         """The top-level names of a new run; the classes of the last one are forgotten."""
         self._guards.reset()
+        if self._plots is not None:
+            self._plots.reset()
         return {**variables, "__builtins__": dict(self.builtins), "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO) -> object:

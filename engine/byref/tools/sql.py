@@ -1,0 +1,129 @@
+"""artifact_sql: model-written SQL over the session's tables."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Annotated
+
+from msgspec import Meta
+from sqlalchemy import Connection
+
+from byref import interpreter, variables
+from byref import names as names_of
+from byref.errors import ToolError
+from byref.scope import Scope
+from byref.tools.mending import as_code, as_key
+from byref.tools.record import Answer, Arguments, Tool
+from byref.tools.targets import Target, lookup
+from byref.variables import Variable
+from byref_sandbox import Data, sqltext
+
+INLINE_SHARE = 0.5
+"""Of `reply_tokens`: a larger result becomes a variable instead of being shown."""
+_COMPARED = 1_000
+"""Names among which one that differs only in case is looked for."""
+
+
+class SqlArguments(Arguments, frozen=True):
+    """Arguments of artifact_sql."""
+
+    query: Annotated[str, Meta(description="One SELECT (DuckDB SQL), e.g. SELECT k, sum(v) FROM $rows GROUP BY k.")]
+    save_as: Annotated[str | None, Meta(description="Variable name to keep the result under.")] = None
+
+
+def _run(scope: Scope, arguments: SqlArguments) -> Answer:
+    query, keep = arguments.query, arguments.save_as or ""
+    sandbox = scope.sandbox
+    if sandbox is None or not sqltext.is_available():
+        raise ToolError("artifact_sql is not available here")
+    if len(query) > interpreter.MAX_CODE_CHARS:
+        raise ToolError(f"the query has {len(query):,} characters; at most {interpreter.MAX_CODE_CHARS:,} are taken")
+    names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
+
+    def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, Variable]]:
+        return names_of.of_session(connection, scope.row), _variables(connection, scope, names, keep)
+
+    known, found = scope.read(look_up)
+    _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
+    bound = {name: interpreter.data_of_variable(scope, known, variable) for name, variable in found.items()}
+    scope.uses.note(scope.row, (variable.artifact for variable in found.values()))
+    for name, target in lookup(scope, [name for name in names if name not in found]).items():
+        bound[name] = _data(target, name)
+    limits = interpreter.limits_of(scope)
+    with interpreter.readable_failures():
+        outcome = sandbox.sql(query, bound, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep)
+    execution = interpreter.staged(
+        scope,
+        known,
+        query,
+        outcome,
+        limits,
+        found,
+        inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE),
+        language="sql",
+    )
+    error = outcome.error
+    listed = (
+        scope.read(lambda connection: variables.all_of(connection, scope.source, scope.row))
+        if error is not None and error.kind == "NameError"
+        else []
+    )
+
+    def commit(connection: Connection, step: int) -> str:
+        made = interpreter.commit(connection, scope, execution, step, replied=True)
+        return interpreter.render(execution, made, scope, listed)
+
+    return Answer("", is_error=error is not None, commit=commit)
+
+
+def _variables(connection: Connection, scope: Scope, names: list[str], keep: str) -> dict[str, Variable]:
+    """The variables of these names; SQL does not tell case apart, so a name that is not there may be one in other case."""
+    wanted = [*names, keep] if keep else names
+    found = variables.find(connection, scope.source, scope.row, wanted)
+    if all(name in found for name in names):
+        return found
+    newest, _ = variables.newest(connection, scope.row, _COMPARED)
+    by_case = {one.name.lower(): one.name for one in newest}
+    spelled = {name: by_case[name.lower()] for name in names if name not in found and name.lower() in by_case}
+    others = variables.find(connection, scope.source, scope.row, spelled.values())
+    return found | {name: others[other] for name, other in spelled.items() if other in others}
+
+
+def _check_name(keep: str, held: Variable | None) -> None:
+    if keep and (
+        not keep.isidentifier()
+        or keyword.iskeyword(keep)
+        or keep in variables.SANDBOX_NAMES
+        or not variables.is_bindable(keep)
+    ):
+        raise ToolError(f"save_as={keep[:100]!r}: expected a Python name that is not in use for something else")
+    if held is not None and held.origin != "run":
+        raise ToolError(f"save_as={keep!r}: that is stored data, which never changes; choose another name")
+
+
+def _data(target: Target, name: str) -> Data:
+    if target.artifact.is_binary:
+        raise ToolError(f"{name} is {target.artifact.content_type}, binary: it is no table")
+    return interpreter.data_of(target.artifact, target.path)
+
+
+ARTIFACT_SQL = Tool(
+    "artifact_sql",
+    "Query this conversation's variables as tables with SQL (DuckDB): FROM $users; $page.rows for the records inside an "
+    "object; joins, CTEs, window functions, nested fields (items[1].sku, unnest). A big result becomes a variable.",
+    SqlArguments,
+    _run,
+    example={"query": "SELECT city, count(*) AS n FROM $users GROUP BY city ORDER BY n DESC"},
+    spellings={
+        **dict.fromkeys(
+            ("sql", "statement", "sql_query", "select", "code", "expression", "q", "input", "source", "text"), "query"
+        ),
+        **dict.fromkeys(
+            ("as", "into", "result_name", "output_name", "variable_name", "name", "variable", "save_to", "store_as"),
+            "save_as",
+        ),
+    },
+    mend={"query": as_code, "save_as": as_key},
+    needs_sandbox=True,
+    is_installed=lambda: sqltext.is_available(),  # as it is when a session is opened
+)

@@ -1,0 +1,166 @@
+"""The figures of a run, drawn as PNG when the code shows or saves them, and at its end those left open."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from byref_sandbox.language.refusal import NotAllowed
+from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE, MAX_FIGURES
+
+MAX_INCHES: Final = 200
+_SPILL: Final = 2.0
+"""What hangs over a figure's edges is drawn too, as long as the image gets no more than so many times as wide or high."""
+_MARGIN_INCHES: Final = 0.05
+_PASSED_ON: Final = ("facecolor", "edgecolor", "transparent")
+_NAME_CHARS: Final = 60
+_PREFIX: Final = "plot_"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One figure as an image."""
+
+    name: str
+    png: bytes
+
+
+class Gallery:
+    """Draws figures and keeps the images; `save` is the real `Figure.savefig`, `pyplot` knows which figures are open."""
+
+    def __init__(self, pyplot: Any, save: Callable[..., None]) -> None:
+        self._pyplot = pyplot
+        self._save = save
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the images and close all figures."""
+        self._drawn: dict[str, bytes] = {}
+        self._numbered = 0
+        self._seen: list[Any] = []
+        self.left_out = 0
+        """Figures beyond the most that come out of a run."""
+        if self._pyplot.get_fignums():
+            self._pyplot.close("all")
+
+    @property
+    def drawn(self) -> list[Drawn]:
+        """The images so far, in the order in which they were first shown."""
+        return [Drawn(name, png) for name, png in self._drawn.items()]
+
+    def save(self, figure: Any, target: object = None, **options: Any) -> None:
+        """`Figure.savefig`: the figure is shown under the name of the file; a BytesIO gets the PNG as well."""
+        buffer = target if type(target) is io.BytesIO else None
+        wanted = options.get("format")
+        if buffer is not None and wanted is not None and str(wanted).lower() != "png":
+            raise NotAllowed(
+                f"savefig() in the format {str(wanted)[:20]!r} is not available", 'images are PNG: format="png"'
+            )
+        name = None if buffer is not None else _name_of(target)
+        if not self._has_room(name):
+            return
+        png = self._draw(figure, options)
+        if buffer is not None:
+            buffer.write(png)
+        self._add(figure, name, png)
+
+    def show(self, figures: Iterable[Any] | None = None) -> None:
+        """Draw the open figures, or these, and close them; one that was saved and has not changed since is not drawn again."""
+        manager = self._pyplot._pylab_helpers.Gcf
+        shown = [each.canvas.figure for each in manager.get_all_fig_managers()] if figures is None else list(figures)
+        for figure in shown:
+            if (
+                not self._is_seen(figure)
+                and (figure.axes or figure.texts or figure.images or figure.artists)
+                and self._has_room(None)
+            ):
+                self._add(figure, None, self._draw(figure, {}))
+            if figure.number if hasattr(figure, "number") else None:
+                self._pyplot.close(figure)
+
+    def _is_seen(self, figure: Any) -> bool:
+        return not figure.stale and any(figure is seen for seen in self._seen)
+
+    def _has_room(self, name: str | None) -> bool:
+        if name in self._drawn or len(self._drawn) < MAX_FIGURES:
+            return True
+        self.left_out += 1
+        return False
+
+    def _add(self, figure: Any, name: str | None, png: bytes) -> None:
+        while name is None:
+            self._numbered += 1
+            name = f"{_PREFIX}{self._numbered}"
+            name = None if name in self._drawn else name
+        self._drawn[name] = png
+        figure.stale = False
+        if not any(figure is seen for seen in self._seen):
+            self._seen.append(figure)
+
+    def _draw(self, figure: Any, options: dict[str, Any]) -> bytes:
+        width, height = (float(inches) for inches in figure.get_size_inches())
+        if not (0 < width <= MAX_INCHES and 0 < height <= MAX_INCHES):
+            raise ValueError(f"a figure of {width:g} x {height:g} inches cannot be drawn: at most {MAX_INCHES} a side")
+        wanted = options.get("dpi")
+        dpi = float(figure.dpi if wanted is None or isinstance(wanted, str) else wanted)
+        if not 0 < dpi < math.inf:
+            raise ValueError(f"dpi is {dpi!r}; expected a positive number")
+        dpi = min(dpi, _most_dpi(width, height))
+        box = self._box(figure, width, height, dpi, options.get("bbox_inches"), options.get("pad_inches"))
+        if box is not None:
+            dpi = min(dpi, _most_dpi(box.width, box.height))
+        image = io.BytesIO()
+        passed = {name: options[name] for name in _PASSED_ON if name in options}
+        self._save(figure, image, format="png", dpi=dpi, bbox_inches=box, metadata={"Software": None}, **passed)
+        return image.getvalue()
+
+    def _box(self, figure: Any, width: float, height: float, dpi: float, box: Any, pad: Any) -> Any:
+        """The part of the plane to be drawn, in inches: what was asked for, or the figure with what hangs over its edges."""
+        from matplotlib.transforms import Bbox
+
+        if isinstance(box, Bbox):
+            return _within(box, Bbox.from_bounds(0, 0, width, height), width, height)
+        before = figure.dpi
+        try:
+            figure.set_dpi(dpi)
+            figure.draw_without_rendering()
+            tight = figure.get_tightbbox()
+        finally:
+            figure.set_dpi(before)
+        whole = Bbox.from_bounds(0, 0, width, height)
+        if not all(map(math.isfinite, tight.extents)):
+            return whole
+        if box == "tight":
+            margin = 0.1 if pad is None or isinstance(pad, str) else min(max(float(pad), 0.0), width)
+            return _within(tight.padded(margin), whole, width, height)
+        inside = tight.x0 >= 0 and tight.y0 >= 0 and tight.x1 <= width and tight.y1 <= height
+        return None if inside else _within(Bbox.union([whole, tight.padded(_MARGIN_INCHES)]), whole, width, height)
+
+
+def _within(box: Any, whole: Any, width: float, height: float) -> Any:
+    """A box no further from the figure than what may hang over, and not empty."""
+    from matplotlib.transforms import Bbox
+
+    across, up = width * (_SPILL - 1) / 2, height * (_SPILL - 1) / 2
+    x0, x1 = max(box.x0, -across), min(box.x1, width + across)
+    y0, y1 = max(box.y0, -up), min(box.y1, height + up)
+    return Bbox.from_extents(x0, y0, x1, y1) if x1 > x0 and y1 > y0 else whole
+
+
+def _most_dpi(width: float, height: float) -> float:
+    """The finest resolution in which so many inches keep within the bounds of an image."""
+    # One pixel less a side: sizes are rounded up.
+    by_area = math.sqrt(MAX_FIGURE_PIXELS / (width * height))
+    return min(by_area * 0.999, (MAX_FIGURE_SIDE - 1) / max(width, height))
+
+
+def _name_of(target: object) -> str | None:
+    """`charts/by region.png` as the name `by_region`; None of what is no path."""
+    text = str(target) if isinstance(target, str) or type(target).__module__ == "pathlib" else ""
+    stem = re.split(r"[/\\]", text)[-1].rpartition(".")
+    name = re.sub(r"\W+", "_", stem[0] or stem[2]).strip("_")[:_NAME_CHARS]
+    return name or None

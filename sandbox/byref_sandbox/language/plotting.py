@@ -1,0 +1,324 @@
+"""matplotlib as the language has it: figures are drawn into images, and neither files nor programs are in reach."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from byref_sandbox.language import fonts, plot_names
+from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.gallery import Drawn, Gallery
+from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.modules import Modules, public
+from byref_sandbox.language.names import PLOT_METHODS
+from byref_sandbox.language.refusal import NotAllowed, no_files, not_written
+from byref_sandbox.language.templates import refused_attribute
+
+_NO_TEX: Final = "mathtext needs no LaTeX: write '$x^2$' and leave usetex alone"
+_LOOKED_INTO: Final = 20
+"""Of the items of a value, to see whether it is made of drawings."""
+_originals: dict[str, Any] = {}
+"""What was put aside in this process, by name; the first Plots does it for all."""
+
+
+class Plots:
+    """matplotlib in one language; raises ImportError where it is not installed."""
+
+    def __init__(self, guards: Guards, modules: Modules) -> None:
+        fonts.import_matplotlib()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name in ("pyplot", "style", "backends.backend_agg", *plot_names.PARTS):
+                importlib.import_module(f"matplotlib.{name}")
+            for name in (*plot_names.TOOLKITS, "pandas.plotting._matplotlib", "contourpy"):
+                importlib.import_module(name)
+        import matplotlib.pyplot
+        from matplotlib.figure import Figure, FigureBase
+
+        importlib.import_module("PIL.Image").preinit()
+        fonts.hold_fonts()
+        self._pyplot = matplotlib.pyplot
+        self._gallery = Gallery(self._pyplot, _originals.setdefault("savefig", Figure.savefig))
+        self._wall_up(Figure)
+        guards.substitutes["canvas"] = (FigureBase, _canvas)
+        for name in PLOT_METHODS - {"style"}:
+            guards.wrappers[name] = lambda method, _name: method
+        self._add_modules(modules)
+        self._settings = dict(matplotlib.rcParams) | {"figure.max_open_warning": 0}
+        self._is_warm = False
+
+    def reset(self) -> None:
+        """Forget figures and settings of the last run."""
+        self._gallery.reset()
+        self._pyplot.rcParams.clear()
+        dict.update(self._pyplot.rcParams, self._settings)
+
+    def figures(self, value: object = None, *, is_done: bool = True) -> tuple[list[Drawn], int]:
+        """The images so far and how many figures there were no room for; of code that is done also what it left open, and `value`."""
+        from matplotlib.figure import Figure
+
+        if is_done:
+            self._gallery.show()
+            if isinstance(value, Figure):
+                self._gallery.show([value])
+        return self._gallery.drawn, self._gallery.left_out
+
+    def is_drawing(self, value: object) -> bool:
+        """Whether a value is a figure or a part of one, or made of such: an image says it better than its repr."""
+        from matplotlib.artist import Artist
+        from matplotlib.container import Container
+
+        if isinstance(value, Artist | Container):
+            return True
+        import numpy as np
+
+        items: list[object] = []
+        if type(value) in (list, tuple) or (type(value) is np.ndarray and value.dtype == object):
+            items = list(value if not isinstance(value, np.ndarray) else value.flat)[:_LOOKED_INTO]  # type: ignore[call-overload]
+        elif type(value) is dict:
+            items = list(value.values())[:_LOOKED_INTO]
+        return any(self.is_drawing(item) for item in items if item is not value)
+
+    # What is put in place of files, windows and programs ----------------------------------------------------------------------
+
+    def _wall_up(self, figure_class: Any) -> None:
+        import matplotlib
+        from matplotlib import cbook, font_manager, image, texmanager, text, ticker
+        from pandas.plotting import _core
+
+        gallery = self._gallery
+        figure_class.savefig = lambda figure, fname=None, **options: gallery.save(figure, fname, **options)
+        figure_class.show = lambda figure, warn=True: gallery.show([figure])
+        matplotlib.pyplot.savefig = lambda *arguments, **options: self._pyplot.gcf().savefig(*arguments, **options)
+        matplotlib.pyplot.show = lambda *_arguments, **_options: gallery.show()
+        backend = importlib.import_module("pandas.plotting._matplotlib")
+        for owner, name, make in (
+            (matplotlib.RcParams, "__setitem__", _checked_setting),
+            (font_manager.FontProperties, "set_file", _no_font_file),
+            (text.Text, "set_usetex", _no_usetex),
+            (ticker.StrMethodFormatter, "__init__", _checked_template),
+            (cbook, "_auto_format_str", _checked_format),
+            (image._ImageBase, "write_png", lambda _real: _refuse(not_written(".write_png()"))),
+            (texmanager.TexManager, "make_tex", lambda _real: _refuse(NotAllowed("usetex is not available", _NO_TEX))),
+            (texmanager.TexManager, "make_dvi", lambda _real: _refuse(NotAllowed("usetex is not available", _NO_TEX))),
+            (_core, "_get_plot_backend", lambda _real: lambda _backend=None: backend),
+        ):
+            key = f"{owner.__name__}.{name}"
+            if key not in _originals and hasattr(owner, name):
+                _originals[key] = getattr(owner, name)
+                setattr(owner, name, make(_originals[key]))
+
+    def _add_modules(self, modules: Modules) -> None:
+        import matplotlib
+
+        cycler = importlib.import_module("cycler")
+
+        parts: dict[str, object] = {}
+        for name, listed in plot_names.PARTS.items():
+            real = importlib.import_module(f"matplotlib.{name}")
+            full = f"matplotlib.{name}"
+            parts[name] = modules.add(full, public(real, listed.split()), real, plot_names.HINTS.get(full))
+        # All colormaps are attributes of the module as well: plt.cm.viridis.
+        maps = {name: matplotlib.colormaps[name] for name in matplotlib.colormaps if name.isidentifier()}
+        vars(parts["cm"]).update(maps)
+        parts["style"] = modules.add(
+            "matplotlib.style", {"use": _use_style, "context": _style_context, "available": _styles()}
+        )
+        for name, listed in plot_names.TOOLKITS.items():
+            modules.add(name, public(importlib.import_module(name), listed.split()))
+        art, inset = (modules.facades[f"mpl_toolkits.{name}"] for name in ("mplot3d.art3d", "axes_grid1.inset_locator"))
+        modules.facades["mpl_toolkits.mplot3d"].__dict__["art3d"] = art
+        modules.facades["mpl_toolkits.axes_grid1"].__dict__["inset_locator"] = inset
+        modules.add(
+            "mpl_toolkits", {name: modules.facades[f"mpl_toolkits.{name}"] for name in ("mplot3d", "axes_grid1")}
+        )
+        modules.add("cycler", {"cycler": cycler.cycler, "Cycler": cycler.Cycler})
+        own = self._pyplot_functions() | {"cm": parts["cm"], "style": parts["style"]}
+        names = public(self._pyplot, plot_names.PYPLOT.split())
+        pyplot = modules.add("matplotlib.pyplot", names | own, self._pyplot, plot_names.HINTS["matplotlib.pyplot"])
+        parts |= {"pyplot": pyplot, "use": _nothing, "rc_context": _rc_context, "cycler": cycler.cycler}
+        top = public(matplotlib, plot_names.TOP.split())
+        modules.add("matplotlib", top | parts, matplotlib, plot_names.HINTS["matplotlib"])
+        modules.facades["pylab"] = pyplot
+
+    def _pyplot_functions(self) -> dict[str, Any]:
+        figure = self._pyplot.figure
+
+        def make_figure(*arguments: Any, **options: Any) -> Any:
+            if "FigureClass" in options:
+                raise NotAllowed("FigureClass is not available", "use plt.figure() and draw on it")
+            return figure(*arguments, **options)
+
+        functions: dict[str, Any] = {
+            "figure": make_figure,
+            "savefig": self._pyplot.savefig,
+            "show": self._pyplot.show,
+            "rc_context": _rc_context,
+            "ion": contextlib.nullcontext,
+            "ioff": contextlib.nullcontext,
+        }
+        return functions | dict.fromkeys(
+            ("pause", "switch_backend", "interactive", "draw_if_interactive", "set_loglevel"), _nothing
+        )
+
+    def warm_up(self) -> None:
+        """Draw once: what libraries do at first use is done, and the usual fonts are loaded."""
+        if self._is_warm:
+            return
+        self._is_warm = True
+        import numpy as np
+        import pandas as pd
+
+        figure, axes = self._pyplot.subplots(2, 2)
+        axes[0][0].plot(pd.to_datetime(["2024-01-01", "2024-03-01"]), [1, 2], label="a $x^2_i$")
+        axes[0][0].legend()
+        axes[0][0].set_title("Title", fontweight="bold")
+        axes[0][1].bar(["a", "b"], [1, 2])
+        axes[0][1].set_yscale("log")
+        figure.colorbar(axes[1][0].imshow(np.eye(3)))
+        axes[1][1].contourf(np.arange(9.0).reshape(3, 3))
+        axes[1][1].text(0.5, 0.5, "x", style="italic", family="monospace")
+        pd.DataFrame({"a": [1, 2]}, index=pd.to_datetime(["2024-01-01", "2024-02-01"])).plot(ax=axes[1][1])
+        self._gallery.save(figure, io.BytesIO(), bbox_inches="tight")
+        self._gallery.reset()
+
+
+def _nothing(*_arguments: object, **_options: object) -> None:
+    """For what has no meaning without a window: the backend stays Agg."""
+
+
+def _refuse(refusal: NotAllowed) -> Callable[..., Any]:
+    def call(*_arguments: object, **_options: object) -> Any:
+        raise refusal
+
+    return call
+
+
+def _canvas(figure: Any) -> Facade:
+    """A figure's canvas, without what writes files and opens windows."""
+    canvas = figure.canvas
+    width, height = canvas.get_width_height()
+    return Facade(
+        "figure.canvas",
+        {
+            "draw": canvas.draw,
+            "draw_idle": _nothing,
+            "flush_events": _nothing,
+            "mpl_connect": lambda *_arguments: 0,
+            "mpl_disconnect": _nothing,
+            "get_width_height": lambda: (width, height),
+        },
+        hints=dict.fromkeys(
+            ("print_figure", "print_png", "manager", "buffer_rgba", "tostring_argb"), "use fig.savefig(name)"
+        ),
+    )
+
+
+def _checked_setting(real: Callable[..., None]) -> Callable[..., None]:
+    def set_item(settings: Any, key: Any, value: Any) -> None:
+        if key in plot_names.FIXED_SETTINGS:
+            if key == "text.usetex" and value:
+                raise NotAllowed("usetex is not available", _NO_TEX)
+            return
+        if key == "axes.prop_cycle" and isinstance(value, str):
+            raise NotAllowed("a cycler cannot be given as text", "use cycler(color=[...])")
+        real(settings, key, value)
+
+    return set_item
+
+
+def _no_font_file(real: Callable[..., None]) -> Callable[..., None]:
+    def set_file(properties: Any, file: Any) -> None:
+        if file is not None:
+            raise no_files("a font by its path", "give the name of a family: DejaVu Sans, DejaVu Serif, STIXGeneral")
+        real(properties, None)
+
+    return set_file
+
+
+def _no_usetex(real: Callable[..., None]) -> Callable[..., None]:
+    def set_usetex(text: Any, usetex: Any) -> None:
+        if usetex:
+            raise NotAllowed("usetex is not available", _NO_TEX)
+        real(text, usetex)
+
+    return set_usetex
+
+
+def _checked_template(real: Callable[..., None]) -> Callable[..., None]:
+    def init(formatter: Any, fmt: Any) -> None:
+        real(formatter, _template(fmt))
+
+    return init
+
+
+def _checked_format(real: Callable[..., str]) -> Callable[..., str]:
+    return lambda fmt, value: real(_template(fmt), value)
+
+
+def _template(text: Any) -> str:
+    template = str(text)
+    if (refused := refused_attribute(template)) is not None:
+        raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use a function")
+    return template
+
+
+def _rc_context(rc: Any = None, fname: Any = None) -> contextlib.AbstractContextManager[None]:
+    import matplotlib
+
+    if fname is not None:
+        raise no_files("a file of settings", "give them as a dict")
+    return _within_settings(lambda: matplotlib.rcParams.update(rc or {}))
+
+
+@contextlib.contextmanager
+def _within_settings(change: Callable[[], None]) -> Iterator[None]:
+    import matplotlib
+
+    with matplotlib.rc_context():
+        change()
+        yield
+
+
+def _styles() -> list[str]:
+    from matplotlib import style
+
+    return list(style.available)
+
+
+def _use_style(style: Any) -> None:
+    from matplotlib import style as real
+
+    known = {*real.available, "default", "classic"}
+    for each in style if type(style) in (list, tuple) else [style]:
+        if type(each) is dict:
+            import matplotlib
+
+            matplotlib.rcParams.update(each)
+        elif type(each) is str and each in known:
+            real.use(each)
+        elif type(each) is str and each.startswith("seaborn"):
+            real.use(
+                each.replace("seaborn", "seaborn-v0_8", 1)
+                if each.replace("seaborn", "seaborn-v0_8", 1) in known
+                else "seaborn-v0_8"
+            )
+        else:
+            raise NotAllowed(
+                f"the style {str(each)[:60]!r} is not available", f"the styles are: {', '.join(sorted(known))}"
+            )
+
+
+def _style_context(style: Any, after_reset: bool = False) -> contextlib.AbstractContextManager[None]:
+    def change() -> None:
+        if after_reset:
+            import matplotlib
+
+            matplotlib.rcdefaults()
+        _use_style(style)
+
+    return _within_settings(change)

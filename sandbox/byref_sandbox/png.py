@@ -1,0 +1,73 @@
+"""PNG images that a run sent, looked at as hostile: every chunk and every byte of the pixels, in bounded memory."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE
+
+_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
+_HEADER: Final = struct.Struct("!IIBBBBB")
+_CHANNELS: Final = {2: 3, 6: 4}
+"""By colour type: RGB and RGBA."""
+_MAX_FILTER: Final = 4
+_RESOLUTION_BYTES: Final = 9
+
+
+class NotPNG(ValueError):
+    """The bytes are no image of the kind that a run may send."""
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """The width and height of an 8-bit RGB or RGBA image that holds its pixels and nothing else; raises NotPNG."""
+    if not data.startswith(_SIGNATURE):
+        raise NotPNG("no PNG")
+    chunks = _chunks(data)
+    if len(chunks) < 3 or chunks[0][0] != b"IHDR" or chunks[-1] != (b"IEND", b""):
+        raise NotPNG("no header or no end")
+    header = chunks[0][1]
+    if len(header) != _HEADER.size:
+        raise NotPNG("no header")
+    width, height, depth, colours, compression, filtering, interlace = _HEADER.unpack(header)
+    if not (0 < width <= MAX_FIGURE_SIDE and 0 < height <= MAX_FIGURE_SIDE and width * height <= MAX_FIGURE_PIXELS):
+        raise NotPNG(f"{width} x {height} pixels")
+    if depth != 8 or colours not in _CHANNELS or compression or filtering or interlace:
+        raise NotPNG("not 8-bit RGB or RGBA")
+    pixels = [body for kind, body in chunks[1:-1] if kind == b"IDAT"]
+    others = [(kind, len(body)) for kind, body in chunks[1 : -1 - len(pixels)]]
+    if others not in ([], [(b"pHYs", _RESOLUTION_BYTES)]):
+        raise NotPNG("it holds more than pixels")
+    _look_at_pixels(b"".join(pixels), width * _CHANNELS[colours] + 1, height)
+    return width, height
+
+
+def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    found = []
+    at = len(_SIGNATURE)
+    while at < len(data):
+        if at + 12 > len(data):
+            raise NotPNG("cut short")
+        length = int.from_bytes(data[at : at + 4])
+        end = at + 12 + length
+        if end > len(data):
+            raise NotPNG("cut short")
+        kind, body = data[at + 4 : at + 8], data[at + 8 : end - 4]
+        if zlib.crc32(data[at + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
+            raise NotPNG("a wrong checksum")
+        found.append((kind, body))
+        at = end
+    return found
+
+
+def _look_at_pixels(compressed: bytes, row: int, rows: int) -> None:
+    inflater = zlib.decompressobj()
+    try:
+        pixels = inflater.decompress(compressed, row * rows + 1)
+    except zlib.error as error:
+        raise NotPNG(str(error)) from None
+    if len(pixels) != row * rows or not inflater.eof or inflater.unused_data:
+        raise NotPNG("too few or too many pixels")
+    if max(pixels[::row]) > _MAX_FILTER:
+        raise NotPNG("an unknown filter")

@@ -1,0 +1,179 @@
+"""What can be told from a SQL query before it runs. The host imports this: standard library only, nothing raises."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+MAX_REFERENCES: Final = 1_000
+MAX_STEPS: Final = 20
+"""Of a path inside a variable; deeper ones are left for the query's own error."""
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<skipped>\s+|--[^\r\n]*|/\*.*?(?:\*/|\Z))
+    | (?P<string>[eE]'(?:[^'\\]|\\.|'')*+(?:'|\Z)|'(?:[^']|'')*+(?:'|\Z))
+    | (?P<literal>\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z))
+    | (?P<quoted>"(?:[^"]|"")*+(?:"|\Z)|`[^`]*+(?:`|\Z))
+    | (?P<name>\$?[^\W\d]\w*)
+    | (?P<other>\d[\w.]*|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BEFORE_TABLES: Final = frozenset({"from", "join"})
+_BEFORE_ONE_TABLE: Final = frozenset({"table", "describe", "desc", "summarize", "show", "pivot", "unpivot"})
+_PASSED_OVER: Final = frozenset({"lateral", "only"})
+_AFTER_TABLES: Final = frozenset(
+    "select where group order having limit offset window qualify union intersect except values with".split()  # noqa: SIM905
+)
+_IDENTIFIER: Final = re.compile(r"\$?[^\W\d]\w*")
+
+
+class Reference(NamedTuple):
+    """A table that a query names: a variable, or what is at a path of keys inside one."""
+
+    name: str
+    path: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The reference as text that no other one has."""
+        return json.dumps([self.name, *self.path])
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+    @property
+    def word(self) -> str:
+        """A bare word in lower case, which may be a keyword."""
+        return self.text.lower() if self.kind == "name" and self.text[0] != "$" else ""
+
+    @property
+    def identifier(self) -> str:
+        """What the token names, without quotes and dollar; empty if it names nothing."""
+        if self.kind == "quoted":
+            mark = self.text[0]
+            return self.text[1:].removesuffix(mark).replace(mark * 2, mark).removeprefix("$")
+        if self.kind == "string":  # which only where a table can stand means a name
+            return self.text[1:-1].removeprefix("$") if _IDENTIFIER.fullmatch(self.text[1:-1]) else ""
+        return self.text.removeprefix("$") if self.kind == "name" else ""
+
+    @property
+    def quoted(self) -> str:
+        """The same as SQL."""
+        return '"' + self.identifier.replace('"', '""') + '"'
+
+
+def references(query: str) -> list[Reference]:
+    """The tables that a query may name, each once.
+
+    A superset: whatever stands where a table can, and every name after a `$`. `orders.items` stands for the records at
+    `items` inside `orders`.
+    """
+    found: dict[Reference, None] = {}
+    tokens = [token for token in _tokens(query) if token.kind != "skipped"]
+    for start, end in _tables(tokens):
+        steps = [token.identifier for token in tokens[start:end:2]]
+        if len(steps) <= MAX_STEPS:
+            found[Reference(steps[0], tuple(steps[1:]))] = None
+    for token in tokens:
+        if token.kind in ("name", "quoted") and "$" in token.text[:2]:
+            found[Reference(token.identifier)] = None
+    return list(found)[:MAX_REFERENCES]
+
+
+def as_sql(query: str) -> str:
+    """The query as the database takes it: `$orders`, "$orders" and `orders` in backticks are "orders", as is 'orders' after FROM.
+
+    A path of several steps is one schema and one table: `$page.result.rows` is "page.result"."rows".
+    """
+    tokens = list(_tokens(query))
+    positions = [position for position, token in enumerate(tokens) if token.kind != "skipped"]
+    texts = [
+        token.quoted if token.kind == "quoted" or (token.kind == "name" and token.text[0] == "$") else token.text
+        for token in tokens
+    ]
+    significant = [tokens[position] for position in positions]
+    for start, end in _tables(significant):
+        steps = significant[start:end:2]
+        if len(steps) == 1 and steps[0].word:
+            continue
+        schema = ".".join(step.identifier for step in steps[:-1]).replace('"', '""')
+        texts[positions[start]] = (f'"{schema}".' if schema else "") + steps[-1].quoted
+        for position in positions[start + 1 : end]:
+            texts[position] = ""
+    return "".join(texts)
+
+
+def functions(query: str) -> set[str]:
+    """The names after which a bracket opens, in lower case."""
+    tokens = [token for token in _tokens(query) if token.kind != "skipped"]
+    pairs = itertools.pairwise(tokens)
+    return {token.identifier.lower() for token, following in pairs if following.text == "("} - {""}
+
+
+def tables(query: str) -> set[str]:
+    """The last names of what stands where a table can, in lower case."""
+    tokens = [token for token in _tokens(query) if token.kind != "skipped"]
+    return {tokens[end - 1].identifier.lower() for _, end in _tables(tokens)}
+
+
+def words(query: str) -> set[str]:
+    """The bare words, in lower case."""
+    return {token.word for token in _tokens(query)} - {""}
+
+
+def _tokens(query: str) -> Iterator[_Token]:
+    for match in _TOKEN.finditer(query):
+        yield _Token("literal" if match["literal"] else match.lastgroup or "other", match[0])
+
+
+def _tables(tokens: list[_Token]) -> Iterator[tuple[int, int]]:
+    """Spans of tokens that stand where a table can and call no function: a name, or names with dots between them."""
+    lists = [False]
+    """Of each open bracket, whether a list of tables is going on in it."""
+    expected = False
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        word = token.word
+        position += 1
+        if word in _BEFORE_TABLES:
+            lists[-1] = expected = True
+        elif word in _BEFORE_ONE_TABLE and not (expected and tokens[position - 2].text != "("):
+            expected = True
+        elif word in _PASSED_OVER and expected:
+            continue
+        elif word in _AFTER_TABLES:
+            lists[-1] = expected = False
+        elif token.text == ",":
+            expected = lists[-1]
+        elif token.text == "(":
+            lists.append(expected)
+        elif token.text == ")":
+            if len(lists) > 1:
+                lists.pop()
+            expected = False
+        elif expected and token.identifier:
+            start = position - 1
+            while position + 1 < len(tokens) and tokens[position].text == "." and tokens[position + 1].identifier:
+                position += 2
+            expected = False
+            if position == len(tokens) or tokens[position].text != "(":
+                yield start, position
+        else:
+            expected = False
+
+
+def is_available() -> bool:
+    """Whether queries can be run here: DuckDB is installed, in a version that can do without threads."""
+    try:
+        return int(importlib.metadata.version("duckdb").partition(".")[0]) >= 2
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return False
