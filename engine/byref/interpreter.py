@@ -192,6 +192,13 @@ def staged(
     for name in [name for name in definitions if name not in known.sources][room:]:
         del definitions[name]
         lost[name] = f"more than {names_of.MAX_DEFINITIONS} definitions"
+    room = names_of.MAX_DEFINITION_CHARS - sum(map(len, known.sources.values()))
+    for name, (_, source) in list(definitions.items()):
+        room -= len(source) - len(known.sources.get(name, ""))
+        if room < 0:
+            room += len(source) - len(known.sources.get(name, ""))
+            del definitions[name]
+            lost[name] = f"definitions of more than {names_of.MAX_DEFINITION_CHARS:,} characters"
     result = None
     if (value := _big_value(scope, outcome, inline_tokens)) is not None:
         with suppress(QuotaExceeded):  # then it is shown cut, as what is printed

@@ -21,6 +21,8 @@ from byref_sandbox import EXACT, Data
 
 MAX_DEFINITIONS = 500
 """Most definitions that a session keeps; further ones are refused by name."""
+MAX_DEFINITION_CHARS = 500_000
+"""Of all of them together: each run of code that names them reads them on the host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from byref_sandbox import jsontext, plots, wire
 from byref_sandbox.exchange import Answer
 from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.sources import MAX_SOURCE_CHARS
 
 _MAX_PARTS: Final = 8_000_000
 """Of one value: an empty array is two bytes on the wire and sixty in memory, a short text is four and fifty."""
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""One that has no end goes to the end of the data, so that each byte is looked at once."""
+_MAX_NUMBER: Final = 1 << 50
+_Number = TypeVar("_Number", int, float)
 _MAX_KIND_CHARS: Final = 200
 _MAX_WORDS_CHARS: Final = 4_000
 _MAX_LINE: Final = 10_000_000
@@ -44,8 +50,12 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
             continue
         if isinstance(frame, wire.Lost):
             unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
+        elif isinstance(frame, wire.Defined) and len(frame.source) > MAX_SOURCE_CHARS:
+            unkept[frame.name] = f"a {frame.what} of more than {MAX_SOURCE_CHARS:,} characters"
         elif isinstance(frame, wire.Defined):
             defined[frame.name] = Definition(frame.what, frame.source)
+        elif _has_too_many_parts(frame.data):
+            unkept[frame.name] = f"it has more than {_MAX_PARTS:,} arrays, objects and values"
         elif (frame.exact and not frame.data) or _is_json(frame):
             bound[frame.name] = Bound(
                 frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS], frame.exact, frame.shape[:_MAX_NAME_CHARS]
@@ -55,13 +65,14 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
     value: object = None
     if failure is None:
         try:
-            value = jsontext.decode(_bounded(done.value))
-        except OverflowError:
-            failure = Failure(
-                "OutputLimit",
-                f"the value has more than {_MAX_PARTS:,} arrays, objects and values",
-                hint="aggregate it, or take a slice",
-            )
+            if _has_too_many_parts(done.value):
+                failure = Failure(
+                    "OutputLimit",
+                    f"the value has more than {_MAX_PARTS:,} arrays, objects and values",
+                    hint="aggregate it, or take a slice",
+                )
+            else:
+                value = jsontext.decode(done.value)
         except jsontext.NotJSON:
             failure = _UNREADABLE
     return Outcome(
@@ -72,14 +83,14 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
         shape=done.shape[:_MAX_NAME_CHARS] if failure is None else "",
         text=_text(done) if failure is None else "",
         stdout=done.stdout[: limits.stdout_bytes],
-        stdout_dropped=max(0, done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
+        stdout_dropped=_within(done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
         error=failure,
         figures=plots.figures_of(answer.frames),
         figures_dropped=max(0, done.figures_dropped),
         bound=bound,
         defined=defined,
         unkept=unkept,
-        usage=Usage(answer.wall_ms, max(0.0, done.cpu_ms), max(0, done.peak_bytes)),
+        usage=_usage(answer, done),
     )
 
 
@@ -101,13 +112,11 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
             if answer.wall_ms < limits.wall_seconds * 1000
             else Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s")
         )
-    cpu_ms = answer.done.cpu_ms if answer.done is not None else _cpu_ms(answer)
-    peak_bytes = answer.done.peak_bytes if answer.done is not None else 0
     return JqOutcome(
         tuple(outputs),
         answer.done is not None and answer.done.truncated,
         failure,
-        Usage(answer.wall_ms, max(0.0, cpu_ms), max(0, peak_bytes)),
+        _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
     )
 
 
@@ -165,10 +174,22 @@ def _cpu_ms(answer: Answer) -> float:
     return round(answer.ended.cpu_seconds * 1000, 3) if answer.ended is not None else 0.0
 
 
-def _bounded(data: bytes) -> bytes:
-    if not data.startswith(b'"') and sum(map(data.count, (b"[", b"{", b","))) > _MAX_PARTS:
-        raise OverflowError
-    return data
+def _usage(answer: Answer, done: wire.Done) -> Usage:
+    """What a run says that it cost, in numbers that any database takes."""
+    return Usage(answer.wall_ms, float(_within(done.cpu_ms)), int(_within(done.peak_bytes)))
+
+
+def _within(number: _Number) -> _Number:
+    return min(number, _MAX_NUMBER) if number > 0 else type(number)(0)
+
+
+def _has_too_many_parts(data: bytes) -> bool:
+    """Whether JSON would take the host too much memory; what is in its texts does not count."""
+    return not data.startswith(b'"') and _marks(data) > _MAX_PARTS and _marks(_TEXT.sub(b"", data)) > _MAX_PARTS
+
+
+def _marks(data: bytes) -> int:
+    return sum(map(data.count, (b"[", b"{", b",")))
 
 
 def _text(done: wire.Done) -> str:

@@ -78,6 +78,11 @@ class Payload(msgspec.Struct, frozen=True):
     content_type: str
     inline: bytes | None = None
 
+    @property
+    def entry(self) -> str:
+        """What a session zygote keeps it under: the same bytes may be a text here and JSON there."""
+        return f"{self.content_type}\0{self.key}"
+
 
 class Variable(msgspec.Struct, frozen=True):
     """A name bound to a payload, or to what is at a path inside it (JSON array of keys and indexes)."""

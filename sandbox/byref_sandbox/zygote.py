@@ -135,7 +135,7 @@ class Zygote:
             call.waiting = {
                 index
                 for index in order.given
-                if self._store.entry(request.payloads[index].key).lacks(call.wanted[index])
+                if self._store.entry(request.payloads[index].entry).lacks(call.wanted[index])
             }
         if call.waiting:
             self._tell(call, wire.Missing(sorted(call.waiting)))
@@ -160,7 +160,7 @@ class Zygote:
     def _load(self, call: _Call, store: Store, request: wire.Request, index: int, descriptor: int) -> bool:
         """Decodes a payload into the store and says whether that worked."""
         payload = request.payloads[index]
-        entry = store.entry(payload.key)
+        entry = store.entry(payload.entry)
         try:
             raw = wire.read_memory_file(descriptor)
             with _sized(entry, len(raw)):
@@ -178,7 +178,7 @@ class Zygote:
             return False
         finally:
             os.close(descriptor)
-        store.trim({each.key for each in request.payloads})
+        store.trim({each.entry for each in request.payloads})
         return True
 
     def _start(self, call: _Call) -> None:
@@ -239,7 +239,7 @@ class Zygote:
         for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
             if payload.inline is None and index not in files:
                 assert self._store is not None
-                loaded[index] = self._store.entry(payload.key)
+                loaded[index] = self._store.entry(payload.entry)
                 continue
             raw = wire.read_memory_file(files[index]) if payload.inline is None else payload.inline
             loaded[index] = Loaded()
@@ -251,7 +251,7 @@ class Zygote:
         """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
         for payload, wanted in zip(request.payloads, call.wanted, strict=True):
             if payload.inline is None and wanted.frames:
-                entry = store.entry(payload.key)
+                entry = store.entry(payload.entry)
                 with _sized(entry, 0):
                     entry.build(wanted)
                     if request.mode == "sql":

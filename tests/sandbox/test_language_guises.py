@@ -55,6 +55,14 @@ x.extra = 1
 X.target = pd.Series([1])
 copy.deepcopy([x])
 """,
+    "objects as numbers": "np.frombuffer(np.array(['a'], dtype=object), 'i8')[0]",
+    "records with objects as numbers": "np.frombuffer(np.zeros(1, [('x', 'O'), ('y', 'i8')]), 'i8')[0]",
+    "objects' memory as bytes": "np.array(['a'], dtype=object).data.cast('B')[0]",
+    "objects' memory by getattr": "getattr(np.array(['a'], dtype=object), 'data')[:]",
+    "objects' memory by a view's class": "type(np.zeros(1).data)(np.array(['a'], dtype=object))",
+    "objects' memory in a pattern": "match np.array(['a'], dtype=object):\n    case object(data=found): found[:]",
+    "bytes read into objects": "io.BytesIO(b'A' * 8).readinto(np.array(['a'], dtype=object))",
+    "bytes packed into objects": "import struct\nstruct.Struct('q').pack_into(np.array(['a'], dtype=object), 0, 65)",
     "__deepcopy__ that is no plain method": "class X:\n    __deepcopy__ = lambda self, memo: memo",
 }
 
@@ -103,6 +111,21 @@ d = pd.DataFrame({"a": [1]})
 d.attrs = {"v": V(), "e": E()}
 d.copy()
 seen
+""",
+    "objects' memory in a protocol's pattern": """
+from dataclasses import dataclass
+@typing.runtime_checkable
+class P(typing.Protocol):
+    data: object
+P._is_protocol = False
+P = dataclass(P)
+P._is_protocol = True
+found = None
+try:
+    match np.array(["a"], dtype=object):
+        case P(found): pass
+except TypeError: pass
+found
 """,
     "the fields behind a dtype's": """
 class X:
@@ -171,6 +194,27 @@ e = copy.copy(Err("no"))
         (2, [1, 2]),
     ),
     "fields": ("[*np.dtype([('a', 'i8')]).fields, *pd.DataFrame({'fields': [1]}).fields]", ["a", 1]),
+    "memory of numbers": (
+        "a = np.arange(3)\na.data[0] = 5\n(a.tolist(), np.frombuffer(a.data, a.dtype).tolist(), pd.DataFrame({'data': [1]}).data[0])",
+        ([5, 1, 2], [5, 1, 2], 1),
+    ),
+    "patterns of one's own": (
+        """
+from dataclasses import dataclass
+@dataclass
+class Message:
+    data: int
+    fields: list
+match Message(1, [2]):
+    case Message(d, f): found = (d, f)
+found
+""",
+        (1, [2]),
+    ),
+    "arrays of text": (
+        "np.char.chararray((2,), itemsize=3).shape, isinstance(np.char.array(['a']), np.char.chararray)",
+        ((2,), True),
+    ),
     "names of results": (
         "g = pd.DataFrame({'k': [1, 1], 'v': [1, 2]}).groupby('k')\n"
         "[g.agg(None, t=('v', 'sum')).t.tolist(), g.v.agg(t='sum', m=max).values.tolist()]",

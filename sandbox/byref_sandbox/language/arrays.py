@@ -30,6 +30,25 @@ RecordArray.__name__ = RecordArray.__qualname__ = "recarray"
 RecordArray.__module__ = "numpy"
 
 
+def check_buffer(buffer: Any, what: str) -> None:
+    """Raise NotAllowed where a buffer is of objects: bytes that are written there are addresses."""
+    array = buffer if isinstance(buffer, np.ndarray) else np.asarray(memoryview(buffer))
+    if array.dtype.hasobject:
+        raise NotAllowed(f"{what} of objects is not available", "use array.tolist(), or np.array(list, dtype=...)")
+
+
+def frombuffer(buffer: Any, *arguments: Any, **options: Any) -> Any:
+    """`np.frombuffer`, but not of objects."""
+    check_buffer(buffer, "frombuffer()")
+    return np.frombuffer(buffer, *arguments, **options)
+
+
+def chararray(shape: Any, itemsize: int = 1, unicode: bool = False, *, order: Any = "C") -> Any:
+    """`np.char.chararray` over memory of its own."""
+    make: Any = np.char.chararray
+    return make(shape, itemsize, unicode, order=order)
+
+
 def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
     """`array.resize` of an array that one variable holds and nothing else: all else would point to freed memory.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from byref_sandbox.language import copying, missing, names
+from byref_sandbox.language.arrays import check_buffer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
 from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
@@ -78,8 +79,8 @@ class Guards:
         """`value.name` for the names of CHECKED_ATTRIBUTES."""
         kind = type(value)
         if kind is str:
-            return safe_template(value, name) if name in _TEMPLATES else getattr(value, name)
-        if name in _TEMPLATES:
+            return safe_template(value, name) if name in names.TEMPLATE_ATTRIBUTES else getattr(value, name)
+        if name in names.TEMPLATE_ATTRIBUTES:
             return self._format(value, kind, name)
         if kind is Facade or self.is_user_class(kind):
             return getattr(value, name)
@@ -93,6 +94,13 @@ class Guards:
             found = getattr(value, name)
             # What a mappingproxy is compared with gets the very dict behind it, and a dtype's fields say where its objects are.
             return types.MappingProxyType(dict(found)) if type(found) is types.MappingProxyType else found
+        elif name == "data":
+            found = getattr(value, name)
+            if type(found) is memoryview:
+                check_buffer(found, ".data")
+            return found
+        elif name in names.BUFFER_ATTRIBUTES:
+            raise NotAllowed(f".{name}() is not available", "use read(), pack() and slices of a bytearray")
         elif name in names.CLASS_ATTRIBUTES:
             if unbound:
                 raise NotAllowed(f"{name_of(value)}.{name} is not available", "use isinstance() or inheritance")
@@ -340,8 +348,9 @@ class Guards:
         """Count a class as made by the code."""
         if issubclass(type(cls), type):
             self.user_classes.add(cls)
-            # Positional patterns read attributes by these names, past the guards.
-            if not all(type(name) is str and names.is_ordinary(name) for name in getattr(cls, "__match_args__", ())):
+            # Positional patterns read attributes by these names, past the guards; anything may be an instance of a protocol.
+            may_be_read = names.is_ordinary if Protocol in mro_of(cls) else names.is_own
+            if not all(type(name) is str and may_be_read(name) for name in getattr(cls, "__match_args__", ())):
                 cls.__match_args__ = ()  # type: ignore[misc]
         return cls
 
@@ -381,7 +390,6 @@ class Guards:
         return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
 
 
-_TEMPLATES = frozenset({"format", "format_map"})
 _PLAIN = frozenset(
     {
         int,

@@ -93,6 +93,11 @@ def _numpy(guards: Guards, modules: Modules) -> None:
         found = [n for n in dir(part) if not n.startswith("_")] if name == "exceptions" else _listed(part)
         listed = {n: v for n, v in public(part, found).items() if n not in left_out}
         exposed[name] = modules.add(f"numpy.{name}", listed, part)
+    exposed["frombuffer"] = arrays.frombuffer
+    vars(exposed["ma"]).pop("frombuffer", None)
+    guards.stand_ins[memoryview] = stand_in(memoryview, "use bytes or bytearray")
+    text_array = guards.stand_ins[np.char.chararray] = stand_in(np.char.chararray, "", arrays.chararray)
+    vars(exposed["char"])["chararray"] = text_array
     exposed["testing"] = modules.add("numpy.testing", public(np.testing, NUMPY_CHECKS), np.testing)
     windows = {"sliding_window_view": np.lib.stride_tricks.sliding_window_view, "as_strided": arrays.as_strided}
     tricks = modules.add("numpy.lib.stride_tricks", windows)

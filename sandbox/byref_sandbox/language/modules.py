@@ -21,8 +21,6 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from dateutil import rrule
-
 from byref_sandbox.language import copying, logs, names
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
@@ -113,6 +111,7 @@ class Modules:
     def _functions(self) -> dict[str, dict[str, object]]:
         abstract = self.add("collections.abc", public(collections.abc, collections.abc.__all__))
         zones = frozenset(zoneinfo.available_timezones())
+        rules = importlib.import_module("dateutil.rrule").rrulestr
 
         def zone(name: str | None = None) -> zoneinfo.ZoneInfo | None:
             """A zone by its name; dateutil's own would take it for a path."""
@@ -145,7 +144,7 @@ class Modules:
                 "FunctionType": function,
                 "LambdaType": function,
             },
-            "dateutil.rrule": {"rrulestr": lambda s, **options: rrule.rrulestr(s, **{**options, "tzids": zone})},
+            "dateutil.rrule": {"rrulestr": lambda s, **options: rules(s, **{**options, "tzids": zone})},
             "dateutil.tz": {"gettz": zone},
             "warnings": {"catch_warnings": lambda record=False: warnings.catch_warnings(record=bool(record))},
             "contextlib": {"redirect_stdout": _redirect_stdout},

@@ -26,11 +26,15 @@ EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
 MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
+BUFFER_ATTRIBUTES = words("readinto readinto1 pack_into")
+"""What writes bytes into any buffer: into an array of objects, too, which are addresses there."""
 CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
 LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser set_state")
 FIGURE_ATTRIBUTES = words("canvas")
 """matplotlib: what writes files and opens windows."""
+
+TEMPLATE_ATTRIBUTES = frozenset({"format", "format_map"})
 
 CHECKED_ATTRIBUTES = (
     FILE_METHODS
@@ -39,10 +43,12 @@ CHECKED_ATTRIBUTES = (
     | EXPRESSION_METHODS
     | PLOT_METHODS
     | MEMORY_ATTRIBUTES
+    | BUFFER_ATTRIBUTES
     | CLASS_ATTRIBUTES
     | LIBRARY_ATTRIBUTES
     | FIGURE_ATTRIBUTES
-    | {"format", "format_map", "pivot_table", "obj", "fields"}
+    | {"pivot_table", "obj", "fields", "data"}
+    | TEMPLATE_ATTRIBUTES
 )
 """Every other public name is an ordinary attribute access in the compiled code: what it can reach is tested by a crawl over all that is exposed."""
 
@@ -83,6 +89,11 @@ def is_dunder(name: str) -> bool:
 def is_ordinary(name: str) -> bool:
     """Whether an attribute may be read without any check."""
     return name[:1] != "_" and name not in _NOT_PLAIN
+
+
+def is_own(name: str) -> bool:
+    """Whether an attribute may be read without any check of an instance of a class that the code defined."""
+    return name[:1] != "_" and name not in REFUSED_ATTRIBUTES and name not in TEMPLATE_ATTRIBUTES
 
 
 def why_refused(name: str) -> str:
