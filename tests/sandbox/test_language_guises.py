@@ -112,7 +112,7 @@ d.attrs = {"v": V(), "e": E()}
 d.copy()
 seen
 """,
-    "objects' memory in a protocol's pattern": """
+    "what the pattern of a protocol reads of anything": """
 from dataclasses import dataclass
 @typing.runtime_checkable
 class P(typing.Protocol):
@@ -120,12 +120,7 @@ class P(typing.Protocol):
 P._is_protocol = False
 P = dataclass(P)
 P._is_protocol = True
-found = None
-try:
-    match np.array(["a"], dtype=object):
-        case P(found): pass
-except TypeError: pass
-found
+P.__match_args__
 """,
     "the fields behind a dtype's": """
 class X:
