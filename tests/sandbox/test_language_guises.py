@@ -63,6 +63,9 @@ copy.deepcopy([x])
     "objects' memory in a pattern": "match np.array(['a'], dtype=object):\n    case object(data=found): found[:]",
     "bytes read into objects": "io.BytesIO(b'A' * 8).readinto(np.array(['a'], dtype=object))",
     "bytes packed into objects": "import struct\nstruct.Struct('q').pack_into(np.array(['a'], dtype=object), 0, 65)",
+    "blocks that end beyond an array": (
+        "b = pd.arrays.SparseArray([0, 1], kind='block').sp_index\nb.blengths[0] = 10 ** 7\nb.to_int_index()"
+    ),
     "__deepcopy__ that is no plain method": "class X:\n    __deepcopy__ = lambda self, memo: memo",
 }
 
