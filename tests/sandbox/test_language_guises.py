@@ -63,6 +63,9 @@ copy.deepcopy([x])
     "objects' memory in a pattern": "match np.array(['a'], dtype=object):\n    case object(data=found): found[:]",
     "bytes read into objects": "io.BytesIO(b'A' * 8).readinto(np.array(['a'], dtype=object))",
     "bytes packed into objects": "import struct\nstruct.Struct('q').pack_into(np.array(['a'], dtype=object), 0, 65)",
+    "blocks that end beyond an array": (
+        "b = pd.arrays.SparseArray([0, 1], kind='block').sp_index\nb.blengths[0] = 10 ** 7\nb.to_int_index()"
+    ),
     "__deepcopy__ that is no plain method": "class X:\n    __deepcopy__ = lambda self, memo: memo",
 }
 
@@ -112,7 +115,7 @@ d.attrs = {"v": V(), "e": E()}
 d.copy()
 seen
 """,
-    "objects' memory in a protocol's pattern": """
+    "what the pattern of a protocol reads of anything": """
 from dataclasses import dataclass
 @typing.runtime_checkable
 class P(typing.Protocol):
@@ -120,12 +123,7 @@ class P(typing.Protocol):
 P._is_protocol = False
 P = dataclass(P)
 P._is_protocol = True
-found = None
-try:
-    match np.array(["a"], dtype=object):
-        case P(found): pass
-except TypeError: pass
-found
+P.__match_args__
 """,
     "the fields behind a dtype's": """
 class X:

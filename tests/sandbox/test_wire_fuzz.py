@@ -223,7 +223,7 @@ def order(sandbox: Sandbox, session: str | None, body: bytes, given: list[int]) 
         orders = root.orders if warm is None else warm.orders
         ours, theirs = wire.packet_sockets()
         reading, writing = os.pipe()
-        descriptor = wire.memory_file(body)
+        descriptor = wire.memory_file([body])
         with ours:
             ours.settimeout(5)
             wire.send(orders, wire.Run(1.0, given), (theirs.fileno(), writing, descriptor))

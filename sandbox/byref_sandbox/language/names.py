@@ -24,7 +24,7 @@ FUNCTION_METHODS = words("agg aggregate apply transform")
 """pandas methods that take the name of a method as a string."""
 EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
-MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize")
+MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize sp_index")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
 BUFFER_ATTRIBUTES = words("readinto readinto1 pack_into")
 """What writes bytes into any buffer: into an array of objects, too, which are addresses there."""
