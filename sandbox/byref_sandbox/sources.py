@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import types
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
+from byref_sandbox.language.source import UNPARSED, parsed
 from byref_sandbox.uses import uses_of
 
 MAX_SOURCE_CHARS: Final = 50_000
@@ -49,11 +49,9 @@ class Definitions:
     def __init__(self, source: str) -> None:
         self._by_name: dict[str, list[ast.stmt]] = {}
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                for name, statement in _bindings(ast.parse(source).body):
-                    self._by_name.setdefault(name, []).append(statement)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            for name, statement in _bindings(parsed(source).body):
+                self._by_name.setdefault(name, []).append(statement)
+        except UNPARSED:
             pass
 
     def imported(self, name: str) -> Source | None:

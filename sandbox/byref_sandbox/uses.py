@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from byref_sandbox.language.source import free_names, strip_dollars
+from byref_sandbox.language.source import UNPARSED, free_names, parsed, strip_dollars
 
 FRAME: Final = "df"
 _NAMESPACES: Final = frozenset({"globals", "locals", "vars", "eval", "exec", "dir"})
@@ -31,13 +30,11 @@ def uses_of(source: str) -> Uses:
     if FRAME not in names or len(source) > _MAX_PARSED_CHARS:
         return Uses(names, frozenset(), frozenset())
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(strip_dollars(source))
+        tree = parsed(strip_dollars(source))
         found = _Found()
         for node in ast.walk(tree):
             found.look_at(node)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSED:
         return Uses(names, frozenset(), frozenset())
     if found.computed:
         names |= found.texts

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import threading
 import tokenize
 import warnings
 from collections.abc import Iterator
@@ -19,6 +21,28 @@ _FRAME_CALL = "df"
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
 """Where these are used, any string may name a variable."""
 _MAX_TEMPLATE_CHARS = 10_000
+UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
+"""What `parsed` raises for code that cannot be; the last one where others parse beside it."""
+
+_parsing = threading.Lock()
+
+
+def _begin_in_child() -> None:
+    global _parsing
+    _parsing = threading.Lock()  # whoever held it is not in this process
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def parsed(source: str) -> ast.Module:
+    """Return `ast.parse` of code, without warnings, one thread at a time.
+
+    CPython counts the depth of all threads' trees together, and raises SystemError where they meet (gh-106905).
+    """
+    with _parsing, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 def strip_dollars(source: str) -> str:
@@ -97,11 +121,8 @@ def free_names(source: str) -> frozenset[str]:
     if len(source) > MAX_SOURCE_CHARS or _nesting(source) > _MAX_NESTING:
         return frozenset(_IDENTIFIER.findall(source[:MAX_SOURCE_CHARS]))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(strip_dollars(source))
-        return frozenset(_names(tree))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset(_names(parsed(strip_dollars(source))))
+    except UNPARSED:
         return frozenset(_IDENTIFIER.findall(source))
 
 
