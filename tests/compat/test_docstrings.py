@@ -8,6 +8,7 @@ from docstrings import differs_in_the_jail, measure, numpy_documentation, pandas
 from byref_sandbox import Limits, Sandbox
 
 
+@pytest.mark.slow
 def test_pandas_examples_run_as_in_plain_python() -> None:
     found = measure(pandas_documentation())
     assert found.objects > 1200

@@ -283,6 +283,7 @@ def test_a_stream_swept_away_says_so(sandbox: Sandbox, monkeypatch: pytest.Monke
         assert engine.sweep(grace=timedelta(0)).blobs == 0
 
 
+@pytest.mark.slow
 def test_tokens_are_about_those_of_the_whole(engine: Engine, tenant: str, sandbox: Sandbox) -> None:
     for content in (TEXT, JSON, "\u4f60\u597d" * 400_000, " " * 900_000, "ab1!" * 300_000):
         with Engine("sqlite:///:memory:", interpreter=sandbox) as counting:

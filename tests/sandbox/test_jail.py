@@ -143,6 +143,7 @@ def test_landlock_alone_stops_files(attack: Attack) -> None:
     assert attack(ATTACKS["files: stat"], "seccomp", "limits").value is not None
 
 
+@pytest.mark.slow
 def test_unprivileged_it_holds_as_well(script: Script) -> None:
     """The whole list, from a host that is not root."""
     done = script(_AS_NOBODY, str(Path(__file__).parent))

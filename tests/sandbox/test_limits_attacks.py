@@ -64,6 +64,7 @@ def test_there_are_enough() -> None:
     assert len(ATTACKS) >= 120
 
 
+@pytest.mark.slow
 def test_all_at_once_they_are_stopped_too() -> None:
     """Eight at a time in one session, with honest runs between them."""
     with Sandbox(LIMITS, runs=12) as sandbox, ThreadPoolExecutor(12) as pool:

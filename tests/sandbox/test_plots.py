@@ -275,6 +275,7 @@ def test_images_keep_within_their_bounds(plotting: Sandbox, code: str) -> None:
     assert max(figure.width, figure.height) <= MAX_FIGURE_SIDE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

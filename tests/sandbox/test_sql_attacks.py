@@ -327,6 +327,7 @@ def test_what_queries_can_tell_of_the_host_is_nothing(sandbox: Sandbox) -> None:
             assert name not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", EATERS, ids=lambda query: query[:70])
 def test_what_eats_resources_ends_and_says_why(sandbox: Sandbox, query: str) -> None:
     began = time.monotonic()
