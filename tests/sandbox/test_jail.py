@@ -124,6 +124,7 @@ def test_the_same_attacks_succeed_without_a_jail() -> None:
     assert set(failed) - missing <= ABSENT, failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", sorted(set(GROUPS) - {"surroundings"}))
 def test_system_calls_alone_stop_the_same_attacks(attack: Attack, group: str) -> None:
     """Without Landlock, limits and closed descriptors."""

@@ -127,6 +127,7 @@ def unharmed(sandbox: Sandbox):
     assert outcome.value == 3, outcome.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CPU)
 def test_processor_time_is_bounded(sandbox: Sandbox, name: str) -> None:
     began = time.monotonic()

@@ -67,6 +67,7 @@ def test_without_a_mandatory_layer_nothing_runs(script: Script, layer: str) -> N
     assert list(missing(told["probe"])) == [layer]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", OPTIONAL)
 def test_without_an_optional_layer_it_works_and_says_so(script: Script, layer: str) -> None:
     if layer in {"identity", "capabilities"} and os.geteuid() != 0:

@@ -171,6 +171,7 @@ def test_what_writes_or_ends_does_no_harm(sandbox: Sandbox, program: str, capfd:
     assert sandbox.jq(".a", {"a": 1}).outputs == (b"1",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [

@@ -305,6 +305,7 @@ def test_runs_of_one_session_do_not_wait_for_each_other(sandbox: Sandbox) -> Non
     assert time.monotonic() - began < 2.5
 
 
+@pytest.mark.slow
 def test_three_hundred_runs_leave_nothing_behind(own: Sandbox) -> None:
     rows = Data("k", lambda: RECORDS)
     root = root_pid(own)

@@ -199,6 +199,7 @@ def test_stopped_at_any_step(
     assert stopped >= (2 * (step - 1) if error == "crash" else 1), (stopped, step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS)
 def test_healing_stopped_at_any_step(error: str, opened: Opened, tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blobs")
