@@ -428,8 +428,8 @@ def test_lone_surrogates_in_a_text_stream(session: Session) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_tiny_pieces_cost_nothing(session: Session, size: int) -> None:
-    content = "abc\n" * 100_000
-    tiny = (content[at : at + size] for at in range(0, len(content), size)) if size else iter([""] * 1_000_000)
+    content = "abc\n" * 25_000
+    tiny = (content[at : at + size] for at in range(0, len(content), size)) if size else iter([""] * 200_000)
     session.store_artifact(TEXT)  # vocabulary and all
     tracemalloc.start()
     try:

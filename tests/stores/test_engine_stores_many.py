@@ -50,6 +50,7 @@ def test_processes_over_one_folder(shared_url: str, race: Callable[..., list[str
     engine.close()
 
 
+@pytest.mark.slow
 def test_threads_over_one_store(placed: Placed, opened: Opened) -> None:
     engine = opened(placed.store)
     failures: list[BaseException] = []

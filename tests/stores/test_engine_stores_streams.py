@@ -55,6 +55,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore | None:
     return {"sql": None, "memory": MemoryStore(), "files": FileStore(tmp_path / "blobs")}[request.param]
 
 
+@pytest.mark.slow
 def test_a_slow_stream_is_not_swept(store: BlobStore | None, opened: Opened) -> None:
     """It takes three times the grace; eight frames of it take half."""
 
@@ -70,6 +71,7 @@ def test_a_slow_stream_is_not_swept(store: BlobStore | None, opened: Opened) -> 
     assert problems(opened.url, store) == []
 
 
+@pytest.mark.slow
 def test_a_stream_of_few_bytes_is_not_swept(
     store: BlobStore | None, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
