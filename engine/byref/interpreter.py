@@ -8,26 +8,23 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from byref import ledger, variables
+from byref import keeping, ledger, variables
 from byref import names as names_of
-from byref.artifacts import quotas, staging, store, tombstones
-from byref.artifacts.staging import Content, Staged
-from byref.artifacts.store import Artifact, Description
+from byref.artifacts import tombstones
+from byref.artifacts.store import Artifact
 from byref.db.tables import RunRow
-from byref.describe.shape import kind_of
-from byref.describe.truncate import head_of, truncate, truncate_json
+from byref.describe.truncate import truncate, truncate_json
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
-from byref.frames import line_count
+from byref.keeping import Kept
 from byref.outputs import to_block
 from byref.scope import Scope
-from byref.variables import Part, Variable
-from byref_sandbox import EXACT, Bound, Data, Limits, Outcome, SandboxUnavailable, jsontext
+from byref.variables import Variable
+from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
 from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.request import needed
 from byref_sandbox.uses import uses_of
@@ -44,25 +41,6 @@ MAX_KEPT_NAMES = 64
 RESULT_NAME = "result"
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 _LISTED_NAMES = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What a run leaves behind, staged: names and values as one JSON object, or one value that is no JSON."""
-
-    staged: Staged
-    parts: tuple[Part, ...]
-    preview: str
-    tokens: int
-    content_type: str = "application/json"
-    exact: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """By name, of values that the JSON does not give back."""
-
-    @property
-    def added(self) -> dict[bytes, int]:
-        """Bytes that are stored with it, by digest."""
-        exact = {names_of.digest_of(data): len(data) for data in self.exact.values()}
-        return exact | {self.staged.digest: self.staged.size}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +156,9 @@ def staged(
     new = [name for name in outcome.bound if name not in stored and name not in lost]
     lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
     kept: list[Kept] = []
-    for values in _apart({name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}):
+    for values in keeping.apart({name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}):
         try:
-            kept.append(_keep(scope, values))
+            kept.append(keeping.stage(scope, values))
         except QuotaExceeded as error:
             lost |= dict.fromkeys(values, str(error))
     definitions = {
@@ -202,7 +180,7 @@ def staged(
     result = None
     if (value := _big_value(scope, outcome, inline_tokens)) is not None:
         with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
-            result = _keep(scope, {RESULT_NAME: value})
+            result = keeping.stage(scope, {RESULT_NAME: value})
     return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost, gone, language)
 
 
@@ -212,15 +190,6 @@ def data_of_variable(scope: Scope, known: names_of.Names, variable: Variable) ->
     if exact is not None and exact[1] == variable.artifact.row_id:
         return names_of.data_of(scope.read, exact[0], exact[2])
     return data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe")
-
-
-def _apart(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
-    """What has a JSON form goes together, into one artifact; each table that has none into one of its own."""
-    if together := {name: value for name, value in values.items() if value.data}:
-        yield together
-    for name, value in values.items():
-        if not value.data:
-            yield {name: value}
 
 
 def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:
@@ -247,7 +216,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     reply_step = step if replied else None
     taken = variables.taken(connection, scope.row)
     for kept in execution.kept:
-        row = _artifact(connection, scope, kept, reply_step)
+        row = keeping.insert(connection, scope, kept, reply_step)
         fresh = []
         for part in kept.parts:
             if part.wanted not in taken:
@@ -258,8 +227,8 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
                 continue
             names[part.wanted] = part.shape
         names_of.forget(connection, scope.row, [part.wanted for part in kept.parts])
-        _bind(connection, scope, row, fresh, step)
-        _keep_exact(connection, scope, kept, row, {name: name for name in kept.exact if name in names}, step)
+        keeping.bind(connection, scope, row, fresh, step)
+        keeping.keep_exact(connection, scope, kept, row, {name: name for name in kept.exact if name in names}, step)
     for name, (what, source) in execution.definitions.items():
         if variables.unbind(connection, session_id=scope.row, name=name):
             names_of.keep(
@@ -274,12 +243,12 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
             if what != "import":
                 names[name] = what
     if execution.result is not None:
-        row = _artifact(connection, scope, execution.result, reply_step)
+        row = keeping.insert(connection, scope, execution.result, reply_step)
         [part] = execution.result.parts
         [name] = variables.unique([part.wanted], variables.taken(connection, scope.row) | execution.definitions.keys())
         names_of.forget(connection, scope.row, [name])
-        _bind(connection, scope, row, [(name, part)], step)
-        _keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
+        keeping.bind(connection, scope, row, [(name, part)], step)
+        keeping.keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
     record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
     return names
@@ -431,89 +400,3 @@ def _listing(names: Mapping[str, str], further: str) -> str:
     shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f". INCOMPLETE: {more:,} more are {further}" if more else "")
-
-
-def _keep(scope: Scope, values: Mapping[str, Bound]) -> Kept:
-    """Stage names and values, one member of a JSON object a line; QuotaExceeded if there is no room for it."""
-    parts = tuple(_part(name, value) for name, value in values.items())
-    [*first] = values.values()
-    if not first[0].data:
-        document, content_type = first[0].exact, EXACT
-        shown, tokens = parts[0].shape, scope.count(parts[0].shape)
-        exact: dict[str, bytes] = {}
-    else:
-        members = b",\n".join(json.dumps(name).encode() + b":" + value.data for name, value in values.items())
-        document, content_type = b"{\n" + members + b"\n}", "application/json"
-        text = store.decode_text(document)
-        shown, tokens = head_of(text, store.PREVIEW_CHARS), scope.count(text, "json")
-        exact = {name: value.exact for name, value in values.items() if value.exact}
-    if (size := max(len(document), *map(len, exact.values()), 0)) > scope.policy.max_artifact_bytes:
-        raise QuotaExceeded(f"{size:,} bytes, more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
-    digest = names_of.digest_of(document)
-    added = {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)}
-    scope.read(lambda connection: _see_that_it_fits(connection, scope, added))
-    staged = staging.stage(scope.place, Content(document, digest, line_count(document), content_type))
-    return Kept(staged, parts, shown, tokens, content_type, exact)
-
-
-def _part(name: str, bound: Bound) -> Part:
-    shape = bound.shape or kind_of(jsontext.decode(bound.data))
-    return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
-
-
-def _keep_exact(
-    connection: Connection, scope: Scope, kept: Kept, row: int, names: Mapping[str, str], step: int
-) -> None:
-    for name, bound in names.items():
-        if name in kept.exact:
-            names_of.keep(
-                connection,
-                tenant=scope.tenant,
-                session_id=scope.row,
-                name=bound,
-                data=kept.exact[name],
-                artifact_row=row,
-                step=step,
-            )
-
-
-def _see_that_it_fits(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
-    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
-
-
-def _artifact(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
-    _see_that_it_fits(connection, scope, kept.added)
-    blob_id = staging.publish_kept(connection, scope.place, kept.staged)
-    about: Any = {part.wanted: part.shape for part in kept.parts}
-    return store.insert_artifact(
-        connection,
-        tenant=scope.tenant,
-        session_id=scope.row,
-        blob_id=blob_id,
-        public_id=store.new_id(),
-        step=step,
-        origin="run",
-        name=None,
-        about=Description(
-            "json" if kept.content_type != EXACT else "document",
-            kept.content_type,
-            kept.staged.size,
-            kept.preview,
-            kept.tokens,
-            about,
-        ),
-        ttl=scope.policy.ttl,
-    )
-
-
-def _bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tuple[str, Part]], step: int) -> None:
-    if named:
-        variables.bind(
-            connection,
-            tenant=scope.tenant,
-            session_id=scope.row,
-            artifact_row=artifact_row,
-            named=named,
-            step=step,
-            origin="run",
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -18,6 +19,8 @@ CHUNK = 1 << 20
 """Characters or bytes read from a file, or handed on, at once."""
 COLLECTED = 8 << 20
 """Characters or bytes up to which a stream is collected in memory and treated as if it had come whole."""
+WAITING_SECONDS = 60.0
+"""After which pieces are handed on though they are few: what is staged has to be seen to go on."""
 RECORDS = 100_000
 """Items up to which an iterator of records is; those of a longer one are written down as they come."""
 _END = object()
@@ -233,7 +236,7 @@ def _chunks(pieces: Iterable[str | bytes]) -> Iterator[bytes]:
     A lone surrogate in JSON is written as its escape, which is the same string; in other text it stays what it is.
     """
     waiting: list[bytes] = []
-    size, lone = 0, ""
+    size, lone, handed_on = 0, "", time.monotonic()
     for piece in pieces:
         if not lone and isinstance(piece, str) and (begun := piece.lstrip(_BLANK)):
             lone = "backslashreplace" if begun[0] in "[{" else "surrogatepass"
@@ -241,8 +244,8 @@ def _chunks(pieces: Iterable[str | bytes]) -> Iterator[bytes]:
             part = piece[at : at + CHUNK]
             waiting.append(part.encode("utf-8", lone or "strict") if isinstance(part, str) else part)
             size += len(waiting[-1])
-            if size >= CHUNK or len(waiting) > CHUNK >> 6:
+            if size >= CHUNK or len(waiting) > CHUNK >> 6 or time.monotonic() - handed_on > WAITING_SECONDS:
                 yield b"".join(waiting)
-                waiting, size = [], 0
+                waiting, size, handed_on = [], 0, time.monotonic()
     if waiting:
         yield b"".join(waiting)

@@ -266,6 +266,17 @@ def test_a_sweep_during_a_slow_stream_does_not_take_it(engine: Engine, tenant: s
     assert session.store_artifact(slow()).value == TEXT
 
 
+def test_pieces_that_come_slowly_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "WAITING_SECONDS", 0.0)
+    few = streams.read(iter([b"x" * 10] * 5), most=1_000, collected=5, write=lambda _: b"")
+    assert isinstance(few, streams.Stream)
+    assert list(few.pieces) == [b"x" * 10] * 5
+    monkeypatch.undo()
+    together = streams.read(iter([b"x" * 10] * 5), most=1_000, collected=5, write=lambda _: b"")
+    assert isinstance(together, streams.Stream)
+    assert list(together.pieces) == [b"x" * 50]
+
+
 def test_a_stream_swept_away_says_so(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "STAGE_BATCH", 1)
     with Engine("sqlite:///:memory:", interpreter=sandbox) as engine:

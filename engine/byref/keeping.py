@@ -1,0 +1,138 @@
+"""What a run leaves for the next: staged as artifacts, published in the commit, bound to its names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from byref import names as names_of
+from byref import variables
+from byref.artifacts import quotas, staging, store
+from byref.artifacts.staging import Content, Staged
+from byref.artifacts.store import Description
+from byref.describe.shape import kind_of
+from byref.describe.truncate import head_of
+from byref.errors import QuotaExceeded
+from byref.frames import line_count
+from byref.scope import Scope
+from byref.variables import Part
+from byref_sandbox import EXACT, Bound, jsontext
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run leaves behind, staged: names and values as one JSON object, or one value that is no JSON."""
+
+    staged: Staged
+    parts: tuple[Part, ...]
+    preview: str
+    tokens: int
+    content_type: str = "application/json"
+    exact: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """By name, of values that the JSON does not give back."""
+
+    @property
+    def added(self) -> dict[bytes, int]:
+        """Bytes that are stored with it, by digest."""
+        exact = {names_of.digest_of(data): len(data) for data in self.exact.values()}
+        return exact | {self.staged.digest: self.staged.size}
+
+
+def apart(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
+    """What has a JSON form goes together, into one artifact; each table that has none into one of its own."""
+    if together := {name: value for name, value in values.items() if value.data}:
+        yield together
+    for name, value in values.items():
+        if not value.data:
+            yield {name: value}
+
+
+def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
+    """Stage names and values, one member of a JSON object a line; QuotaExceeded if there is no room for it."""
+    parts = tuple(_part(name, value) for name, value in values.items())
+    [*first] = values.values()
+    if not first[0].data:
+        document, content_type = first[0].exact, EXACT
+        shown, tokens = parts[0].shape, scope.count(parts[0].shape)
+        exact: dict[str, bytes] = {}
+    else:
+        members = b",\n".join(json.dumps(name).encode() + b":" + value.data for name, value in values.items())
+        document, content_type = b"{\n" + members + b"\n}", "application/json"
+        text = store.decode_text(document)
+        shown, tokens = head_of(text, store.PREVIEW_CHARS), scope.count(text, "json")
+        exact = {name: value.exact for name, value in values.items() if value.exact}
+    if (size := max(len(document), *map(len, exact.values()), 0)) > scope.policy.max_artifact_bytes:
+        raise QuotaExceeded(f"{size:,} bytes, more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
+    digest = names_of.digest_of(document)
+    added = {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)}
+    scope.read(lambda connection: _see_that_it_fits(connection, scope, added))
+    staged = staging.stage(scope.place, Content(document, digest, line_count(document), content_type))
+    return Kept(staged, parts, shown, tokens, content_type, exact)
+
+
+def _part(name: str, bound: Bound) -> Part:
+    shape = bound.shape or kind_of(jsontext.decode(bound.data))
+    return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
+
+
+def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names: Mapping[str, str], step: int) -> None:
+    """Keep the exact values of what was bound, under the names that it got."""
+    for name, bound in names.items():
+        if name in kept.exact:
+            names_of.keep(
+                connection,
+                tenant=scope.tenant,
+                session_id=scope.row,
+                name=bound,
+                data=kept.exact[name],
+                artifact_row=row,
+                step=step,
+            )
+
+
+def _see_that_it_fits(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
+    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+
+
+def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
+    """Publish what was staged as an artifact and return its row id; QuotaExceeded if there is no room any more."""
+    _see_that_it_fits(connection, scope, kept.added)
+    blob_id = staging.publish_kept(connection, scope.place, kept.staged)
+    about: Any = {part.wanted: part.shape for part in kept.parts}
+    return store.insert_artifact(
+        connection,
+        tenant=scope.tenant,
+        session_id=scope.row,
+        blob_id=blob_id,
+        public_id=store.new_id(),
+        step=step,
+        origin="run",
+        name=None,
+        about=Description(
+            "json" if kept.content_type != EXACT else "document",
+            kept.content_type,
+            kept.staged.size,
+            kept.preview,
+            kept.tokens,
+            about,
+        ),
+        ttl=scope.policy.ttl,
+    )
+
+
+def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tuple[str, Part]], step: int) -> None:
+    """Bind names to parts of an artifact that a run left."""
+    if named:
+        variables.bind(
+            connection,
+            tenant=scope.tenant,
+            session_id=scope.row,
+            artifact_row=artifact_row,
+            named=named,
+            step=step,
+            origin="run",
+        )
