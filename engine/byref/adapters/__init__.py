@@ -1,0 +1,1 @@
+"""byref inside agent frameworks: one module for each, imported by its name and needing its extra, as `byref[strands]`."""
