@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from byref.policy import Policy, ToolPolicy
     from byref.result import Result, ToolReply
     from byref.session import HistoryEntry, Session
+    from byref.telemetry import Telemetry
     from byref.tokens import CharCounter, SampledCounter, TokenCounter
     from byref.usage import Usage
     from byref.variables import Variable
@@ -62,6 +63,7 @@ __all__ = [
     "SessionInfo",
     "StorageFailure",
     "Swept",
+    "Telemetry",
     "TokenCounter",
     "ToolError",
     "ToolOutput",
@@ -100,6 +102,7 @@ _HOMES = {
     "policy": ("Policy", "ToolPolicy"),
     "result": ("Result", "ToolReply"),
     "session": ("HistoryEntry", "Session"),
+    "telemetry": ("Telemetry",),
     "tokens": ("CharCounter", "SampledCounter", "TokenCounter"),
     "usage": ("Usage",),
     "variables": ("Variable",),

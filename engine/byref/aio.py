@@ -36,6 +36,7 @@ from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
 from byref.session import HistoryEntry, Session
 from byref.stores.protocol import BlobStore
+from byref.telemetry import Telemetry
 from byref.tokens import TokenCounter
 from byref.usage import is_count
 from byref.variables import Variable
@@ -76,6 +77,7 @@ class AsyncEngine:
         counter: TokenCounter | None = None,
         models: Models | None = None,
         schema: str | None = None,
+        telemetry: Telemetry | None = None,
         workers: int | None = None,
     ) -> None:
         if workers is not None and not (is_count(workers) and workers):
@@ -91,6 +93,7 @@ class AsyncEngine:
             counter=counter,
             models=models,
             schema=schema,
+            telemetry=telemetry,
         )
         self._workers = workers or min(32, (os.cpu_count() or 1) + 4)
         self._engine: Engine | None = None

@@ -26,6 +26,7 @@ from byref.scope import Host, Scope, join
 from byref.session import Session
 from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore, check_store
+from byref.telemetry import Telemetry
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
 from byref.tools.record import Tool
@@ -47,7 +48,8 @@ class Engine:
     database that is new and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) is
     where the tables live. `interpreter` is a `byref_sandbox.Sandbox` to use in place of one of the engine's own; `jail`
     says which walls that one must have. `counter` counts tokens, `models` knows windows and prices. `blobs` is where the
-    bytes of artifacts go instead of into the database: a store of `byref.stores`, or one of your own.
+    bytes of artifacts go instead of into the database: a store of `byref.stores`, or one of your own. `telemetry` is what
+    OpenTelemetry is told, where it is installed.
 
     Raises:
         SchemaMismatch: the database is at another revision; the text names the cure.
@@ -67,6 +69,7 @@ class Engine:
         counter: TokenCounter | None = None,
         models: Models | None = None,
         schema: str | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         if blobs is not None:
             check_store(blobs)
@@ -77,6 +80,7 @@ class Engine:
         self._policy = policy or Policy()
         self._counter = counter or SampledCounter()
         self._models = models or Models()
+        self._telemetry = telemetry or Telemetry()
         self._objects = None if blobs is None else Guarded(blobs)
         self._own_sandbox = interpreter is None
         self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
@@ -167,6 +171,7 @@ class Engine:
                 tools=tuple(name for name in wanted if self._is_offered(TOOLS[name])),
                 uses=self._uses,
                 objects=self._objects,
+                telemetry=self._telemetry,
             )
         )
 

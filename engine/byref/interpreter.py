@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert
 
-from byref import keeping, ledger, variables
+from byref import keeping, ledger, observed, variables
 from byref import names as names_of
 from byref.artifacts import tombstones
 from byref.artifacts.store import Artifact
@@ -123,12 +123,17 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         see_that_it_can_be_held(scope, variable.artifact)
     limits = limits_of(scope)
     with readable_failures():
-        outcome = sandbox.run(
+        outcome = observed.run(
+            scope,
+            "python",
             code,
-            {name: data_of_variable(scope, known, variable) for name, variable in bound.items()},
-            session=f"{scope.tenant}\0{scope.name}",
-            limits=limits,
-            sources=sources,
+            lambda: sandbox.run(
+                code,
+                {name: data_of_variable(scope, known, variable) for name, variable in bound.items()},
+                session=f"{scope.tenant}\0{scope.name}",
+                limits=limits,
+                sources=sources,
+            ),
         )
     return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens)
 

@@ -100,6 +100,11 @@ class Models:
         )
         return None if merged == Price() else merged
 
+    def provider(self, model: str) -> str | None:
+        """Return who serves the model, by the id that genai-prices has for it; None for one that nobody knows."""
+        known = _known(model) if _is_name(model) else None
+        return None if known is None or known.provider is None else known.provider.id
+
     def cost(
         self,
         model: str,

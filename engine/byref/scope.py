@@ -19,6 +19,7 @@ from byref.db.payloads import Source
 from byref.models import Models
 from byref.policy import Policy
 from byref.stores.protocol import BlobStore
+from byref.telemetry import Telemetry
 from byref.tokens import Kind, TokenCounter
 from byref_sandbox import Sandbox
 
@@ -75,6 +76,7 @@ class Scope:
     """The engine's: what was used of any session and is to be written."""
     objects: BlobStore | None = None
     """Where payloads are written to; None: into SQL."""
+    telemetry: Telemetry = field(default_factory=Telemetry, compare=False)
 
     @property
     def source(self) -> Source:

@@ -17,6 +17,7 @@ from byref import (
     interpreter,
     ledger,
     lifecycle,
+    observed,
     pipeline,
     plots,
     references,
@@ -123,11 +124,14 @@ class Session:
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
         tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
-        output = intake.of_tool(self._scope, output, tool, is_error=bool(is_error))
-        with collector_paused():
-            return pipeline.process(
-                self._scope, output, tool=tool, call_id=call_id, arguments=arguments, is_error=bool(is_error)
-            )
+        scope, failed = self._scope, bool(is_error)
+
+        def work() -> Result:
+            taken = intake.of_tool(scope, output, tool, is_error=failed)
+            with collector_paused():
+                return pipeline.process(scope, taken, tool=tool, call_id=call_id, arguments=arguments, is_error=failed)
+
+        return observed.process(scope, tool, call_id, arguments, work)
 
     # The session's own tools
 
@@ -145,7 +149,10 @@ class Session:
         The same call under the same `call_id` is answered as before and not run again, until usage or a compaction is
         recorded: that ends the turn, and providers' ids come back in later ones.
         """
-        return calls.call(self._scope, name, arguments, _call_id(call_id))
+        call_id = _call_id(call_id)
+        return observed.call(
+            self._scope, name, call_id, arguments, lambda: calls.call(self._scope, name, arguments, call_id)
+        )
 
     def run(self, code: str) -> Outcome:
         """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
@@ -247,6 +254,7 @@ class Session:
             scope.write(work)
         except Recorded:
             return
+        observed.usage(scope, stated)
 
     def on_compaction(self, tokens: int) -> None:
         """Tell the session that the host compacted the conversation to so many tokens."""

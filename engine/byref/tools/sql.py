@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, variables
+from byref import interpreter, observed, variables
 from byref import names as names_of
 from byref.errors import ToolError
 from byref.scope import Scope
@@ -51,7 +51,12 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
         bound[name] = _data(target, name)
     limits = interpreter.limits_of(scope)
     with interpreter.readable_failures():
-        outcome = sandbox.sql(query, bound, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep)
+        outcome = observed.run(
+            scope,
+            "sql",
+            query,
+            lambda: sandbox.sql(query, bound, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep),
+        )
     execution = interpreter.staged(
         scope,
         known,
