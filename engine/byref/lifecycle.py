@@ -17,6 +17,7 @@ from byref.db.tables import (
     GRACE,
     ID_BYTES,
     ArtifactRow,
+    ItemRow,
     LedgerRow,
     NameRow,
     RunRow,
@@ -27,7 +28,7 @@ from byref.db.tables import (
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
 from byref.scope import Scope
 
-_OF_SESSION = (NameRow, VariableRow, LedgerRow, RunRow, TombstoneRow, ArtifactRow)
+_OF_SESSION = (NameRow, VariableRow, LedgerRow, RunRow, TombstoneRow, ItemRow, ArtifactRow)
 """What is deleted with a session, referring tables first. Not left to ON DELETE CASCADE: a host's SQLite connection may
 not enforce foreign keys."""
 
@@ -285,7 +286,9 @@ def _expire_sessions(connection: Connection) -> int:
     gone = 0
     for row, created_at, seconds in connection.execute(locked).all():
         last = select(LedgerRow.created_at).where(LedgerRow.session_id == row).order_by(LedgerRow.step.desc()).limit(1)
-        used_at = connection.execute(last).scalar_one_or_none() or created_at
+        item = select(func.max(ItemRow.created_at)).where(ItemRow.session_id == row)
+        steps = (connection.execute(query).scalar_one_or_none() for query in (last, item))
+        used_at = max(at for at in (created_at, *steps) if at is not None)
         stored = select(func.count()).select_from(ArtifactRow).where(ArtifactRow.session_id == row)
         if connection.execute(stored).scalar_one():
             used_at = now

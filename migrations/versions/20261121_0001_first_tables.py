@@ -335,10 +335,27 @@ def upgrade() -> None:
     op.create_index("ix_byref_tombstones_session_id", "byref_tombstones", ["session_id"])
     op.create_index("ix_byref_tombstones_expired_at", "byref_tombstones", ["expired_at"])
 
+    op.create_table(
+        "byref_items",
+        sa.Column("id", KEY, nullable=False),
+        sa.Column("tenant", HOST_ID, nullable=False),
+        sa.Column("session_id", sa.BigInteger(), nullable=False),
+        sa.Column("list", HOST_ID, nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_byref_items")),
+        _of_session("byref_items"),
+        sa.UniqueConstraint("session_id", "list", "number", name=op.f("uq_byref_items_session_id_list_number")),
+        sa.CheckConstraint("number >= 0", name=op.f("ck_byref_items_number")),
+        sqlite_autoincrement=True,
+    )
+
 
 def downgrade() -> None:
     """Drop every table, referring ones first."""
     for table in (
+        "items",
         "tombstones",
         "runs",
         "ledger",

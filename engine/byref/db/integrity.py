@@ -37,6 +37,7 @@ from byref.db.tables import (
     BlobRow,
     DiscardRow,
     FrameRow,
+    ItemRow,
     LedgerRow,
     NameRow,
     RunRow,
@@ -63,9 +64,10 @@ _TABLES = (
     FrameRow,
     RunRow,
     TombstoneRow,
+    ItemRow,
     DiscardRow,
 )
-_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, TombstoneRow)
+_OF_SESSION = (LedgerRow, ArtifactRow, VariableRow, NameRow, RunRow, TombstoneRow, ItemRow)
 
 
 @dataclass(frozen=True, slots=True)

@@ -490,3 +490,25 @@ class TombstoneRow(Base):
     arguments: Mapped[str | None] = mapped_column(EscapedText)
     shape: Mapped[str] = mapped_column(EscapedText)
     expired_at: Mapped[datetime]
+
+
+class ItemRow(Base):
+    """One text of an ordered list that a framework keeps with a session: an item of its chat, a version of a file."""
+
+    __tablename__ = "byref_items"
+    __table_args__ = (
+        _of_session(),
+        UniqueConstraint("session_id", "list", "number"),
+        CheckConstraint("number >= 0", name="number"),
+        NEVER_REUSED,
+    )
+
+    id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES))
+    session_id: Mapped[int]
+    list: Mapped[str] = mapped_column(String(ID_BYTES))
+    """Which list, by the framework's own name."""
+    number: Mapped[int]
+    """Its place, counted from 0."""
+    text: Mapped[str] = mapped_column(EscapedText)
+    created_at: Mapped[datetime]
