@@ -177,7 +177,7 @@ def test_content_is_told_only_where_it_is_asked_for(collected: Collected, sandbo
         session.process({"rows": ROWS}, tool="fetch_rows")
         session.process(f"it failed: {SECRET}", tool="ask", is_error=True)
         session.call("code_interpreter", {"code": f"raise ValueError('{SECRET}')"})
-        session.call("artifact_grep", {"target": "fetch_rows", "pattern": SECRET})
+        session.call("artifact_grep", {"artifact_id": "fetch_rows", "pattern": SECRET})
         session.call(SECRET, {"a": SECRET})
         with pytest.raises(OSError, match=SECRET):
             session.process(broken(), tool="stream")

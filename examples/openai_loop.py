@@ -1,0 +1,47 @@
+"""A chat with the OpenAI SDK's Chat Completions: streamed, with parallel calls and usage; big results go by reference.
+
+OPENAI_API_KEY=… python examples/openai_loop.py "Which region has the highest sum? Refund its late orders."
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import shop
+from openai import OpenAI
+from openai.lib.streaming.chat import ChatCompletionStreamState
+
+import byref
+
+MODEL = "gpt-5-mini"
+
+
+def chat(client: OpenAI, session: byref.Session, messages: list[Any]) -> None:
+    """Let the model work until it has answered; `messages` grow by all of it."""
+    request: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+    request["tools"] = shop.definitions("openai") + session.tools("openai")
+    while True:
+        state = ChatCompletionStreamState()
+        for chunk in client.chat.completions.create(model=MODEL, messages=messages, **request):
+            state.handle_chunk(chunk)
+            for choice in chunk.choices:
+                print(choice.delta.content or "", end="", flush=True)
+        completion = state.get_final_completion()
+        session.record_usage(completion, request_id=completion.id)
+        message = completion.choices[0].message
+        messages.append(message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
+        if not message.tool_calls:
+            return print()
+        calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls]
+        with ThreadPoolExecutor() as pool:
+            replies = pool.map(lambda call: shop.answer(session, call[1], call[2], call[0]), calls)
+            messages.extend(reply.message("openai", call[0]) for call, reply in zip(calls, replies, strict=True))
+
+
+if __name__ == "__main__":
+    with byref.Engine("sqlite:///byref.db") as engine:
+        conversation = engine.session("openai-example", model=MODEL)
+        chat(OpenAI(), conversation, [{"role": "user", "content": sys.argv[1]}])
+        print(f"{conversation.context_tokens():,} tokens of context")

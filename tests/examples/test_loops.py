@@ -1,0 +1,74 @@
+"""The example loops, each as a script of its own with the provider's real SDK, over HTTP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from provider import Calls, provider
+
+import byref
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUESTION = "Which region has the highest sum? Refund its late orders."
+CODE = """totals = df(orders).groupby("region")["amount"].sum()
+late = [o["id"] for o in orders if o["is_late"] and o["region"] == totals.idxmax()]
+(totals.idxmax(), len(late))"""
+
+
+def look_and_count(results: list[str]) -> Calls:
+    assert len(results) == 1 and len(results[0]) < 8_000 and "$orders" in results[0]
+    return [("code_interpreter", {"code": CODE}), ("artifact_jq", {"artifact_id": "orders", "expression": "length"})]
+
+
+def refund_by_reference(results: list[str]) -> Calls:
+    assert "4000" in results[1]
+    return [("refund", {"ids": "$late"}), ("refund", {"ids": "$nothing"})]
+
+
+def conclude(results: list[str]) -> str:
+    assert "orders refunded" in results[0]
+    assert "does not fit" in results[1] or "do not fit" in results[1]
+    return f"Done: {results[0]}."
+
+
+@pytest.mark.parametrize(
+    ("script", "key", "base"),
+    [
+        ("anthropic_loop", "ANTHROPIC", ""),
+        ("openai_loop", "OPENAI", "/v1"),
+        ("openai_responses_loop", "OPENAI", "/v1"),
+    ],
+)
+def test_a_loop_answers_out_of_all_of_the_data(script: str, key: str, base: str, tmp_path: Path) -> None:
+    turns = ([("list_orders", {})], look_and_count, refund_by_reference, conclude)
+    with provider(*turns) as told:
+        environment = {**os.environ, f"{key}_BASE_URL": told.url + base, f"{key}_API_KEY": "none"}
+        run = subprocess.run(
+            [sys.executable, "-W", "ignore", EXAMPLES / f"{script}.py", QUESTION],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert run.returncode == 0, run.stderr + str(told.refused)
+    answer, context = run.stdout.splitlines()
+    assert answer.startswith("Done: ") and "orders refunded, the last one is" in answer
+    assert int(context.split()[0].replace(",", "")) < 6_000
+    assert len(told.requests) == 4
+    with byref.Engine(f"sqlite:///{tmp_path}/byref.db", jail="language-only") as engine:
+        (info,) = engine.sessions()
+        session = engine.session(info.id)
+        assert session.usage().requests == 4
+        assert [variable.name for variable in session.variables()][:2] == ["list_orders", "orders"]
+
+
+def test_each_loop_is_about_twenty_lines() -> None:
+    for script in ("anthropic_loop", "openai_loop", "openai_responses_loop"):
+        text = (EXAMPLES / f"{script}.py").read_text()
+        body = text.split("def chat")[1].split("if __name__")[0]
+        assert len([line for line in body.splitlines() if line.strip()]) <= 23, script
