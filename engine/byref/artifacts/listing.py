@@ -67,6 +67,13 @@ def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple
     return [Unbound(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
 
 
+def made_by(connection: Connection, session_id: int, step: int) -> list[str]:
+    """Return the ids of the artifacts that a step of the session's ledger made, oldest first."""
+    row = ArtifactRow
+    made = select(row.public_id).where(row.session_id == session_id, row.step == step, is_live())
+    return list(connection.execute(made.order_by(row.id)).scalars())
+
+
 def row_id_of(connection: Connection, session_id: int, key: str) -> int | None:
     """Return the row id of the session's artifact with that id or pointer."""
     if (match := ID.fullmatch(key)) is None:
