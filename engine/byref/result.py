@@ -83,7 +83,7 @@ def message(format: Format, content: str | list[Any], call_id: str, *, is_error:
     """Return a tool result as a provider's API takes it; lone surrogates, which no API takes, as U+FFFD."""
     if format not in FORMATS:
         raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
-    body = _sendable(native.render(content, format))
+    body = sendable(native.render(content, format))
     match format:
         case "openai":
             return {"role": "tool", "tool_call_id": call_id, "content": body}
@@ -104,10 +104,10 @@ def message(format: Format, content: str | list[Any], call_id: str, *, is_error:
             return {"content": body, "isError": is_error}
 
 
-def _sendable(value: Any) -> Any:
-    """A value without lone surrogates."""
+def sendable(value: Any) -> Any:
+    """Return a value with U+FFFD for the lone surrogates in its texts, which no API takes."""
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {key: _sendable(member) for key, member in value.items()}
-    return [_sendable(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: sendable(member) for key, member in value.items()}
+    return [sendable(item) for item in value] if isinstance(value, list | tuple) else value

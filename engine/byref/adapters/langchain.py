@@ -14,6 +14,7 @@ from byref.adapters.extras import missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy, check_tools
+from byref.result import sendable
 from byref.session import Session
 from byref.tools import TOOLS
 
@@ -56,7 +57,9 @@ class ByrefTool(BaseTool):
 
     def _run(self, arguments: Any, call_id: str | None) -> Any:
         reply = self.open().call(self.name, arguments, call_id=call_id)
-        content = reply.content if isinstance(reply.content, str) else [_block(block) for block in reply.content]
+        content = sendable(reply.content)
+        if isinstance(content, list):
+            content = [_block(block) for block in content]
         if call_id is None:
             return content
         status = "error" if reply.is_error else "success"
@@ -69,7 +72,8 @@ class ByrefTool(BaseTool):
 class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     """Middleware of `create_agent`: gates tool results, resolves references in arguments, records usage, offers byref's tools.
 
-    List it first, so that it sees what the other middlewares leave. The conversation is the run's `thread_id`, or
+    List it first, but after HumanInTheLoopMiddleware, which writes a note in front of what an edited call gave: byref sees
+    what the middlewares after it leave of a result. The conversation is the run's `thread_id`, or
     `session`; `session` and `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless
     given, those of the agent's chat model when a conversation begins. `policy` and `tools` are those of `Engine.session`.
 
@@ -257,7 +261,7 @@ def _processed(session: Session, message: ToolMessage, tool: str, arguments: obj
         arguments=arguments,
         is_error=message.status == "error",
     )
-    update: dict[str, Any] = {"content": result.content}
+    update: dict[str, Any] = {"content": sendable(result.content)}
     if result.instructions:
         update["additional_kwargs"] = {**message.additional_kwargs, INSTRUCTIONS: result.instructions}
     return message.model_copy(update=update)

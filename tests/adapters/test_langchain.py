@@ -1,0 +1,714 @@
+"""LangChain's agents and LangGraph's graphs with byref in them, driven by a scripted model of LangChain's own interface."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NotRequired
+
+import pytest
+from langchain.agents import AgentState, create_agent
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    SummarizationMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain.tools import InjectedState, InjectedToolCallId, ToolRuntime, tool
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import ToolException
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
+
+from byref import ConfigurationError, Engine, Policy
+from byref.adapters.langchain import INSTRUCTIONS, ByrefMiddleware, ByrefTool
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(200)).decode()
+BIG = {"orders": [{"id": n, "total": n % 50} for n in range(3_000)], "next_page": None}
+SMALL = {"orders": [], "next_page": None}
+
+Turn = str | list[dict[str, Any]] | Callable[[list[BaseMessage]], "Turn"]
+
+
+class Scripted(BaseChatModel):
+    """Answers by how many answers there are already, so that one model serves any number of conversations at once."""
+
+    turns: list[Any]
+    requests: list[list[BaseMessage]]
+    offered: list[list[str]]
+    tokens: int | None = 1_000
+    model: str = "gpt-4o"
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        self.offered.append([tool["name"] if isinstance(tool, dict) else tool.name for tool in tools])
+        return self.bind()
+
+    def _answer(self, messages: list[BaseMessage]) -> AIMessage:
+        self.requests.append(messages)
+        turn = self.turns[sum(isinstance(message, AIMessage) for message in messages)]
+        turn = turn(messages) if callable(turn) else turn
+        usage: Any = None
+        if self.tokens is not None:
+            count = self.tokens * len(messages)
+            usage = {"input_tokens": count, "output_tokens": 10, "total_tokens": count + 10}
+        if isinstance(turn, str):
+            return AIMessage(turn, usage_metadata=usage)
+        made = [{"type": "tool_call", "id": f"call_{len(messages)}_{n}", **call} for n, call in enumerate(turn)]
+        return AIMessage("", tool_calls=made, usage_metadata=usage)
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+
+
+class Streaming(Scripted):
+    """The same, in pieces; usage comes with the last one, as providers send it."""
+
+    def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        answer = self._answer(messages)
+        for word in str(answer.content).split(" "):
+            yield ChatGenerationChunk(message=AIMessageChunk(word))
+        calls = [
+            {
+                "name": call["name"],
+                "args": json.dumps(call["args"]),
+                "id": call["id"],
+                "index": n,
+                "type": "tool_call_chunk",
+            }
+            for n, call in enumerate(answer.tool_calls)
+        ]
+        yield ChatGenerationChunk(
+            message=AIMessageChunk("", tool_call_chunks=calls, usage_metadata=answer.usage_metadata)  # type: ignore[arg-type]
+        )
+
+
+def scripted(*turns: Any, kind: type[Scripted] = Scripted, **kwargs: Any) -> Scripted:
+    return kind(turns=list(turns), requests=[], offered=[], **kwargs)
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "args": arguments}
+
+
+def thread(name: str = "chat-42") -> Any:
+    return {"configurable": {"thread_id": name}}
+
+
+def answers(state: Any) -> dict[str, ToolMessage]:
+    """The tools' messages by their names."""
+    return {str(message.name): message for message in state["messages"] if isinstance(message, ToolMessage)}
+
+
+async def run(agent: Any, state: Any, config: Any, mode: str, **kwargs: Any) -> Any:
+    """One run of an agent: sync or async, whole or as a stream."""
+    if mode == "sync":
+        return await asyncio.to_thread(agent.invoke, state, config, **kwargs)
+    if mode == "async":
+        return await agent.ainvoke(state, config, **kwargs)
+    async for last in agent.astream(state, config, stream_mode="values", **kwargs):
+        state = last
+    return state
+
+
+ASK: Any = {"messages": [{"role": "user", "content": "Which orders?"}]}
+MODES = ("sync", "async", "stream")
+
+
+@tool
+def list_orders() -> dict[str, Any]:
+    """List the orders."""
+    return BIG
+
+
+@tool
+def refund(ids: list[int], reason: str = "") -> str:
+    """Refund orders by their ids."""
+    return f"{len(ids)} refunded{reason and f': {reason}'}"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine("sqlite:///:memory:") as made:
+        yield made
+
+
+@pytest.fixture
+def tenant(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_big_result_is_a_reference_that_the_models_tools_and_other_tools_follow(
+    engine: Engine, tenant: str, mode: str
+) -> None:
+    model = scripted(
+        [call("list_orders")],
+        [
+            call("code_interpreter", code="sum(o['total'] for o in orders)"),
+            call("refund", ids={"$var": "orders", "jq": "map(.id)"}, reason="$HOME"),
+        ],
+        "Done.",
+        kind=Streaming if mode == "stream" else Scripted,
+    )
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    agent = create_agent(model, [list_orders, refund], middleware=[byref])
+    state = asyncio.run(run(agent, ASK, thread(), mode))
+
+    given = answers(state)
+    envelope = json.loads(str(given["list_orders"].content))
+    assert "orders" in envelope["variables"] and len(str(given["list_orders"].content)) < 6_000
+    assert given["list_orders"].tool_call_id == "call_1_0"
+    assert given["code_interpreter"].content == str(sum(n % 50 for n in range(3_000)))
+    assert given["refund"].content == "3000 refunded: $HOME"
+    assert state["messages"][-1].text == "Done."
+    assert set(model.offered[0]) == {tool.name for tool in byref.tools} | {"list_orders", "refund"}
+    assert state["messages"][3].tool_calls[1]["args"]["ids"] == {
+        "$var": "orders",
+        "jq": "map(.id)",
+    }  # as it was written
+
+    session = engine.session("chat-42", tenant=tenant)
+    kinds = [entry.kind for entry in session.ledger()]
+    assert sorted(kinds) == ["output", "output", "reply", "resolution", "usage", "usage", "usage"]
+    assert [entry.tool for entry in session.ledger() if entry.kind == "reply"] == ["code_interpreter"]
+    assert session.usage().requests == 3 and session.context_tokens() == 1_000 * len(model.requests[-1]) + 10
+    assert session.explain("call_1_0").route == "variables"
+    assert (
+        session.context_window == engine.session("x", tenant=tenant, model="gpt-4o").context_window
+    )  # the chat model's
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_message_keeps_all_but_its_content(engine: Engine, tenant: str, mode: str) -> None:
+    whole = {"raw": object()}
+
+    @tool(response_format="content_and_artifact")
+    def report() -> tuple[str, Any]:
+        """Report."""
+        return json.dumps(BIG), whole
+
+    @tool
+    def mine(tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+        """Make the message itself."""
+        return ToolMessage(
+            json.dumps(BIG),
+            tool_call_id=tool_call_id,
+            name="mine",
+            id="m1",
+            additional_kwargs={"a": 1},
+            response_metadata={"b": 2},
+            status="error",
+        )
+
+    model = scripted([call("report"), call("mine")], "Done.")
+    agent = create_agent(model, [report, mine], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    given = answers(asyncio.run(run(agent, ASK, thread(), mode)))
+    assert given["report"].artifact is whole and given["report"].status == "success"
+    assert "variables" in json.loads(str(given["report"].content))
+    kept = given["mine"]
+    assert (kept.id, kept.additional_kwargs, kept.response_metadata, kept.status) == ("m1", {"a": 1}, {"b": 2}, "error")
+    assert len(str(kept.content)) < len(json.dumps(BIG)) and "variables" not in str(
+        kept.content
+    )  # an error stays readable
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_of_a_command_the_message_that_answers_the_call_is_gated_and_nothing_else(
+    engine: Engine, tenant: str, mode: str
+) -> None:
+    class State(AgentState[Any]):
+        found: NotRequired[list[Any]]
+
+    other = ToolMessage(json.dumps(BIG), tool_call_id="of another call", id="other")
+
+    @tool
+    def search(runtime: ToolRuntime) -> Command[Any]:
+        """Search."""
+        answer = ToolMessage(json.dumps(BIG), tool_call_id=runtime.tool_call_id or "", artifact=7)
+        return Command(update={"found": [BIG], "messages": [answer]})
+
+    @tool
+    def written(runtime: ToolRuntime) -> Command[Any]:
+        """Answer with a message written as a dict, and one that is not this call's."""
+        answer = {"role": "tool", "content": json.dumps(BIG), "tool_call_id": runtime.tool_call_id}
+        return Command(update={"messages": [other, answer]})
+
+    @tool
+    def several(runtime: ToolRuntime) -> list[Any]:
+        """Answer with a list."""
+        answer = ToolMessage(json.dumps(BIG), tool_call_id=runtime.tool_call_id or "", name="several")
+        return [Command(update={"found": [SMALL]}), answer]
+
+    model = scripted([call("search")], [call("written")], [call("several")], "Done.")
+    agent = create_agent(
+        model, [search, written, several], middleware=[ByrefMiddleware(engine, tenant=tenant)], state_schema=State
+    )
+    state = asyncio.run(run(agent, ASK, thread(), mode))
+    messages = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert ["variables" in json.loads(str(message.content)) for message in messages] == [True, False, True, True]
+    assert messages[0].artifact == 7 and messages[0].name == "search"
+    assert messages[1].content == other.content
+    assert state["found"] == [SMALL]
+    assert [entry.tool for entry in engine.session("chat-42", tenant=tenant).ledger() if entry.kind == "output"] == [
+        "search",
+        "written",
+        "several",
+    ]
+
+
+def test_content_blocks_stay_langchains_own(engine: Engine, tenant: str) -> None:
+    image = {"type": "image", "base64": PNG, "mime_type": "image/png", "id": "lc_1"}
+
+    @tool
+    def look() -> list[Any]:
+        """Look."""
+        return [{"type": "text", "text": json.dumps(BIG)}, image]
+
+    model = scripted([call("look")], "Done.")
+    agent = create_agent(model, [look], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    content = answers(agent.invoke(ASK, thread()))["look"].content
+    assert isinstance(content, list) and content[1] == image
+    assert isinstance(content[0], dict) and "variables" in json.loads(content[0]["text"])
+
+
+def test_an_image_that_the_model_asks_for_is_a_content_block(engine: Engine, tenant: str) -> None:
+    data = engine.session("chat-42", tenant=tenant).store_artifact(base64.b64decode(PNG), content_type="image/png")
+    model = scripted([call("get_artifact", pointer_or_name=data.id)], "Done.")
+    agent = create_agent(model, middleware=[ByrefMiddleware(engine, tenant=tenant, tools=["get_artifact"])])
+    assert answers(agent.invoke(ASK, thread()))["get_artifact"].content == [
+        {"type": "image", "base64": PNG, "mime_type": "image/png"}
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_reference_that_fails_is_the_calls_answer_and_the_tool_is_not_run(
+    engine: Engine, tenant: str, mode: str
+) -> None:
+    model = scripted(
+        [call("list_orders")],
+        [call("refund", ids={"$var": "order"})],
+        [call("refund", ids={"$var": "orders"})],
+        [call("nothing", x=1)],
+        [call("artifact_read", artifact_id="zz")],
+        "Done.",
+    )
+    agent = create_agent(model, [list_orders, refund], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    state = asyncio.run(run(agent, ASK, thread(), mode))
+    _, unknown, misfit, missing, read = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+    assert unknown.status == misfit.status == missing.status == read.status == "error"
+    assert "Did you mean 'orders'?" in str(unknown.content) and unknown.name == "refund"
+    assert "ids" in str(misfit.content) and len(str(misfit.content)) < 1_000  # the data is not in the text
+    assert "nothing is not a valid tool" in str(missing.content)
+    assert "zz" in str(read.content)
+
+
+def test_arguments_without_a_reference_are_judged_by_the_tool_alone(engine: Engine, tenant: str) -> None:
+    from pydantic import BaseModel, field_validator
+
+    class Ids(BaseModel):
+        ids: list[int]
+
+        @field_validator("ids", mode="before")
+        @classmethod
+        def split(cls, value: Any) -> Any:
+            return value.split(",") if isinstance(value, str) else value
+
+    @tool(args_schema=Ids)
+    def count(ids: list[int]) -> str:
+        """Count ids, which may come as one text."""
+        return str(len(ids))
+
+    model = scripted([call("count", ids="1,2,3")], [call("count", ids="$orders")], "Done.")
+    agent = create_agent(model, [count], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    state = agent.invoke(ASK, thread())
+    first, second = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+    assert first.content == "3"
+    assert second.status == "error" and "Error invoking tool" in str(second.content)  # the framework's own words
+
+
+def test_what_is_injected_is_no_argument(engine: Engine, tenant: str) -> None:
+    @tool
+    def both(ids: list[int], state: Annotated[dict[str, Any], InjectedState], runtime: ToolRuntime) -> str:
+        """Take data and the state."""
+        return f"{len(ids)} {len(state['messages'])} {runtime.config['configurable']['thread_id']}"
+
+    model = scripted([call("list_orders")], [call("both", ids={"$var": "orders", "jq": "map(.id)"})], "Done.")
+    agent = create_agent(model, [list_orders, both], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    assert answers(agent.invoke(ASK, thread()))["both"].content == "3000 4 chat-42"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tool_that_raises_is_the_frameworks_matter(engine: Engine, tenant: str, mode: str) -> None:
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("x" * 200_000)
+
+    model = scripted([call("fail")], "Done.")
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    with pytest.raises(ValueError, match="xxx"):
+        asyncio.run(run(create_agent(model, [fail], middleware=[byref]), ASK, thread(), mode))
+    assert [entry.kind for entry in engine.session("chat-42", tenant=tenant).ledger()] == ["usage"]
+
+    handled = ToolErrorMiddleware(lambda error, request: f"failed: {error}")
+    agent = create_agent(model, [fail], middleware=[byref, handled])
+    message = answers(asyncio.run(run(agent, ASK, thread("handled"), mode)))["fail"]
+    assert message.status == "error" and str(message.content).startswith("failed: xxx")
+    assert len(str(message.content)) < 20_000
+
+
+def test_retries_inside_are_one_output(engine: Engine, tenant: str) -> None:
+    tries = []
+
+    @tool
+    def flaky() -> Any:
+        """Fail twice."""
+        tries.append(1)
+        if len(tries) < 3:
+            raise ToolException("again")
+        return BIG
+
+    model = scripted([call("flaky")], "Done.")
+    retry = ToolRetryMiddleware(max_retries=3, initial_delay=0)
+    agent = create_agent(model, [flaky], middleware=[ByrefMiddleware(engine, tenant=tenant), retry])
+    assert "variables" in json.loads(str(answers(agent.invoke(ASK, thread()))["flaky"].content))
+    kinds = [entry.kind for entry in engine.session("chat-42", tenant=tenant).ledger()]
+    assert kinds.count("output") == 1 and len(tries) == 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_interrupt_inside_a_tool_passes_and_the_resumed_call_is_one_output(
+    engine: Engine, tenant: str, mode: str
+) -> None:
+    @tool
+    def approve() -> dict[str, Any]:
+        """Ask a person."""
+        return {"said": interrupt("Sure?"), **BIG}
+
+    model = scripted([call("approve"), call("list_orders")], "Done.")
+    agent = create_agent(
+        model, [approve, list_orders], middleware=[ByrefMiddleware(engine, tenant=tenant)], checkpointer=InMemorySaver()
+    )
+    asyncio.run(run(agent, ASK, thread(), mode))
+    assert agent.get_state(thread()).interrupts[0].value == "Sure?"
+    given = answers(asyncio.run(run(agent, Command(resume="yes"), thread(), mode)))
+    session = engine.session("chat-42", tenant=tenant)
+    assert "variables" in json.loads(str(given["approve"].content))
+    assert session.variable("approve").value()["said"] == "yes"
+    outputs = [entry.tool for entry in session.ledger() if entry.kind == "output"]
+    assert sorted(map(str, outputs)) == ["approve", "list_orders"]
+
+
+def test_a_person_approves_and_edits_calls(engine: Engine, tenant: str) -> None:
+    """Approval stands before byref: the note that it puts in front of a result is none of the tool's JSON."""
+    model = scripted([call("code_interpreter", code="6 * 7"), call("page", number=1)], "Done.")
+
+    @tool
+    def page(number: int) -> dict[str, Any]:
+        """A page of orders."""
+        return {"page": number, **BIG}
+
+    approval = HumanInTheLoopMiddleware({"code_interpreter": True, "page": True})
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    agent = create_agent(model, [page], middleware=[approval, byref], checkpointer=InMemorySaver())
+    agent.invoke(ASK, thread())
+    edits: list[Any] = [call("code_interpreter", code="6 * 8"), call("page", number=2)]
+    resumed = agent.invoke(
+        Command(resume={"decisions": [{"type": "edit", "edited_action": edit} for edit in edits]}), thread()
+    )
+    code, other = answers(resumed).values()
+    assert str(code.content).endswith("\n48")
+    note, _, envelope = str(other.content).partition("Tool response:\n")
+    assert "human reviewer" in note and "orders" in json.loads(envelope)["variables"]
+    assert engine.session("chat-42", tenant=tenant).variable("page").value()["page"] == 2
+
+
+def test_what_return_direct_gives_the_user_is_whole_and_what_a_model_reads_of_it_later_is_gated(
+    engine: Engine, tenant: str
+) -> None:
+    @tool(return_direct=True)
+    def export() -> dict[str, Any]:
+        """Export."""
+        return BIG
+
+    model = scripted([call("export")], "Next.", "Last.")
+    agent = create_agent(
+        model, [export], middleware=[ByrefMiddleware(engine, tenant=tenant)], checkpointer=InMemorySaver()
+    )
+    first = agent.invoke(ASK, thread())
+    assert first["messages"][-1].content == json.dumps(BIG)
+    for words in ("And then?", "And?"):
+        agent.invoke({"messages": [("user", words)]}, thread())
+    read = [message for request in model.requests for message in request if isinstance(message, ToolMessage)]
+    assert len(read) == 2 and read[0].content == read[1].content and len(str(read[0].content)) < 6_000
+    session = engine.session("chat-42", tenant=tenant)
+    assert [entry.kind for entry in session.ledger()].count("output") == 1
+    assert session.variable("orders").value() == BIG["orders"]
+
+
+def test_instructions_of_a_mapper_stand_in_the_system_message(engine: Engine, tenant: str) -> None:
+    mapper = '{display_instructions_for_model: "Show totals in euros.", orders}'
+    policy = Policy(per_tool={"list_orders": {"mapper": mapper}})
+    model = scripted([call("list_orders"), call("list_orders")], [call("list_orders")], "Done.")
+    agent = create_agent(
+        model,
+        [list_orders],
+        middleware=[ByrefMiddleware(engine, tenant=tenant, policy=policy)],
+        system_prompt="Be brief.",
+    )
+    state = agent.invoke(ASK, thread())
+    systems = [request[0] for request in model.requests if isinstance(request[0], SystemMessage)]
+    assert [[block["text"] for block in system.content_blocks] for system in systems] == [
+        ["Be brief."],
+        ["Be brief.", "Show totals in euros."],
+        ["Be brief.", "Show totals in euros."],
+    ]
+    given = answers(state)["list_orders"]
+    assert given.additional_kwargs == {INSTRUCTIONS: "Show totals in euros."} and "euros" not in str(given.content)
+
+
+def test_a_summary_tells_once_what_data_is_still_there(engine: Engine, tenant: str) -> None:
+    main = scripted([call("list_orders")], "One.", "Two.", "Three.")
+    main.turns = [lambda messages: [call("list_orders")] if len(messages) == 1 else "Fine."] * 9
+    summaries = scripted("They asked for orders.", "They asked again.")
+    summaries.turns = [summaries.turns[0]] * 9
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    summarise = SummarizationMiddleware(summaries, trigger=("messages", 6), keep=("messages", 2))
+    agent = create_agent(main, [list_orders], middleware=[byref, summarise], checkpointer=InMemorySaver())
+    for words in ("Which orders?", "And?", "And then?", "Last?"):
+        state = agent.invoke({"messages": [("user", words)]}, thread())
+    (summary,) = [m for m in state["messages"] if "They asked for orders." in str(m.content)]
+    assert str(summary.content).count("- orders: array(3000) of object(2 keys)") == 1
+    seen = [str(m.content) for request in main.requests for m in request if "They asked for" in str(m.content)]
+    assert len(seen) == 2 and set(seen) == {summary.content}  # to the byte, for the prompt cache
+    kinds = [entry.kind for entry in engine.session("chat-42", tenant=tenant).ledger()]
+    assert kinds.count("compaction") == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_conversation_goes_on_in_a_new_process(tmp_path: Path, mode: str) -> None:
+    saver, url = InMemorySaver(), f"sqlite:///{tmp_path / 'byref.db'}"
+    turns = (
+        [call("list_orders")],
+        "There are 3000.",
+        [call("refund", ids={"$var": "orders", "jq": "map(.id)"})],
+        "Done.",
+    )
+    for words in ("Which orders?", "Refund them."):
+        with Engine(url) as engine:
+            agent = create_agent(
+                scripted(*turns), [list_orders, refund], middleware=[ByrefMiddleware(engine)], checkpointer=saver
+            )
+            state = asyncio.run(run(agent, {"messages": [("user", words)]}, thread(), mode))
+    assert answers(state)["refund"].content == "3000 refunded"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: str, mode: str) -> None:
+    """One agent serves them all; the tenant comes with the run's context."""
+
+    @tool
+    def mine(runtime: ToolRuntime[Any]) -> dict[str, Any]:
+        """My data."""
+        return {"owner": f"{runtime.context}/{runtime.config['configurable']['thread_id']}", **BIG}
+
+    model = scripted([call("mine")], [call("code_interpreter", code="mine['owner']")], "Done.")
+    byref = ByrefMiddleware(engine, tenant=lambda runtime: f"{tenant}-{runtime.context}")
+    agent = create_agent(model, [mine], middleware=[byref], context_schema=str)
+    owners = [(who, chat) for who in ("acme", "zeta") for chat in ("chat-1", "chat-2")]
+
+    async def every() -> list[Any]:
+        return await asyncio.gather(*(run(agent, ASK, thread(chat), mode, context=who) for who, chat in owners))
+
+    for (who, chat), state in zip(owners, asyncio.run(every()), strict=True):
+        assert answers(state)["code_interpreter"].content == f"{who}/{chat}"
+        assert [info.id for info in engine.sessions(f"{tenant}-{who}")].count(chat) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_parallel_calls_together_keep_within_the_headroom(engine: Engine, tenant: str, mode: str) -> None:
+    @tool
+    def page(number: int) -> str:
+        """A page of text."""
+        return f"{number} " * 4_000
+
+    model = scripted([call("page", number=n) for n in range(10, 22)], "Done.")
+    policy = Policy(max_result_tokens=None, context_percentage=None)
+    byref = ByrefMiddleware(engine, tenant=tenant, policy=policy, context_window=40_000)
+    state = asyncio.run(run(create_agent(model, [page], middleware=[byref]), ASK, thread(), mode))
+    routes = [e.route for e in engine.session("chat-42", tenant=tenant).ledger() if e.kind == "output"]
+    assert len(routes) == 12 and 2 <= routes.count("wholesale") + routes.count("inline") <= 5
+    assert [m.tool_call_id for m in state["messages"] if isinstance(m, ToolMessage)] == [
+        f"call_1_{n}" for n in range(12)
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_agent_inside_a_tool_is_no_part_of_the_context(engine: Engine, tenant: str, mode: str) -> None:
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    inner = create_agent(scripted([call("list_orders")], "3000 orders.", tokens=7), [list_orders], middleware=[byref])
+
+    @tool
+    async def ask() -> str:
+        """Ask another agent."""
+        return str((await inner.ainvoke(ASK))["messages"][-1].content)
+
+    @tool("ask")
+    def ask_in_this_thread() -> str:
+        """Ask another agent."""
+        return str(inner.invoke(ASK)["messages"][-1].content)
+
+    model = scripted([call("ask")], [call("code_interpreter", code="len(orders)")], "Done.")
+    agent = create_agent(model, [ask_in_this_thread if mode == "sync" else ask], middleware=[byref])
+    given = answers(asyncio.run(run(agent, ASK, thread(), mode)))
+    assert given["ask"].content == "3000 orders." and given["code_interpreter"].content == "3000"  # its data is shared
+    usages = [e for e in engine.session("chat-42", tenant=tenant).ledger() if e.kind == "usage"]
+    assert [entry.detail["sets_context"] for entry in usages] == [True, False, False, True, True]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_agent_as_a_part_of_a_graph_is_the_conversation(engine: Engine, tenant: str, mode: str) -> None:
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    agent = create_agent(scripted([call("list_orders")], "Done."), [list_orders], middleware=[byref])
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", agent)
+    graph.add_edge(START, "agent")
+    state = asyncio.run(run(graph.compile(checkpointer=InMemorySaver()), ASK, thread(), mode))
+    assert "variables" in json.loads(str(answers(state)["list_orders"].content))
+    usages = [e for e in engine.session("chat-42", tenant=tenant).ledger() if e.kind == "usage"]
+    assert [entry.detail["sets_context"] for entry in usages] == [True, True]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_graph_of_ones_own_takes_the_parts(engine: Engine, tenant: str, mode: str) -> None:
+    byref = ByrefMiddleware(engine, tenant=tenant)
+    tools = [list_orders, *byref.tools]
+    bound = scripted([call("list_orders")], [call("code_interpreter", code="len(orders)")], "Done.").bind_tools(tools)
+
+    def model(state: MessagesState) -> dict[str, list[AnyMessage]]:
+        answer = bound.invoke(state["messages"])
+        byref.session().record_usage(answer)
+        return {"messages": [answer]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", model)
+    graph.add_node("tools", ToolNode(tools, wrap_tool_call=byref.wrap_tool_call, awrap_tool_call=byref.awrap_tool_call))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    state = asyncio.run(run(graph.compile(), ASK, thread(), mode))
+    assert answers(state)["code_interpreter"].content == "3000"
+    assert engine.session("chat-42", tenant=tenant).usage().requests == 3
+
+
+def test_a_session_has_the_tools_that_it_was_made_with(engine: Engine, tenant: str) -> None:
+    engine.session("chat-42", tenant=tenant, tools=["artifact_read"])
+    model = scripted([call("code_interpreter", code="1")], "Done.")
+    agent = create_agent(model, [list_orders], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    state = agent.invoke(ASK, thread())
+    assert model.offered[0] == ["artifact_read", "list_orders"]
+    assert "there is no tool 'code_interpreter' here" in str(answers(state)["code_interpreter"].content)
+
+
+def test_byrefs_own_tools_work_by_themselves_and_are_seen_by_callbacks(engine: Engine, tenant: str) -> None:
+    class Seen(BaseCallbackHandler):
+        names: ClassVar[list[str]] = []
+
+        def on_tool_start(self, serialized: dict[str, Any], input_str: str, **kwargs: Any) -> None:
+            self.names.append(serialized["name"])
+
+    byref = ByrefMiddleware(engine, tenant=tenant, session="fixed", tools=["code_interpreter", "artifact_read"])
+    code = next(tool for tool in byref.tools if tool.name == "code_interpreter")
+    assert isinstance(code, ByrefTool)
+    assert code.invoke({"code": "1 + 1"}, {"callbacks": [Seen()]}) == "2" and Seen.names == ["code_interpreter"]
+    assert asyncio.run(code.ainvoke({"code": "1 + 1"})) == "2"
+    # Names that a Python signature has of its own are nothing special in what a model writes.
+    hostile = {"self": 1, "config": 2, "run_manager": 3, "func": 4, "call_id": 5, "runtime": 6}
+    for answer in (
+        code.invoke({"name": code.name, "args": hostile, "id": "c1", "type": "tool_call"}),
+        asyncio.run(code.ainvoke({"name": code.name, "args": hostile, "id": "c2", "type": "tool_call"})),
+    ):
+        assert isinstance(answer, ToolMessage) and answer.status == "error" and "code" in str(answer.content)
+
+
+def test_a_lone_surrogate_reaches_neither_model_nor_checkpoint(engine: Engine, tenant: str) -> None:
+    @tool
+    def odd() -> dict[str, str]:
+        """Return what JSON may hold and UTF-8 may not."""
+        return {"text": "a\ud800b"}
+
+    model = scripted([call("odd")], [call("code_interpreter", code="chr(0xD800)")], "Done.")
+    agent = create_agent(
+        model, [odd], middleware=[ByrefMiddleware(engine, tenant=tenant)], checkpointer=InMemorySaver()
+    )
+    state = agent.invoke(ASK, thread())
+    assert answers(state)["odd"].content == '{"text": "a\ufffdb"}'
+    for message in answers(state).values():
+        str(message.content).encode()
+
+
+def test_nothing_of_byrefs_runs_on_the_event_loop(engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    opened = Engine.session
+
+    def session(self: Engine, *args: Any, **kwargs: Any) -> Any:
+        threads.add(threading.get_ident())
+        return opened(self, *args, **kwargs)
+
+    monkeypatch.setattr(Engine, "session", session)
+    model = scripted([call("list_orders")], [call("code_interpreter", code="1")], "Done.")
+    agent = create_agent(model, [list_orders], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    asyncio.run(agent.ainvoke(ASK, thread()))
+    assert threads and threading.get_ident() not in threads
+
+
+def test_a_run_that_is_cancelled_leaves_whole_steps(engine: Engine, tenant: str) -> None:
+    @tool
+    async def slow() -> Any:
+        """Take long."""
+        await asyncio.sleep(60)
+
+    agent = create_agent(
+        scripted([call("slow"), call("list_orders")], "Done."),
+        [slow, list_orders],
+        middleware=[ByrefMiddleware(engine, tenant=tenant)],
+    )
+    session = engine.session("chat-42", tenant=tenant)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(agent.ainvoke(ASK, thread()))
+        while not any(entry.kind == "output" for entry in session.ledger()):
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert [entry.kind for entry in session.ledger()] == ["usage", "output"]
+
+
+def test_a_run_without_a_conversation_is_told_so_before_the_model_is_asked(engine: Engine) -> None:
+    model = scripted("Done.")
+    agent = create_agent(model, [list_orders], middleware=[ByrefMiddleware(engine)])
+    with pytest.raises(ConfigurationError, match="thread_id"):
+        agent.invoke(ASK)
+    assert not model.requests
+
+
+def test_an_answer_without_usage_is_no_usage(engine: Engine, tenant: str) -> None:
+    agent = create_agent(scripted("Done.", tokens=None), middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    agent.invoke(ASK, thread())
+    assert engine.session("chat-42", tenant=tenant).ledger() == []
