@@ -21,6 +21,7 @@ _VERBS = {
     "sweep": "inspect",
     "db": "database",
     "doctor": "doctor",
+    "mcp": "mcp",
 }
 """The module of each verb; its function has the verb's name."""
 

@@ -30,12 +30,12 @@ def database_url(options: Namespace) -> str:
 
 
 @contextmanager
-def engine_to_write(options: Namespace) -> Iterator[Engine]:
+def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Engine]:
     """An engine that makes a SQLite file where there is none."""
     with (
         output.working("opening the database"),
         Engine(
-            database_url(options), policy=POLICY, blobs=blobs(options), jail=options.jail, schema=options.schema
+            database_url(options), policy=policy, blobs=blobs(options), jail=options.jail, schema=options.schema
         ) as engine,
     ):
         opened = engine

@@ -8,8 +8,15 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
+
+class Default(str):
+    """A value that nobody gave."""
+
+    __slots__ = ()
+
+
 DEFAULT_DB = "sqlite:///byref.db"
-DEFAULT_SESSION = "cli"
+DEFAULT_SESSION = Default("cli")
 
 EXIT_CODES = """exit codes:
   0  it worked
@@ -258,6 +265,32 @@ VERBS = (
         "Exit code 1 if something that byref needs is missing.",
         (),
         ("db", "blobs", "schema", "jail", "json"),
+    ),
+    Verb(
+        "mcp",
+        "serve the Model Context Protocol: a session's tools, its artifacts as resources",
+        "Serve the Model Context Protocol over standard input and output, to the one client that started the command; or over "
+        "HTTP. A session is made for each client unless --session, or an HTTP request's header X-Byref-Session, names one.",
+        (
+            ("--http", {"metavar": "HOST:PORT", "help": "serve streamable HTTP at http://HOST:PORT/mcp"}),
+            (
+                "--tokens",
+                {
+                    "metavar": "FILE",
+                    "help": 'JSON, {"tenant": "token"}: bearer tokens, and whose they are (BYREF_MCP_TOKEN: the token of --tenant); '
+                    "needed unless HOST is of this machine alone",
+                },
+            ),
+            (
+                "--allow-host",
+                {
+                    "metavar": "NAME",
+                    "action": "append",
+                    "help": "a name by which clients reach the server; may be repeated",
+                },
+            ),
+        ),
+        ("db", "blobs", "schema", "session", "tenant", "model", "jail"),
     ),
     Verb(
         "sweep",
