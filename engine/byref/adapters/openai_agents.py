@@ -35,7 +35,9 @@ try:
     )
     from agents.memory.session import SessionABC
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+    from agents.tool import ValidToolOutputPydanticModels, ValidToolOutputPydanticModelsTypeAdapter
     from agents.tool_context import ToolContext
+    from pydantic import ValidationError
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
@@ -138,7 +140,7 @@ class Byref(RunHooks[Any]):
             call = {"tool": tool.name, "call_id": context.tool_call_id}
 
             def process(output: object, is_error: bool = False) -> object:
-                result = session.process(output, arguments=arguments, is_error=is_error, **call)
+                result = session.process(_taken(output), arguments=arguments, is_error=is_error, **call)
                 return _content(result, context.tool_call_id, output)
 
             try:
@@ -247,6 +249,23 @@ def _content(read: Result | ToolReply, call_id: str, original: object = None) ->
     made = ModelText(body) if isinstance(body, str) else ModelBlocks(map(_block, body))
     made.original = original
     return made
+
+
+def _taken(output: object) -> object:
+    """The SDK's own kinds of output, alone or in a list, as blocks that byref reads; all else as it is."""
+    try:
+        return [
+            {**one.model_dump(exclude_none=True), "type": f"input_{one.type}"}
+            for one in map(_own_kind, output if isinstance(output, list | tuple) else [output])
+        ] or output
+    except ValidationError:
+        return output
+
+
+def _own_kind(item: object) -> ValidToolOutputPydanticModels:
+    """An item as the SDK takes it: a dict that does not say its type is data."""
+    said = item if not isinstance(item, dict) or "type" in item else None
+    return ValidToolOutputPydanticModelsTypeAdapter.validate_python(said)
 
 
 def _block(block: dict[str, Any]) -> ToolOutputText | ToolOutputImage | ToolOutputFileContent:
