@@ -1,0 +1,15 @@
+"""Bring the database to the heads of both: the host's migrations and byref's, which know nothing of each other."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+
+import byref
+
+if __name__ == "__main__":
+    command.upgrade(Config(Path(__file__).parent / "alembic.ini"), "head")
+    byref.db.upgrade(os.environ.get("DATABASE_URL", "sqlite:///chat.db"))

@@ -1,0 +1,92 @@
+"""One turn of a chat: the model is asked, its calls are answered, every step is committed with the host's messages."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anthropic import AsyncAnthropic
+from models import Message
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+import byref
+
+sys.path.append(str(Path(__file__).parents[1]))
+import shop
+
+MODEL = "claude-sonnet-4-5"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a process has once."""
+
+    byref: byref.AsyncEngine
+    sessions: async_sessionmaker[AsyncSession]
+    client: AsyncAnthropic
+
+
+async def turn(backend: Backend, customer: str, chat: str, text: str) -> AsyncIterator[str]:
+    """Take in what a user says and yield what the model says to it, as it comes."""
+    async with backend.sessions.begin() as db:
+        db.add(Message(customer=customer, chat=chat, role="user", content=text))
+        session = await backend.byref.session(chat, tenant=customer, model=MODEL, db=db)
+        tools = shop.definitions("anthropic") + await session.tools("anthropic")
+    calls: list[Any] = [None]
+    while calls:
+        # No transaction is open while the model writes or a tool works.
+        messages = await history(backend, customer, chat)
+        async with backend.client.messages.stream(
+            model=MODEL, max_tokens=4096, messages=messages, tools=tools
+        ) as stream:
+            async for piece in stream.text_stream:
+                yield piece
+            response = await stream.get_final_message()
+        calls = [block for block in response.content if block.type == "tool_use"]
+        outputs = await asyncio.gather(*(output_of(backend, customer, chat, call) for call in calls))
+        async with backend.sessions.begin() as db:
+            # An assistant's message, its results and byref's side of both are there together, or not at all.
+            session = await backend.byref.session(chat, tenant=customer, db=db)
+            await session.record_usage(response, request_id=response.id)
+            said = [
+                block.model_dump(mode="json", include={"type", "text", "id", "name", "input"})
+                for block in response.content
+            ]
+            db.add(Message(customer=customer, chat=chat, role="assistant", content=said))
+            if calls:
+                results = [await result(session, call, output) for call, output in zip(calls, outputs, strict=True)]
+                db.add(Message(customer=customer, chat=chat, role="user", content=results))
+
+
+async def history(backend: Backend, customer: str, chat: str) -> list[Any]:
+    """Return the messages of a chat, oldest first."""
+    chosen = select(Message).where(Message.customer == customer, Message.chat == chat).order_by(Message.id)
+    async with backend.sessions() as db:
+        return [{"role": message.role, "content": message.content} for message in await db.scalars(chosen)]
+
+
+async def output_of(backend: Backend, customer: str, chat: str, call: Any) -> object:
+    """Run one of the host's tools; None for a call that byref answers."""
+    session = await backend.byref.session(chat, tenant=customer)
+    if await session.owns(call.name):
+        return None
+    try:
+        arguments = await session.resolve(call.input, shop.SCHEMAS.get(call.name), tool=call.name, call_id=call.id)
+        return await asyncio.to_thread(shop.TOOLS[call.name], **arguments)
+    except Exception as error:  # noqa: BLE001  the model reads what went wrong, and corrects it
+        return error
+
+
+async def result(session: byref.AsyncSession, call: Any, output: object) -> Any:
+    """Return the tool result as the model reads it."""
+    if await session.owns(call.name):
+        reply: Any = await session.call(call.name, call.input, call_id=call.id)
+    else:
+        failed = isinstance(output, Exception)
+        reply = await session.process(output, tool=call.name, call_id=call.id, arguments=call.input, is_error=failed)
+    return reply.message("anthropic", call.id)["content"][0]
