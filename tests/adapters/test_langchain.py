@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -712,3 +713,26 @@ def test_an_answer_without_usage_is_no_usage(engine: Engine, tenant: str) -> Non
     agent = create_agent(scripted("Done.", tokens=None), middleware=[ByrefMiddleware(engine, tenant=tenant)])
     agent.invoke(ASK, thread())
     assert engine.session("chat-42", tenant=tenant).ledger() == []
+
+
+def test_an_answer_is_not_lost_when_the_database_goes_away_under_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "byref.db"
+
+    def breaking(messages: list[BaseMessage]) -> str:
+        with sqlite3.connect(file) as connection:
+            connection.execute("ALTER TABLE byref_ledger RENAME TO gone")
+        connection.close()
+        return "Done."
+
+    with Engine(f"sqlite:///{file}") as engine:
+        agent = create_agent(scripted(breaking), middleware=[ByrefMiddleware(engine)])
+        assert agent.invoke(ASK, thread())["messages"][-1].content == "Done."
+    assert "could not record the usage" in caplog.text
+
+
+def test_a_chat_models_profile_says_how_large_its_window_is(engine: Engine, tenant: str) -> None:
+    model = scripted("Done.", model="nobody-knows-it", profile={"max_input_tokens": 55_000})
+    create_agent(model, middleware=[ByrefMiddleware(engine, tenant=tenant)]).invoke(ASK, thread())
+    assert engine.session("chat-42", tenant=tenant).context_window == 55_000

@@ -184,7 +184,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         model: Any = request.model
         profile = getattr(model, "profile", None) or {}
         name = next((n for n in (getattr(model, a, None) for a in ("model_name", "model")) if isinstance(n, str)), None)
-        session = self._open(self._model or name, self._window or profile.get("max_input_tokens"))
+        session = self._open(self._model or name, self._window or profile.get("max_input_tokens") or None)
         tools = [tool for tool in request.tools if not isinstance(tool, ByrefTool) or session.owns(tool.name)]
         direct = {tool.name for tool in tools if isinstance(tool, BaseTool) and tool.return_direct}
         reminded = _reminded(session, request.messages)
