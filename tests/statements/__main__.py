@@ -29,12 +29,13 @@ def render() -> str:
     tests = shown_by()
     counts = Counter(statement.status for statement in TABLE.values())
     out = [
-        "# What the reference systems promise, and what byref does",
+        "# byref beside four published systems, statement by statement",
         "",
         "Four published systems keep big tool outputs out of a model's context; each preset reproduces one. Their documents come",
         f"to {len(TABLE)} testable statements, here in our words. {counts['shown']} are *shown* by tests, {counts['exception']} are"
         " *exceptions*, where byref does otherwise on purpose",
-        f"and tests show that, and {counts['not yet']} are *not yet* there, or in part.",
+        "and tests show that"
+        + (f", and {left} are *not yet* there, or in part." if (left := counts["not yet"]) else "."),
         "",
         "The tests are in `tests/statements/`, marked with the ID: `pytest tests/statements -k test_bytes_not_tokens`. `make",
         "statements` writes this page.",

@@ -90,11 +90,7 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "MP-13": "Tools to store, get and list come with it; the documented spelling of arguments works too.",
     "MP-14": "A host stores by hand, named or not, with a preview as long as it says, and gets pointer, preview and size.",
     "MP-15": "A tool may return a pointer of its own; it passes inline and resolves.",
-    "MP-16": (
-        "Values come back as they were, their size is that of compact JSON; what is no JSON is refused by its type.",
-        "not yet",
-        "a number, boolean or null that is stored alone comes back as its text",
-    ),
+    "MP-16": "Values come back as they were, their size is that of compact JSON; what is no JSON is refused by its type.",
     "MP-17": "An artifact is found by pointer or name; what is not there is None.",
     "MP-18": "Id, pointer, name, value, preview, size, lines, content type and time of storing are known.",
     "MP-19": "A list holds each artifact once, named or not.",

@@ -202,6 +202,9 @@ def test_values_come_back_as_they_were(ptrs: Opener) -> None:
     kept = session.store_artifact({"a": [1, 2]})
     assert (kept.size_bytes, kept.value, kept.preview) == (11, {"a": [1, 2]}, '{"a":[1,2]}')
     assert isinstance(kept.value, dict) and kept.content_type == "application/json"
+    for alone in (5, 2.5, True, None, "5", "null"):
+        back = session.store_artifact(alone).value
+        assert (back, type(back)) == (alone, type(alone))
     assert session.store_artifact("é" * 300).preview == "é" * 200 + "\n...(truncated, 100 more chars)"
 
 
