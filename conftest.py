@@ -27,6 +27,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 import byref.cli
 
+EXAMPLES = Path(__file__).parent / "examples"
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 
 
@@ -95,6 +96,8 @@ def begin(names: dict[str, Any]) -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in ("cars", "crimea"):
         shutil.copy(getattr(local_data, name).filepath, f"{name}.json")
+    for program in (*EXAMPLES.glob("*_loop.py"), EXAMPLES / "shop.py"):
+        shutil.copy(program, program.name)
     names["ScriptedClient"], names["AsyncScriptedClient"] = ScriptedClient, AsyncScriptedClient
 
 

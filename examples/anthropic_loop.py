@@ -14,7 +14,7 @@ from anthropic import Anthropic
 
 import byref
 
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-sonnet-5"
 
 
 def chat(client: Anthropic, session: byref.Session, messages: list[Any]) -> None:

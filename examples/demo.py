@@ -26,7 +26,7 @@ from vega_datasets import local_data
 
 import byref
 
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-sonnet-5"
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

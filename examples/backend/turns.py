@@ -19,7 +19,7 @@ import byref
 sys.path.append(str(Path(__file__).parents[1]))
 import shop
 
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-sonnet-5"
 
 
 @dataclass(frozen=True)
