@@ -10,7 +10,9 @@ import importlib
 import json
 import pickle
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,10 +29,12 @@ from agents import (
 )
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
+from sqlalchemy import func, select
 
 import byref
 from byref import Engine, Policy
 from byref.adapters.openai_agents import Byref, ByrefSession, ModelText
+from byref.db.tables import ItemRow
 
 set_tracing_disabled(True)
 ROWS = [{"id": n, "total": n % 50, "note": "x" * 20} for n in range(2_000)]
@@ -351,40 +355,30 @@ def test_nothing_is_half_written_and_cancelling_waits_for_the_end(engine: Engine
 
 
 WRITER = """
-import asyncio, sys
+import json, os, sys
 from byref import Engine
-from byref.adapters.openai_agents import ByrefSession
-url, who = sys.argv[1], __import__("os").getpid()
-engine = Engine(url, jail="language-only")
-session = ByrefSession("race", engine)
+from byref.adapters.items import Items
+engine = Engine(sys.argv[1], jail="language-only")
+items = Items(engine, "race", "default")
 go()
-async def work():
-    for n in range(20):
-        await session.add_items([{"role": "user", "content": f"{who} {n} {part}"} for part in "ab"])
-asyncio.run(work())
+for n in range(20):
+    items.append("openai_agents", [json.dumps({"role": "user", "content": f"{os.getpid()} {n} {part}"}) for part in "ab"])
 engine.close()
 """
 
 
 def test_many_processes_append_and_nothing_is_lost(shared_url: str, race: Callable[..., list[str]]) -> None:
     race(3, WRITER, shared_url)
-    with Engine(shared_url) as engine:
+    with Engine(shared_url, jail="language-only") as engine:
         items: Any = asyncio.run(ByrefSession("race", engine).get_items())
     assert len(items) == 120
     pairs = [(one["content"][:-1], two["content"][:-1]) for one, two in zip(items[::2], items[1::2], strict=True)]
     assert all(one == two for one, two in pairs)
     for who in {text.split()[0] for text, _ in pairs}:
-        mine = [int(text.split()[1]) for text, _ in pairs if text.split()[0] == who]
-        assert mine == list(range(20))
+        assert [int(text.split()[1]) for text, _ in pairs if text.split()[0] == who] == list(range(20))
 
 
 def test_a_session_goes_with_its_tenant_and_with_its_time(sqlite_url: str) -> None:
-    from datetime import timedelta
-
-    from sqlalchemy import func, select
-
-    from byref.db.tables import ItemRow
-
     with Engine(sqlite_url, policy=Policy(ledger_ttl=timedelta(seconds=0.2))) as engine:
 
         def left() -> int:
@@ -399,8 +393,6 @@ def test_a_session_goes_with_its_tenant_and_with_its_time(sqlite_url: str) -> No
         asyncio.run(ByrefSession("a", engine).add_items([{"role": "user", "content": "1"}]))
         engine.sweep()
         assert left() == 1
-        import time
-
         time.sleep(0.3)
         assert engine.sweep().sessions == 1 and left() == 0
         asyncio.run(ByrefSession("b", engine).add_items([{"role": "user", "content": "1"}]))

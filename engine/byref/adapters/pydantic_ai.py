@@ -1,0 +1,237 @@
+"""Pydantic AI: a capability that keeps the big outputs of an agent's tools by reference, and records its usage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from byref.adapters.extras import missing
+from byref.engine import Engine
+from byref.errors import StorageFailure, ToolError
+from byref.outputs import forms, to_block
+from byref.outputs.media import Media
+from byref.policy import Policy
+from byref.session import Session
+from byref.tools.arguments import as_object
+
+try:
+    from pydantic_ai import BinaryContent, RunContext, ToolDefinition, ToolFailed, ToolReturn
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ModelResponse, ToolCallPart, is_multi_modal_content
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.tools import AgentDepsT
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+    from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
+except ImportError as error:
+    raise missing("byref.adapters.pydantic_ai", "pydantic-ai", "pydantic-ai") from error
+
+__all__ = ["Byref"]
+
+ByContext = str | Callable[[RunContext[Any]], str]
+RawArguments = str | dict[str, Any]
+_OWN = {"byref": True}
+"""The metadata of byref's own tools: they may be called by other names, with a prefix."""
+
+logger = logging.getLogger("byref")
+
+
+@dataclass
+class Byref(AbstractCapability[AgentDepsT]):
+    """byref for an agent, as one of its `capabilities`.
+
+    The arguments of function tools are resolved before they are validated; the model reads what `Session.process` makes
+    of what a tool returned; byref's own tools are offered beside; the usage of each answer is recorded. The message history
+    has the arguments as the model wrote them and the outputs as it read them; the metadata of a `ToolReturn` is left alone.
+
+    `session` names the conversation; without it that is the run's `conversation_id`. It and `tenant` may be found in the
+    run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of `Engine.session`; without
+    `model` it is the name of the run's.
+    """
+
+    engine: Engine
+    _: KW_ONLY
+    session: ByContext | None = None
+    tenant: ByContext = "default"
+    policy: Policy | None = None
+    model: str | None = None
+    id: str | None = "byref"
+    _told: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def conversation(self, ctx: RunContext[Any]) -> Session:
+        """Return byref's session of a run; it reads the database, so not on an event loop."""
+        return self.engine.session(
+            _named(self.session or ctx.conversation_id or ctx.run_id or "", ctx),
+            tenant=_named(self.tenant, ctx),
+            policy=self.policy,
+            model=self.model or ctx.model.model_name,
+        )
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> Byref[AgentDepsT]:
+        """Return an instance of the run's own, for the instructions that its tools give."""
+        return replace(self)
+
+    def get_toolset(self) -> AbstractToolset[AgentDepsT]:
+        """Return byref's own tools."""
+        return _Tools(self)
+
+    def get_instructions(self) -> Callable[[RunContext[AgentDepsT]], str | None]:
+        """Return what tools that may instruct the model have said: see `Policy.trusted_instructions`."""
+        return lambda _: "\n\n".join(self._told) or None
+
+    async def before_tool_validate(
+        self, ctx: RunContext[AgentDepsT], *, call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
+    ) -> RawArguments:
+        """Resolve references; a mistake in one fails the call, and its text is for the model."""
+        if _is_own(tool_def):
+            return args
+        return await asyncio.to_thread(self._resolved, ctx, call, tool_def, args)
+
+    async def after_tool_execute(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        result: Any,
+    ) -> Any:
+        """Put in place of a big result what the model is to read."""
+        return result if _is_own(tool_def) else await asyncio.to_thread(self._processed, ctx, call, result)
+
+    async def after_model_request(
+        self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Record the usage of one answer; where the database is away the run goes on."""
+        if response.usage.has_values():
+            try:
+                await asyncio.to_thread(self._record, ctx, response)
+            except StorageFailure:
+                logger.warning("byref could not record the usage of a run", exc_info=True)
+        return response
+
+    def _record(self, ctx: RunContext[AgentDepsT], response: ModelResponse) -> None:
+        self.conversation(ctx).record_usage(response, request_id=response.provider_response_id)
+
+    def _resolved(
+        self, ctx: RunContext[AgentDepsT], call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
+    ) -> RawArguments:
+        session = self.conversation(ctx)
+        resolve = partial(session.resolve, args, tool=call.tool_name, call_id=call.tool_call_id)
+        try:
+            try:
+                return resolve(schema=tool_def.parameters_json_schema)
+            except ToolError:
+                # Pydantic takes more than a JSON Schema says: what has no references is its own to judge.
+                if resolve() == as_object(args):
+                    return args
+                raise
+        except ToolError as error:
+            told = session.process(
+                str(error), tool=call.tool_name, call_id=call.tool_call_id, arguments=args, is_error=True
+            )
+            raise ToolFailed(told.text) from None
+
+    def _processed(self, ctx: RunContext[AgentDepsT], call: ToolCallPart, result: Any) -> Any:
+        session = self.conversation(ctx)
+
+        def read(value: Any) -> Any:
+            return self._read(session, call, value)
+
+        if not isinstance(result, ToolReturn):
+            return read(result)
+        content = result.content
+        if isinstance(content, str):
+            content = read(content)
+        elif content is not None:
+            content = [read(item) if isinstance(item, str) else item for item in content]
+        return replace(result, return_value=read(result.return_value), content=content)
+
+    def _read(self, session: Session, call: ToolCallPart, value: Any) -> Any:
+        """What the model reads of a value: of one that passes whole, plain data where it was some."""
+        items = list(value) if isinstance(value, list | tuple) else [value]
+        files = [item for item in items if is_multi_modal_content(item)]
+        kept = [item for item in files if not isinstance(item, BinaryContent)]
+        blocks = [_block(item) for item in items if item not in kept] if files else value
+        if files and not blocks:
+            return value
+        result = session.process(blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args)
+        if result.instructions:
+            self._told.append(result.instructions)
+        if isinstance(result.content, str):
+            if result.route == "inline" and not files and not isinstance(value, str):
+                return _data(result.content)
+            return [result.content, *kept] if kept else result.content
+        same = {item.data: item for item in files if isinstance(item, BinaryContent)}
+        made = [*(_content(item, same) for item in result.content), *kept]
+        return made[0] if len(made) == 1 else made
+
+
+@dataclass
+class _Tools(AbstractToolset[AgentDepsT]):
+    """byref's own tools, as the session has them."""
+
+    by: Byref[AgentDepsT]
+
+    @property
+    def id(self) -> str:
+        return "byref"
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        definitions = await asyncio.to_thread(lambda: self.by.conversation(ctx).tools("mcp"))
+        return {one["name"]: self._tool(one) for one in definitions}
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        def work() -> Any:
+            reply = self.by.conversation(ctx).call(name, tool_args, call_id=ctx.tool_call_id)
+            if reply.is_error:
+                raise ToolFailed(reply.text)
+            return reply.content if isinstance(reply.content, str) else [_content(item, {}) for item in reply.content]
+
+        return await asyncio.to_thread(work)
+
+    def _tool(self, definition: Mapping[str, Any]) -> ToolsetTool[AgentDepsT]:
+        tool_def = ToolDefinition(
+            name=definition["name"],
+            description=definition["description"],
+            parameters_json_schema=definition["inputSchema"],
+            strict=False,
+            metadata=_OWN,
+        )
+        return ToolsetTool(toolset=self, tool_def=tool_def, max_retries=1, args_validator=TOOL_SCHEMA_VALIDATOR)
+
+
+def _named(by: ByContext, ctx: RunContext[Any]) -> str:
+    return by if isinstance(by, str) else by(ctx)
+
+
+def _is_own(tool_def: ToolDefinition) -> bool:
+    return bool((tool_def.metadata or {}).get("byref"))
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _block(item: Any) -> dict[str, Any]:
+    """A part of a result that has files, as a block that byref reads."""
+    if not isinstance(item, BinaryContent):
+        return {"type": "text", "text": to_block(item).text}
+    return forms.write(Media("image" if item.is_image else "document", item.media_type, item.data))
+
+
+def _content(item: Any, same: Mapping[bytes, BinaryContent]) -> str | BinaryContent:
+    """A block as Pydantic AI has it: the very file that the tool returned, where it is that."""
+    block = forms.one(item).block
+    if isinstance(block, Media):
+        return same.get(block.data) or BinaryContent(data=block.data, media_type=block.content_type)
+    return to_block(item).text if block is None else block.text
