@@ -17,7 +17,7 @@ from byref import lifecycle
 from byref.adapters.extras import missing
 from byref.artifacts import blobs
 from byref.db.database import retried
-from byref.db.tables import ArtifactRow
+from byref.db.tables import ArtifactRow, EscapedText
 from byref.engine import Engine
 from byref.errors import ByrefError
 from byref.outputs.blocks import MARKS
@@ -234,5 +234,5 @@ def _prefix(prefix: str) -> str:
 
 def _begins(prefix: str) -> ColumnElement[bool]:
     """The condition of names that begin with a prefix, compared as they are stored: LIKE takes no account of case on SQLite."""
-    stored = prefix.replace("\\", "\\\\")
-    return func.substr(type_coerce(ArtifactRow.name, Text), 1, len(stored)) == literal(stored, Text)
+    stored = literal(prefix, EscapedText())
+    return func.substr(type_coerce(ArtifactRow.name, Text), 1, func.length(stored)) == stored

@@ -1,0 +1,460 @@
+"""Strands' agents with byref's plugin, driven by a scripted model of Strands' own interface."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strands import Agent, tool
+from strands.agent.conversation_manager import SlidingWindowConversationManager
+from strands.hooks import AfterToolCallEvent, MessageAddedEvent
+from strands.models.model import Model
+from strands.multiagent import GraphBuilder
+from strands.session.file_session_manager import FileSessionManager
+
+from byref import ConfigurationError, Engine, Policy, StorageFailure
+from byref.adapters.strands import STATE, ByrefPlugin
+from byref.adapters.strands_content import content_of, usage_of
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
+ORDERS = [{"id": n, "total": n % 50} for n in range(3_000)]
+
+Turn = str | list[tuple[str, dict[str, Any]]] | Callable[[list[Any]], Any]
+
+
+class Scripted(Model):
+    """Says one turn a request: a text, tool calls at once, or what a function of the messages gives."""
+
+    def __init__(self, *turns: Turn, usage: dict[str, int] | None = None, model_id: str = "gpt-4o") -> None:
+        self.turns, self.model_id = list(turns), model_id
+        self.usage = usage or {"inputTokens": 900, "outputTokens": 100, "totalTokens": 1_000}
+        self.requests: list[dict[str, Any]] = []
+
+    def update_config(self, **model_config: Any) -> None:
+        self.model_id = model_config["model_id"]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"model_id": self.model_id, "context_window_limit": 100_000}
+
+    def structured_output(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    async def stream(
+        self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        self.requests.append({"messages": messages, "tools": tool_specs, "system": system_prompt, **kwargs})
+        turn = self.turns.pop(0)
+        said = turn(messages) if callable(turn) else turn
+        yield {"messageStart": {"role": "assistant"}}
+        if isinstance(said, str):
+            yield {"contentBlockStart": {"start": {}}}
+            yield {"contentBlockDelta": {"delta": {"text": said}}}
+            yield {"contentBlockStop": {}}
+        else:
+            for number, (name, arguments) in enumerate(said):
+                call_id = f"call_{len(self.requests)}_{number}"
+                yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": call_id}}}}
+                yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(arguments)}}}}
+                yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn" if isinstance(said, str) else "tool_use"}}
+        yield {"metadata": {"usage": self.usage, "metrics": {"latencyMs": 1}}}
+
+
+@tool
+def list_orders() -> dict[str, Any]:
+    """List the orders."""
+    return {"orders": ORDERS, "next_page": None}
+
+
+@tool
+def refund(orders: list[dict[str, Any]], reason: str | None = None) -> str:
+    """Refund orders."""
+    return f"{len(orders)} refunded, {reason}"
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise RuntimeError("no such table")
+
+
+@tool
+def look() -> dict[str, Any]:
+    """Look."""
+    content = [
+        {"text": "a picture"},
+        {"image": {"format": "png", "source": {"bytes": PNG}}},
+        {"document": {"format": "pdf", "name": "report", "source": {"bytes": b"%PDF-" + bytes(900_000)}}},
+        {"document": {"format": "pdf", "name": "far", "source": {"location": {"type": "s3", "uri": "s3://b/k"}}}},
+        {"json": {"rows": ORDERS}},
+        {"json": {"small": 1}},
+    ]
+    return {"status": "success", "content": content}
+
+
+TOOLS = [list_orders, refund, echo, fail, look]
+
+
+@pytest.fixture(scope="module")
+def one_engine() -> Iterator[Engine]:
+    with Engine("sqlite://") as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine(one_engine: Engine) -> Iterator[Engine]:
+    yield one_engine
+    for tenant in ("default", "acme", "other"):
+        one_engine.delete_tenant(tenant)
+
+
+@pytest.fixture
+def agent_of(engine: Engine) -> Callable[..., Agent]:
+    def make(*turns: Turn, plugin: ByrefPlugin | None = None, model: Scripted | None = None, **rest: Any) -> Agent:
+        rest = {
+            "tools": TOOLS,
+            "callback_handler": None,
+            "plugins": [plugin or ByrefPlugin(engine, session="chat")],
+        } | rest
+        return Agent(model=model or Scripted(*turns), **rest)
+
+    return make
+
+
+def results(messages: list[Any]) -> list[dict[str, Any]]:
+    return [block["toolResult"] for message in messages for block in message["content"] if "toolResult" in block]
+
+
+def test_a_big_result_is_offloaded_and_the_model_works_on_all_of_it(engine: Engine, agent_of: Any) -> None:
+    agent = agent_of(
+        [("list_orders", {})],
+        [("code_interpreter", {"code": "sum(o['total'] for o in orders)"})],
+        lambda messages: results(messages)[-1]["content"][0]["text"],
+    )
+    assert str(agent("add them up")).strip() == "73500"
+    first, second = results(agent.messages)
+    assert first["toolUseId"] == "call_1_0" and first["status"] == "success"
+    assert json.loads(first["content"][0]["text"])["variables"]["orders"] == "array(3000) of object(2 keys)"
+    assert second == {"toolUseId": "call_2_0", "status": "success", "content": [{"text": "73500"}]}
+    session = engine.session("chat")
+    assert [entry.kind for entry in session.ledger()] == ["usage", "output", "usage", "reply", "usage"]
+    assert session.explain("call_1_0").route == "variables"
+    assert session.context_tokens() == 1_000 and session.usage().input_tokens == 2_700
+    assert session.variable("orders").value() == ORDERS
+
+
+def test_tools_are_offered_in_strands_form(agent_of: Any) -> None:
+    agent = agent_of("hello")
+    agent("hi")
+    specs = {spec["name"]: spec for spec in agent.model.requests[0]["tools"]}
+    assert {"code_interpreter", "artifact_jq", "artifact_grep", "artifact_read"} <= specs.keys()
+    assert specs["code_interpreter"]["inputSchema"]["json"]["required"] == ["code"]
+    assert specs.keys() >= {"list_orders", "refund"}
+
+
+def test_references_in_a_call_are_data_for_the_tool_and_stay_references_in_the_conversation(
+    engine: Engine, agent_of: Any
+) -> None:
+    agent = agent_of(
+        [("list_orders", {})],
+        [
+            ("refund", {"orders": "$orders", "reason": None}),
+            ("refund", {"orders": {"$var": "orders", "jq": "map(select(.id < 7))"}}),
+        ],
+        [("refund", {"orders": "$order"}), ("echo", {"text": "$HOME costs $5"})],
+        "done",
+    )
+    agent("refund all")
+    said = [(one["status"], one["content"][0]["text"]) for one in results(agent.messages)[1:]]
+    assert said[:2] == [("success", "3000 refunded, None"), ("success", "7 refunded, None")]
+    assert said[2][0] == "error" and "Did you mean 'orders'?" in said[2][1]
+    assert said[3] == ("success", "$HOME costs $5")
+    uses = [block["toolUse"] for message in agent.messages for block in message["content"] if "toolUse" in block]
+    assert uses[1]["input"] == {"orders": "$orders", "reason": None}
+    outputs = [entry for entry in engine.session("chat").ledger() if entry.kind == "output"]
+    assert json.loads(outputs[1].arguments or "") == {"orders": "$orders", "reason": None}
+
+
+def test_input_without_references_reaches_the_tool_as_it_is(agent_of: Any) -> None:
+    given: list[Any] = []
+
+    @tool(inputSchema={"json": {"type": "object", "properties": {"n": {"type": "nonsense"}}}})
+    def odd(n: Any) -> str:
+        """Take anything."""
+        given.append(n)
+        return "ok"
+
+    agent = agent_of([("odd", {"n": "7"}), ("odd", {"n": "$7"})], "done", tools=[odd])
+    agent("go")
+    assert given == ["7", "$7"]
+
+
+def test_an_error_stays_readable_and_an_error(agent_of: Any) -> None:
+    agent = agent_of([("fail", {}), ("nobody", {})], "sorry")
+    agent("go")
+    failed, unknown = results(agent.messages)
+    assert failed["status"] == unknown["status"] == "error"
+    assert "no such table" in failed["content"][0]["text"] and "nobody" in unknown["content"][0]["text"]
+
+
+def test_blocks_keep_their_form_and_what_is_big_has_a_text_in_its_place(agent_of: Any) -> None:
+    agent = agent_of([("look", {})], "seen", plugin=None)
+    agent("look")
+    text, image, report, far, rows, small = results(agent.messages)[0]["content"]
+    assert text == {"text": "a picture"} and image == {"image": {"format": "png", "source": {"bytes": PNG}}}
+    assert "Kept as artifact art_" in report["text"] and far["document"]["source"]["location"]["uri"] == "s3://b/k"
+    assert "array(3000)" in rows["text"] and small == {"json": {"small": 1}}
+
+
+def test_a_figure_is_an_image_for_the_model(agent_of: Any) -> None:
+    pytest.importorskip("matplotlib")
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    agent = agent_of([("code_interpreter", {"code": code})], "seen")
+    agent("plot")
+    content = results(agent.messages)[0]["content"]
+    images = [block["image"] for block in content if "image" in block]
+    assert [image["format"] for image in images] == ["png"]
+    assert images[0]["source"]["bytes"].startswith(b"\x89PNG")
+
+
+def test_parallel_calls_reserve_the_headroom_together(engine: Engine, agent_of: Any) -> None:
+    text = "word " * 4_000
+    plugin = ByrefPlugin(engine, session="chat", context_window=20_000, policy=Policy(tools=("artifact_read",)))
+    agent = agent_of([("echo", {"text": text}) for _ in range(6)], "done", plugin=plugin)
+    agent("go")
+    session = engine.session("chat")
+    routes = [entry.route for entry in session.ledger() if entry.kind == "output"]
+    assert len(routes) == 6 and "truncate" in routes
+
+
+@pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
+def test_streaming_and_nothing_on_the_event_loop(
+    engine: Engine, agent_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+    opened = Engine.session
+
+    def noted(self: Engine, *args: Any, **kwargs: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return opened(self, *args, **kwargs)
+
+    monkeypatch.setattr(Engine, "session", noted)
+    agent = agent_of([("list_orders", {}), ("echo", {"text": "x"})], [("refund", {"orders": "$orders"})], "done")
+
+    async def run() -> list[Any]:
+        return [event async for event in agent.stream_async("go")]
+
+    events = asyncio.run(run())
+    assert "".join(event["data"] for event in events if "data" in event) == "done"
+    assert threads and threading.current_thread().name not in threads
+    assert results(agent.messages)[-1]["content"] == [{"text": "3000 refunded, None"}]
+
+
+def test_two_agents_of_one_plugin_are_two_conversations(engine: Engine) -> None:
+    plugin = ByrefPlugin(engine, tenant=lambda agent: agent.state.get("tenant"))
+    agents = [
+        Agent(
+            model=Scripted([("list_orders", {})], "ok"),
+            tools=TOOLS,
+            plugins=[plugin],
+            callback_handler=None,
+            state={"tenant": name},
+        )
+        for name in ("acme", "acme", "other")
+    ]
+    for agent in agents:
+        agent("go")
+    sessions = [plugin.session(agent) for agent in agents]
+    assert len({session.id for session in sessions}) == 3
+    assert [session.tenant for session in sessions] == ["acme", "acme", "other"]
+    assert [len(session.variables()) for session in sessions] == [2, 2, 2]
+    assert sorted(info.id for info in engine.sessions("acme")) == sorted(session.id for session in sessions[:2])
+
+
+def test_a_graph_of_agents(engine: Engine, agent_of: Any) -> None:
+    plugin = ByrefPlugin(engine, session="shared")
+    reader = agent_of([("list_orders", {})], "read", plugin=plugin, name="reader", agent_id="reader")
+    payer = agent_of([("refund", {"orders": "$orders"})], "paid", plugin=plugin, name="payer", agent_id="payer")
+    builder = GraphBuilder()
+    builder.add_node(reader, "reader")
+    builder.add_node(payer, "payer")
+    builder.add_edge("reader", "payer")
+    builder.set_entry_point("reader")
+    builder.set_max_node_executions(2)
+    builder.build()("refund all")
+    assert results(payer.messages)[0]["content"] == [{"text": "3000 refunded, None"}]
+
+
+def test_a_stored_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
+    def begin(engine: Engine, *turns: Turn) -> Agent:
+        manager = FileSessionManager(session_id="chat-42", storage_dir=str(tmp_path / "chats"))
+        return Agent(
+            model=Scripted(*turns),
+            tools=TOOLS,
+            session_manager=manager,
+            plugins=[ByrefPlugin(engine)],
+            callback_handler=None,
+        )
+
+    url = f"sqlite:///{tmp_path / 'byref.db'}"
+    with Engine(url) as engine:
+        begin(engine, [("list_orders", {})], "ok")("go")
+    with Engine(url) as engine:
+        agent = begin(engine, [("refund", {"orders": "$orders"})], "done")
+        assert "array(3000)" in results(agent.messages)[0]["content"][0]["text"]
+        agent("refund")
+        assert results(agent.messages)[-1]["content"] == [{"text": "3000 refunded, None"}]
+        assert [info.id for info in engine.sessions()] == ["chat-42"]
+
+
+def test_agents_of_one_session_manager_session_are_apart(engine: Engine, tmp_path: Path) -> None:
+    plugin = ByrefPlugin(engine)
+    for name in ("default", "critic"):
+        manager = FileSessionManager(session_id="chat", storage_dir=str(tmp_path))
+        agent = Agent(model=Scripted("x"), agent_id=name, session_manager=manager, plugins=[plugin])
+        assert plugin.session(agent).id == ("chat" if name == "default" else "chat/critic")
+
+
+def test_a_direct_call_gives_data_and_the_conversation_has_the_envelope(engine: Engine, agent_of: Any) -> None:
+    agent = agent_of("ok")
+    persisted: list[Any] = []
+    agent.add_hook(lambda event: persisted.append(json.dumps(event.message)), MessageAddedEvent)
+    given = agent.tool.list_orders()
+    assert json.loads(given["content"][0]["text"])["orders"] == ORDERS
+    (read,) = results(agent.messages)
+    assert "array(3000)" in read["content"][0]["text"] and read["toolUseId"] == given["toolUseId"]
+    assert max(map(len, persisted)) < 10_000
+    assert agent.tool.echo(text="$orders", record_direct_tool_call=False)["content"] == [{"text": "$orders"}]
+    assert engine.session("chat").variable("orders").value() == ORDERS
+
+
+def test_instructions_and_reminder_are_in_the_system_prompt(engine: Engine, agent_of: Any) -> None:
+    mapper = '{display_instructions_for_model: "Show totals in euros.", orders}'
+    plugin = ByrefPlugin(engine, session="chat", policy=Policy(per_tool={"list_orders": {"mapper": mapper}}))
+    manager = SlidingWindowConversationManager(window_size=4)
+    model = Scripted([("list_orders", {})], "one", "two", "three", "four", "five")
+    agent = agent_of(model=model, plugin=plugin, system_prompt="Be brief.", conversation_manager=manager)
+    for question in ("a", "b", "c", "d", "e"):
+        agent(question)
+    systems = [request["system"] for request in model.requests]
+    assert systems[:2] == ["Be brief.", "Be brief.\nShow totals in euros."]
+    assert "- orders: array(3000) of object(2 keys)" in systems[-1] and systems[-1].startswith(systems[1])
+    assert agent.system_prompt == "Be brief."
+    assert any(entry.kind == "compaction" for entry in engine.session("chat").ledger())
+    assert "display_instructions" not in json.dumps(agent.messages)
+
+    agent.system_prompt = [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}]
+    model.turns.append("six")
+    agent("f")
+    content = model.requests[-1]["system_prompt_content"]
+    assert content[:2] == [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}] and "euros" in content[2]["text"]
+
+
+def test_notes_go_with_the_agents_state(engine: Engine, agent_of: Any) -> None:
+    agent = agent_of("ok", state={STATE: {"instructions": ["Show euros."]}})
+    agent("go")
+    assert agent.model.requests[0]["system"] == "Show euros."
+
+
+def test_a_retried_result_is_not_taken_in(engine: Engine, agent_of: Any) -> None:
+    tried: list[int] = []
+
+    def retry(event: AfterToolCallEvent) -> None:
+        tried.append(1)
+        event.retry = len(tried) == 1
+
+    agent = agent_of([("echo", {"text": "x"})], "ok", hooks=[])
+    agent.add_hook(retry, AfterToolCallEvent)
+    agent("go")
+    assert len(tried) == 2
+    assert len([entry for entry in engine.session("chat").ledger() if entry.kind == "output"]) == 1
+
+
+def test_a_result_a_user_reads_is_left_alone(engine: Engine, agent_of: Any) -> None:
+    answer = "word " * 40_000
+    writer = Agent(model=Scripted(answer), name="writer", description="Writes.", callback_handler=None)
+    agent = agent_of([("writer", {"input": "write"})], tools=[writer.as_tool(delegate=True)])
+    assert str(agent("go")).strip() == answer.strip()
+    assert not [entry for entry in engine.session("chat").ledger() if entry.kind == "output"]
+
+
+def test_a_database_that_is_away_does_not_end_the_turn(
+    engine: Engine, agent_of: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def down(*args: Any, **kwargs: Any) -> Any:
+        raise StorageFailure("the database is away")
+
+    monkeypatch.setattr(Engine, "session", down)
+    agent = agent_of(
+        [("echo", {"text": "x"}), ("refund", {"orders": "$orders"}), ("code_interpreter", {"code": "1"})], "ok"
+    )
+    assert str(agent("go")).strip() == "ok"
+    echoed, refunded, ran = results(agent.messages)
+    assert echoed["content"] == [{"text": "x"}]
+    assert refunded["status"] == "error" and "try again later" in refunded["content"][0]["text"]
+    assert ran["status"] == "error"
+    assert "could not record usage" in caplog.text
+
+
+def test_a_session_that_was_open_truncates_while_the_database_is_away(
+    engine: Engine, agent_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(*args: Any, **kwargs: Any) -> Any:
+        raise StorageFailure("the database is away")
+
+    agent = agent_of("hello", [("list_orders", {})], "ok")
+    agent("hi")
+    monkeypatch.setattr(Engine, "session", down)
+    monkeypatch.setattr(engine.database, "read", down)
+    monkeypatch.setattr(engine.database, "write", down)
+    agent("go")
+    assert len(results(agent.messages)[0]["content"][0]["text"]) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ({"inputTokens": 1_000, "outputTokens": 10, "totalTokens": 1_010, "cacheReadInputTokens": 800}, 1_000),
+        ({"inputTokens": 200, "outputTokens": 10, "totalTokens": 1_010, "cacheReadInputTokens": 800}, 1_000),
+        ({"inputTokens": 200, "outputTokens": 10, "totalTokens": 210, "cacheReadInputTokens": 800}, 1_000),
+        ({"inputTokens": 200, "outputTokens": 10, "totalTokens": 210}, 200),
+    ],
+)
+def test_cached_tokens_count_once(engine: Engine, agent_of: Any, usage: dict[str, int], read: int) -> None:
+    agent = agent_of(model=Scripted("ok", usage=usage))
+    agent("go")
+    totals = engine.session("chat").usage()
+    assert totals.input_tokens == read and totals.cache_read_tokens == usage.get("cacheReadInputTokens")
+    assert usage_of(usage)["outputTokens"] == 10
+
+
+def test_a_model_that_counts_nothing_leaves_the_context_to_our_count(engine: Engine, agent_of: Any) -> None:
+    agent = agent_of(model=Scripted("ok", usage={"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}))
+    agent("go")
+    assert engine.session("chat").ledger() == []
+
+
+def test_the_model_gives_its_window(engine: Engine, agent_of: Any) -> None:
+    agent = agent_of("ok")
+    assert agent._plugin_registry._plugins["byref"].session(agent).context_window == 100_000
+
+
+def test_lone_surrogates_are_no_text_for_a_provider(engine: Engine) -> None:
+    read = engine.session("a").process({"status": "success", "content": [{"text": "bad \ud800 𝄞"}]}, tool="t")
+    assert content_of(read) == [{"text": "bad \ufffd 𝄞"}]
+
+
+def test_unknown_tools_are_refused_at_once(engine: Engine) -> None:
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        ByrefPlugin(engine, tools=["nonsense"])
