@@ -22,6 +22,7 @@ _VERBS = {
     "db": "database",
     "doctor": "doctor",
     "mcp": "mcp",
+    "gateway": "gateway",
 }
 """The module of each verb; its function has the verb's name."""
 

@@ -196,6 +196,27 @@ _PUTS = ("db", "blobs", "session", "tool", "call_id", "model", "context_window",
 _RUNS = ("db", "blobs", "session", "call_id", "model", "json")
 _READS = ("db", "blobs", "session", "json")
 
+_SERVING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--http", {"metavar": "HOST:PORT", "help": "serve streamable HTTP at http://HOST:PORT/mcp"}),
+    (
+        "--tokens",
+        {
+            "metavar": "FILE",
+            "help": 'JSON, {"tenant": "token"}: bearer tokens, and whose they are (BYREF_MCP_TOKEN: the token of --tenant); '
+            "needed unless HOST is of this machine alone",
+        },
+    ),
+    (
+        "--allow-host",
+        {
+            "metavar": "NAME",
+            "action": "append",
+            "help": "a name by which clients reach the server; may be repeated",
+        },
+    ),
+)
+"""Of verbs that serve clients."""
+
 VERBS = (
     Verb(
         "process",
@@ -271,26 +292,22 @@ VERBS = (
         "serve the Model Context Protocol: a session's tools, its artifacts as resources",
         "Serve the Model Context Protocol over standard input and output, to the one client that started the command; or over "
         "HTTP. A session is made for each client unless --session, or an HTTP request's header X-Byref-Session, names one.",
-        (
-            ("--http", {"metavar": "HOST:PORT", "help": "serve streamable HTTP at http://HOST:PORT/mcp"}),
-            (
-                "--tokens",
-                {
-                    "metavar": "FILE",
-                    "help": 'JSON, {"tenant": "token"}: bearer tokens, and whose they are (BYREF_MCP_TOKEN: the token of --tenant); '
-                    "needed unless HOST is of this machine alone",
-                },
-            ),
-            (
-                "--allow-host",
-                {
-                    "metavar": "NAME",
-                    "action": "append",
-                    "help": "a name by which clients reach the server; may be repeated",
-                },
-            ),
-        ),
+        (*_SERVING,),
         ("db", "blobs", "schema", "session", "tenant", "model", "jail"),
+    ),
+    Verb(
+        "gateway",
+        "stand between an MCP client and its servers: their big results by reference",
+        "Stand between an MCP client and any MCP servers: what their tools return is kept and described when it is big, and may "
+        "be named in the arguments of any tool. The servers are those of a file in the form of clients, "
+        '{"mcpServers": {…}}, or one that a command after -- starts. The client is served over standard input and output, or '
+        "over HTTP. Without --db the database is a file of the user's own.",
+        (
+            ("command", {"metavar": "-- COMMAND …", "nargs": "*", "help": "command that starts a server"}),
+            ("--config", {"metavar": "FILE", "help": 'JSON, {"mcpServers": {…}}, as clients have it'}),
+            *_SERVING,
+        ),
+        ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail"),
     ),
     Verb(
         "sweep",

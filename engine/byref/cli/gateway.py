@@ -1,0 +1,146 @@
+"""The verb that stands between an MCP client and its servers: gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from byref.adapters.extras import missing
+from byref.cli import opening, output
+from byref.cli.failures import Failed, WrongUsage
+from byref.cli.parser import DEFAULT_DB, Default
+
+try:
+    import anyio
+    import uvicorn
+    from mcp.server.auth.settings import AuthSettings
+    from mcp.server.stdio import stdio_server
+    from mcp.server.transport_security import TransportSecuritySettings
+    from pydantic import AnyHttpUrl
+
+    from byref.adapters import mcp as adapter
+    from byref.cli import mcp as serving
+    from byref.gateway.config import GatewayConfig, command_config, read_config
+    from byref.gateway.server import Gateway
+    from byref.gateway.stdin import Lines
+except ImportError as error:
+    raise missing("byref gateway", "mcp", "mcp") from error
+
+LEAVE_SECONDS = 10.0
+"""Servers get some seconds to end by themselves, then they are ended; after these so is the gateway."""
+IDLE_SECONDS = 1_800.0
+"""After its last request an HTTP client's connection, and with it its servers, are ended."""
+
+
+def gateway(options: Namespace) -> int:
+    """Stand in front of the servers until the client leaves, or until a signal."""
+    config = _config(options)
+    place = None if options.http is None else serving._place(options.http)
+    if place is None and (options.tokens or options.allow_host):
+        raise WrongUsage(
+            "--tokens and --allow-host go with --http; over stdio the client is whoever started the command"
+        )
+    tenants = {} if place is None else serving._tenants(options)
+    security = (
+        None if place is None else serving._security(place[0], options.allow_host or [], has_tokens=bool(tenants))
+    )
+    last = threading.Timer(LEAVE_SECONDS, os._exit, (0,))
+    last.daemon = True
+    options.db = _database(options)
+    with opening.engine_to_write(options, config.policy) as engine:
+        door = Gateway(
+            engine,
+            config,
+            tenant=adapter.tenant_of_token if tenants else options.tenant,
+            session=None if isinstance(options.session, Default) else options.session,
+            model=options.model,
+            context_window=options.context_window,
+        )
+        try:
+            if place is None:
+                asyncio.run(_serve_stdio(door, last))
+            else:
+                asyncio.run(_serve_http(door, place, tenants, security, last))
+        finally:
+            last.cancel()
+    return 0
+
+
+def _config(options: Namespace) -> GatewayConfig:
+    if bool(options.config) == bool(options.command):
+        raise WrongUsage("expected --config FILE, or -- and the command of one server")
+    return read_config(options.config) if options.config else command_config(options.command)
+
+
+def _database(options: Namespace) -> str:
+    """The database that was named; else a file of the user's own, as clients start commands in any folder."""
+    given: str = options.db
+    if given is not DEFAULT_DB:
+        return given
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    for folder in (Path(home).expanduser() / "byref", Path(tempfile.gettempdir()) / f"byref-{os.getuid()}"):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+            return f"sqlite:///{folder / 'gateway.db'}"
+    raise Failed("there is no folder for the database: name one with --db or BYREF_DB")
+
+
+async def _serve_stdio(door: Gateway, last: threading.Timer) -> None:
+    loop = asyncio.get_running_loop()
+    with anyio.CancelScope() as serving_scope:
+        for kind in serving.SIGNALS:
+            loop.add_signal_handler(kind, _leave, serving_scope, last)
+        try:
+            lines = cast("anyio.AsyncFile[str]", Lines())
+            async with stdio_server(stdin=lines) as (reading, writing):
+                await door.server.run(reading, writing, door.server.create_initialization_options())
+        except* (BrokenPipeError, ConnectionResetError):
+            pass  # the client has gone without a word
+
+
+def _leave(scope: anyio.CancelScope, last: threading.Timer) -> None:
+    if not last.is_alive():
+        last.start()
+    scope.cancel()
+
+
+async def _serve_http(
+    door: Gateway,
+    place: tuple[str, int],
+    tenants: Mapping[str, str],
+    security: TransportSecuritySettings | None,
+    last: threading.Timer,
+) -> None:
+    with serving._listening(*place) as sock:
+        port = sock.getsockname()[1]
+        url = f"http://{f'[{place[0]}]' if ':' in place[0] else place[0]}:{port}"
+        app = door.server.streamable_http_app(
+            streamable_http_path=serving.PATH,
+            transport_security=security,
+            auth=AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None) if tenants else None,
+            token_verifier=adapter.BearerTokens(tenants) if tenants else None,
+        )
+        door.server.session_manager.session_idle_timeout = IDLE_SECONDS
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            limit_concurrency=serving.MAX_CONNECTIONS,
+            timeout_graceful_shutdown=int(serving.LEAVE_SECONDS),
+        )
+        output.note(f"byref: serving {url}{serving.PATH}")
+        try:
+            await serving._Uvicorn(config).serve([sock])
+        finally:
+            if not last.is_alive():
+                last.start()

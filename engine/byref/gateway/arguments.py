@@ -1,0 +1,88 @@
+"""Tools as the model sees them: any argument may be a reference, and the schemas say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+REFERENCE: Final[Json] = {"type": ["string", "object"], "pattern": "^\\$", "required": ["$var"]}
+"""A string that begins with `$`, or an object with `$var`: each keyword holds for one of the two types."""
+SENTENCE: Final = (
+    'Any argument may be a reference to stored data instead of a value: "$name", or '
+    '{"$var": "name", "jq": "map(.id)"}; it is replaced by the data before the tool runs.'
+)
+OFFLOADED: Final = "byref"
+"""The member of structured content that stands for what is stored."""
+_SAID: Final = ("title", "description", "default", "examples", "deprecated")
+"""What says something about an argument, and stays where clients look for it."""
+_ROOTED = '"#/properties/'
+_MAX_DEPTH = 100
+
+
+def with_references(tool: Mapping[str, Any]) -> Json:
+    """Return a tool's definition whose arguments may all be references; the rest of it is as it was."""
+    shown = dict(tool)
+    schema = tool["inputSchema"]
+    properties = schema.get("properties")
+    shown["inputSchema"] = {**schema, "type": "object"}
+    if not isinstance(properties, dict) or not properties or _points_inside(schema):
+        return shown
+    shown["inputSchema"]["properties"] = {name: _or_reference(member) for name, member in properties.items()}
+    description = tool.get("description") or ""
+    shown["description"] = f"{description}\n\n{SENTENCE}" if description else SENTENCE
+    return shown
+
+
+def with_offloading(tool: Json) -> Json:
+    """Return a tool's definition whose output schema holds as well for what stands in place of a stored output.
+
+    A schema that cannot be put beside another (it refers to places of its own) is left out: clients then check nothing.
+    """
+    schema = tool.get("outputSchema")
+    if schema is None:
+        return tool
+    shown = {key: value for key, value in tool.items() if key != "outputSchema"}
+    if not isinstance(schema, dict) or schema.get("type") != "object" or _points_inside(schema) or "$id" in schema:
+        return shown
+    hoisted = ("$schema", "$defs", "definitions", "title", "description")
+    outer = {key: schema[key] for key in hoisted if key in schema}
+    inner = {key: value for key, value in schema.items() if key not in hoisted}
+    stand = {"type": "object", "required": [OFFLOADED], "properties": {OFFLOADED: {"type": "object"}}}
+    return {**shown, "outputSchema": {**outer, "type": "object", "anyOf": [inner, stand]}}
+
+
+def may_refer(value: object, depth: int = 0) -> bool:
+    """Tell whether there may be a reference in arguments: most calls have none, and need not wait for a look-up."""
+    if depth > _MAX_DEPTH:
+        return True
+    if isinstance(value, str):
+        return "$" in value or value.startswith(("art_", "art:"))
+    if isinstance(value, Mapping):
+        return "$var" in value or any(may_refer(member, depth + 1) for member in value.values())
+    return isinstance(value, list | tuple) and any(may_refer(item, depth + 1) for item in value)
+
+
+def _or_reference(schema: object) -> Any:
+    # An argument that goes into a header is checked by clients; one that takes anything takes a reference.
+    if not isinstance(schema, dict) or "x-mcp-header" in schema:
+        return schema
+    said = {key: schema[key] for key in _SAID if key in schema}
+    rest = {key: value for key, value in schema.items() if key not in said}
+    if not rest:
+        return schema
+    options = rest.get("anyOf")
+    if list(rest) == ["anyOf"] and isinstance(options, list):
+        return {**said, "anyOf": [*options, REFERENCE]}
+    return {**said, "anyOf": [rest, REFERENCE]}
+
+
+def _points_inside(schema: object) -> bool:
+    """Whether it refers to a place that would be elsewhere."""
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError, RecursionError):
+        return True
+    return _ROOTED in text or '"#/items' in text or '"#"' in text

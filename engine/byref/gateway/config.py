@@ -1,0 +1,254 @@
+"""What the gateway stands in front of: a client's `mcpServers` file, or one command, read and checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from byref.errors import ConfigurationError
+from byref.knobs import shown, within
+from byref.policy import Policy, check_tools
+
+MAX_CONFIG_BYTES = 1 << 20
+MAX_SERVERS = 100
+LIST_SECONDS = 30.0
+"""For one page of a list; a server that takes longer is left out of it."""
+DEFAULT_LEDGER_DAYS = 30
+"""A gateway makes a conversation a start: without an end of their own they would pile up."""
+
+Kind = Literal["stdio", "http", "sse", "auto"]
+_KINDS: Mapping[str, Kind] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PRESETS = ("variables", "references", "pointers", "previews")
+_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""Of our own environment, what a server of a config file gets beside its `env`: no secrets."""
+_RUNNERS = frozenset({"npx", "uvx", "uv", "pipx", "bunx", "deno", "node", "python", "python3", "docker", "run", "exec"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One upstream server. What may hold secrets is in no repr, and so in no log."""
+
+    name: str
+    kind: Kind
+    """`auto`: streamable HTTP, and SSE where that is refused."""
+    command: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """All of the process's environment."""
+    cwd: str | None = None
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """The servers, and how they are waited for and gated."""
+
+    servers: tuple[ServerConfig, ...]
+    policy: Policy = field(default_factory=lambda: default_policy({}))
+    start_timeout: float = 60.0
+    """Seconds that a server has for its handshake."""
+    call_timeout: float | None = None
+    """Seconds that a tool call, a read or a prompt may take; None: as long as the client waits."""
+
+
+def read_config(path: str | Path) -> GatewayConfig:
+    """Return what a file in the form of `{"mcpServers": {name: {…}}}` says; unknown keys are left alone.
+
+    A section `byref` beside it may have `policy` (knobs of `Policy`), `preset`, `start_timeout` and `call_timeout`.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has a value of a wrong type; the text names server and key.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_CONFIG_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise ConfigurationError(f"{str(path)!r} has more than {MAX_CONFIG_BYTES:,} bytes; is it the right file?")
+    try:
+        parsed = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{str(path)!r} is not JSON: {error}") from error
+    with within(repr(str(path))):
+        return parse_config(parsed)
+
+
+def parse_config(parsed: object) -> GatewayConfig:
+    """Return what the parsed file says; it raises as `read_config` does."""
+    if not isinstance(parsed, dict):
+        raise ConfigurationError(f'expected an object with "mcpServers", not {shown(parsed)}')
+    key = "mcpServers" if "mcpServers" in parsed or "servers" not in parsed else "servers"
+    named = parsed.get(key)
+    if not isinstance(named, dict):
+        raise ConfigurationError(f'"{key}": expected an object of servers by their names, not {shown(named)}')
+    if len(named) > MAX_SERVERS:
+        raise ConfigurationError(f'"{key}": {len(named):,} servers; at most {MAX_SERVERS} are taken')
+    servers = tuple(server for name, given in named.items() if (server := _server(name, given)) is not None)
+    if not servers:
+        raise ConfigurationError(f'"{key}": there is no server that is not disabled')
+    return _settings(servers, parsed.get("byref", {}))
+
+
+def command_config(command: Sequence[str]) -> GatewayConfig:
+    """Return the config of one server that is started by a command, with all of our environment but `BYREF_…`."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BYREF_")}
+    return GatewayConfig((ServerConfig(_name_of(command), "stdio", command=tuple(command), env=env),))
+
+
+def default_policy(knobs: Mapping[str, Any], preset: str = "variables") -> Policy:
+    """Return a preset, made fit for a gateway, with knobs of one's own.
+
+    A gateway never learns how full its client's context is, so that there is no gate of headroom; a conversation's ledger
+    goes some time after its last step, for nobody comes to delete it.
+    """
+    make: Callable[..., Policy] = getattr(Policy, preset)
+    tools = make().tools
+    listing = () if "list_artifacts" in tools else ("list_artifacts",)
+    given = {"headroom_percentage": 1.0, "ledger_ttl": DEFAULT_LEDGER_DAYS * 86_400, "tools": (*tools, *listing)}
+    return make(**{**given, **knobs})
+
+
+def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig:
+    if not isinstance(given, dict):
+        raise ConfigurationError(f'"byref": expected an object of settings, not {shown(given)}')
+    known = ("policy", "preset", "start_timeout", "call_timeout")
+    for key in given:
+        if key not in known:
+            raise ConfigurationError(f'"byref": {key!r} is no setting; there are {list(known)}')
+    preset, knobs = given.get("preset", "variables"), given.get("policy", {})
+    if preset not in _PRESETS:
+        raise ConfigurationError(f'"byref"."preset": expected one of {list(_PRESETS)}, not {shown(preset)}')
+    if not isinstance(knobs, dict):
+        raise ConfigurationError(f'"byref"."policy": expected an object of knobs, not {shown(knobs)}')
+    if "tools" in knobs:
+        knobs = {**knobs, "tools": check_tools(knobs["tools"])}
+    with within('"byref"."policy"'):
+        policy = default_policy(knobs, preset)
+    return GatewayConfig(
+        servers,
+        policy,
+        start_timeout=_seconds(given, "start_timeout") or 60.0,
+        call_timeout=_seconds(given, "call_timeout"),
+    )
+
+
+def _seconds(given: Mapping[str, Any], key: str) -> float | None:
+    value = given.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
+        raise ConfigurationError(f'"byref"."{key}": expected seconds, above 0 and at most a day, not {shown(value)}')
+    return float(value)
+
+
+def _server(name: str, given: object) -> ServerConfig | None:
+    """One server; None if it is disabled."""
+    if not name.strip() or len(name) > 200:
+        raise ConfigurationError(f"server {shown(name)}: expected a name of 1 to 200 characters")
+    if not isinstance(given, dict):
+        raise ConfigurationError(f"server {name!r}: expected an object, not {shown(given)}")
+    for key, switched_off in (("disabled", True), ("enabled", False)):
+        if key in given:
+            if not isinstance(given[key], bool):
+                raise _wrong(name, key, "true or false", given[key])
+            if given[key] is switched_off:
+                return None
+    kind = given.get("type", given.get("transport"))
+    if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
+        raise _wrong(name, "type", 'one of "stdio", "http", "sse"', kind)
+    found: Kind = _KINDS[kind] if kind else "stdio" if "command" in given else "auto"
+    if found == "stdio":
+        return _stdio(name, given)
+    url = _expanded(name, "url", _text(name, given, "url"))
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f'server {name!r}: "url": expected an address that begins with http:// or https://')
+    if found == "auto" and url.partition("?")[0].rstrip("/").endswith("/sse"):
+        found = "sse"
+    headers = {key: _expanded(name, f"headers.{key}", value) for key, value in _texts(name, given, "headers").items()}
+    return ServerConfig(name, found, url=url, headers=headers)
+
+
+def _stdio(name: str, given: Mapping[str, Any]) -> ServerConfig:
+    arguments = given.get("args", [])
+    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+        raise _wrong(name, "args", "an array of strings", arguments)
+    command = _expanded(name, "command", _text(name, given, "command"))
+    own = {key: _expanded(name, f"env.{key}", value) for key, value in _texts(name, given, "env").items()}
+    cwd = given.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise _wrong(name, "cwd", "a string", cwd)
+    return ServerConfig(
+        name,
+        "stdio",
+        command=(command, *(_expanded(name, f"args[{at}]", text) for at, text in enumerate(arguments))),
+        env={**{key: os.environ[key] for key in _INHERITED if key in os.environ}, **own},
+        cwd=None if cwd is None else str(Path(_expanded(name, "cwd", cwd)).expanduser()),
+    )
+
+
+def _text(name: str, given: Mapping[str, Any], key: str) -> str:
+    value = given.get(key)
+    if not isinstance(value, str) or not value:
+        if key not in given:
+            raise ConfigurationError(
+                f'server {name!r}: expected "command" (stdio) or "url" (HTTP); there is no "{key}"'
+            )
+        raise _wrong(name, key, "a string", value)
+    return value
+
+
+def _texts(name: str, given: Mapping[str, Any], key: str) -> dict[str, str]:
+    values = given.get(key)
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise _wrong(name, key, "an object of strings", values)
+    for member, value in values.items():
+        if not isinstance(value, str):
+            raise _wrong(name, f"{key}.{member}", "a string", value)
+    return dict(values)
+
+
+def _expanded(name: str, key: str, text: str) -> str:
+    """A text with `${VAR}`, `${VAR:-default}` and `${env:VAR}` replaced, as clients do."""
+
+    def value(found: re.Match[str]) -> str:
+        variable, otherwise = found[1], found[2]
+        if (known := os.environ.get(variable)) is not None:
+            return known
+        if otherwise is None:
+            raise ConfigurationError(f'server {name!r}: "{key}": the environment variable {variable!r} is not set')
+        return otherwise
+
+    return _VARIABLE.sub(value, text)
+
+
+def _wrong(name: str, key: str, expected: str, value: object) -> ConfigurationError:
+    """What is wrong about a value, without the value where it may be a secret."""
+    given = type(value).__name__ if key.startswith(("env", "headers")) else shown(value)
+    return ConfigurationError(f'server {name!r}: "{key}": expected {expected}, not {given}')
+
+
+def _name_of(command: Sequence[str]) -> str:
+    """What a command starts, in a word: `npx -y @scope/server-files@1` is `server-files`."""
+    for word in (word for word in command if not word.startswith("-") and PurePath(word).name not in _RUNNERS):
+        stem = (
+            PurePath(word.rpartition("@")[0] if "@" in word[1:] else word).name.removesuffix(".py").removesuffix(".js")
+        )
+        if stem:
+            return stem[:40]
+    return "server"

@@ -1,0 +1,419 @@
+"""One client's conversation: its servers, what they offer, and the session that keeps what they return."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from mcp.server.connection import Connection, allowed_log_levels
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import event_from_wire
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LOG_LEVEL_META_KEY,
+    METHOD_NOT_FOUND,
+    SubscriptionsListenRequestParams,
+)
+
+from byref import Engine, Session
+from byref.adapters import mcp_content
+from byref.errors import ByrefError, ConfigurationError, ToolError
+from byref.gateway import results
+from byref.gateway.arguments import may_refer
+from byref.gateway.calls import Call, Calls, Context, connection_of, is_modern, tell
+from byref.gateway.catalogue import Catalogue, Offered
+from byref.gateway.config import GatewayConfig
+from byref.gateway.threads import on_thread
+from byref.gateway.upstream import Unavailable, Upstream
+from byref.gateway.wire import dumped, finished, is_question, outgoing
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+START_SECONDS = 30.0
+"""How long lists wait for servers that are starting; what comes later is told by `list_changed`."""
+MAX_ROUNDS = 10
+"""Questions that a server may ask in the place of one answer, one after the other."""
+MAX_SUBSCRIPTIONS = 1_000
+MAX_INSTRUCTIONS = 10_000
+"""Characters of what one server tells the model about itself."""
+MAX_OWN_RESOURCES = 100
+"""Stored artifacts in the list of resources, the newest ones; the others are there by their URIs."""
+OWN = "byref://"
+INSTRUCTIONS = (
+    "Tools of other MCP servers. A big result is stored whole; in its place you get its variables, schema and a preview. "
+    "Work on all of the data with code_interpreter, artifact_jq, artifact_grep and artifact_read, by the variables' names, "
+    'and hand it to other tools by reference: "$name" as an argument. Never infer the whole from a preview.'
+)
+_WRITES = ("code_interpreter", "store_artifact")
+
+logger = logging.getLogger("byref")
+
+
+class Conversation:
+    """What one client is served. `run` keeps its servers going."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        own_tools: list[Json],
+        config: GatewayConfig,
+        executor: Executor,
+        *,
+        capabilities: Json,
+        info: Json,
+    ) -> None:
+        self.capabilities = capabilities
+        self.info = info
+        self.session = session
+        self.is_introduced = anyio.Event()
+        """Set once the client may be asked something."""
+        self._engine = engine
+        self._config = config
+        self._executor = executor
+        self._calls = Calls()
+        self._upstreams = [Upstream(server, self, start_timeout=config.start_timeout) for server in config.servers]
+        self._own_tools = {tool["name"]: tool for tool in own_tools}
+        self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools))
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self._connection: Connection | None = None
+        self._level: str | None = None
+        self._subscribed: dict[str, None] = {}
+        self._over = anyio.Event()
+        self._tasks: TaskGroup | None = None
+        self._until = 0.0
+        self.used_at = anyio.current_time()
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Run the servers until the conversation is closed."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self._until = anyio.current_time() + START_SECONDS
+            for upstream in self._upstreams:
+                tasks.start_soon(upstream.run)
+            task_status.started()
+            await self._over.wait()
+            tasks.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """End the servers."""
+        self._over.set()
+
+    async def settled(self, seconds: float = START_SECONDS) -> None:
+        """Wait until every server has been started, or has failed to; not for ever."""
+        left = min(seconds, self._until - anyio.current_time())
+        with anyio.move_on_after(max(0.0, left)):
+            for upstream in self._upstreams:
+                await upstream.settled.wait()
+
+    def instructions(self) -> str:
+        """Return what the servers would tell the model about themselves, each under its name."""
+        texts = [(upstream.name, upstream.instructions) for upstream in self._upstreams if upstream.instructions]
+        return "\n\n".join([INSTRUCTIONS, *(f"## {name}\n{text[:MAX_INSTRUCTIONS]}" for name, text in texts)])
+
+    # What the client says
+
+    async def answer(self, context: Context) -> Json:
+        """Answer a request.
+
+        Raises:
+            MCPError: it cannot be answered; or the server that answered gave an error.
+        """
+        self.used_at = anyio.current_time()
+        if is_modern(context):
+            self.is_introduced.set()
+        self._connection = connection_of(context)
+        handler = self._HANDLERS.get(context.method)
+        if handler is None:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", data=context.method)
+        params = dict(context.params or {})
+        assert self._tasks is not None
+        try:
+            result = await self._calls.run(context, lambda call: handler(self, call, params), self._tasks)
+        except Unavailable as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+        except ToolError as error:
+            raise MCPError(INVALID_PARAMS, mcp_content.sendable(str(error))) from error
+        return finished(result, context)
+
+    async def heard(self, context: Context) -> None:
+        """Take a notification."""
+        if context.method == "notifications/initialized":
+            self._connection = connection_of(context)
+            self.is_introduced.set()
+        elif context.method == "notifications/roots/list_changed":
+            for upstream in self._upstreams:
+                await upstream.notify(context.method, context.params)
+
+    async def _list_tools(self, call: Call, params: Json) -> Json:
+        await self.settled()
+        offered = await self._catalogue.offered("tools")
+        return {"tools": [*(one.shown for one in offered), *map(_own_definition, self._own_tools.values())]}
+
+    async def _list_prompts(self, call: Call, params: Json) -> Json:
+        await self.settled()
+        return {"prompts": [one.shown for one in await self._catalogue.offered("prompts")]}
+
+    async def _list_resources(self, call: Call, params: Json) -> Json:
+        await self.settled()
+        own = await self._thread(self._own_resources)
+        return {"resources": [*await self._catalogue.resources("resources"), *own]}
+
+    async def _list_templates(self, call: Call, params: Json) -> Json:
+        await self.settled()
+        own = [dumped(template) for template in mcp_content.templates(self.session)]
+        return {"resourceTemplates": [*await self._catalogue.resources("templates"), *own]}
+
+    async def _call_tool(self, call: Call, params: Json) -> Json:
+        name, arguments = params["name"], params.get("arguments") or {}
+        if name in self._own_tools:
+            return await self._thread(lambda: self._own_call(name, arguments, call.context.protocol_version))
+        offered = await self._named("tools", name)
+        sent = arguments
+        if may_refer(arguments) and self.session.policy.tool(name).references:
+            try:
+                sent = await self._thread(lambda: self._resolved(offered, name, arguments))
+            except ToolError as error:
+                return results.told(str(error))
+        try:
+            raw = await self._forward(
+                call, offered.upstream, {**params, "name": offered.original, "arguments": sent}, "tools/call"
+            )
+        except Unavailable as error:
+            return results.told(str(error))
+        if is_question(raw):
+            return raw
+        limit = results.limit_of(offered.definition)
+        version = call.context.protocol_version
+        return await self._thread(
+            lambda: results.process(
+                self._engine, self.session, raw, tool=name, arguments=arguments, limit=limit, version=version
+            )
+        )
+
+    async def _get_prompt(self, call: Call, params: Json) -> Json:
+        offered = await self._named("prompts", params["name"])
+        return await self._forward(call, offered.upstream, {**params, "name": offered.original}, "prompts/get")
+
+    async def _read_resource(self, call: Call, params: Json) -> Json:
+        uri = params["uri"]
+        if uri.startswith(OWN):
+            return {"contents": [await self._thread(lambda: dumped(mcp_content.read(self.session, uri)))]}
+        return await self._by_owner(call, params, "resources/read")
+
+    async def _subscribe(self, call: Call, params: Json) -> Json:
+        uri = params["uri"]
+        if uri.startswith(OWN):
+            return {}  # what is stored does not change
+        result = await self._by_owner(call, params, "resources/subscribe")
+        if len(self._subscribed) < MAX_SUBSCRIPTIONS:
+            self._subscribed[uri] = None
+        return result
+
+    async def _unsubscribe(self, call: Call, params: Json) -> Json:
+        self._subscribed.pop(params["uri"], None)
+        return {} if params["uri"].startswith(OWN) else await self._by_owner(call, params, "resources/unsubscribe")
+
+    async def _complete(self, call: Call, params: Json) -> Json:
+        reference = params["ref"]
+        if reference.get("type") == "ref/prompt":
+            offered = await self._named("prompts", reference["name"])
+            sent = {**params, "ref": {**reference, "name": offered.original}}
+            return await self._forward(call, offered.upstream, sent, "completion/complete")
+        if reference["uri"].startswith(OWN):
+            return {"completion": {"values": []}}
+        return await self._by_owner(call, params, "completion/complete", uri=reference["uri"])
+
+    async def _set_level(self, call: Call, params: Json) -> Json:
+        self._level = params["level"]
+        for upstream in self._upstreams:
+            await self._pass_level(upstream)
+        return {}
+
+    async def _pass_level(self, upstream: Upstream) -> None:
+        if self._level is None or not upstream.has("logging") or upstream.is_modern:
+            return
+        try:
+            await upstream.request("logging/setLevel", {"level": self._level}, timeout=10)
+        except (MCPError, Unavailable) as error:
+            logger.warning("server %r did not take the level of its log: %s", upstream.name, error)
+
+    async def _subscriptions(self, call: Call, params: Json) -> Json:
+        """A stream of notifications, as clients since 2026 ask for them."""
+        wanted = SubscriptionsListenRequestParams.model_validate(params, by_name=False)
+        for uri in wanted.notifications.resource_subscriptions or ():
+            if not uri.startswith(OWN):
+                try:
+                    await self._by_owner(call, {"uri": uri}, "resources/subscribe")
+                except MCPError as error:
+                    logger.warning("no server takes a subscription to %.200r: %s", uri, error)
+        return dumped(await self._listen(call.context, wanted))
+
+    _HANDLERS: Mapping[str, Callable[[Conversation, Call, Json], Any]] = {
+        "tools/list": _list_tools,
+        "tools/call": _call_tool,
+        "prompts/list": _list_prompts,
+        "prompts/get": _get_prompt,
+        "resources/list": _list_resources,
+        "resources/templates/list": _list_templates,
+        "resources/read": _read_resource,
+        "resources/subscribe": _subscribe,
+        "resources/unsubscribe": _unsubscribe,
+        "completion/complete": _complete,
+        "logging/setLevel": _set_level,
+        "subscriptions/listen": _subscriptions,
+    }
+
+    # What the servers say
+
+    async def asked(self, upstream: Upstream, method: str, params: Json | None) -> Json:
+        """Ask the client what a server asks."""
+        await self.is_introduced.wait()
+        call = self._calls.of(upstream)
+        if call is not None:
+            return await call.ask(method, params)
+        connection = self._connection
+        if connection is None:
+            raise MCPError(INVALID_REQUEST, "there is no client to ask")
+        return await connection.send_raw_request(method, params)
+
+    async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
+        """Tell the client what a server tells."""
+        match method.split("/")[1:]:
+            case [("tools" | "prompts") as kind, "list_changed"]:
+                upstream.forget(kind)
+            case ["resources", "list_changed"]:
+                upstream.forget("resources")
+                upstream.forget("templates")
+        await self.is_introduced.wait()
+        if (event := event_from_wire(method, params)) is not None:
+            await self._bus.publish(event)
+        call = self._calls.of(upstream)
+        if method == "notifications/message" and call is not None and is_modern(call.context):
+            levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
+            if (params or {}).get("level") in levels:
+                await tell(call.context, method, params)
+        elif self._connection is not None:
+            await self._connection.notify(method, params)
+
+    async def started(self, upstream: Upstream) -> None:
+        """Give a server that was started again what the client had told it before."""
+        await self._pass_level(upstream)
+        for uri in list(self._subscribed):
+            if upstream in (await self._catalogue.owners(uri))[:1]:
+                try:
+                    await upstream.request("resources/subscribe", {"uri": uri}, timeout=10)
+                except (MCPError, Unavailable) as error:
+                    logger.warning("server %r did not take the subscription to %.200r: %s", upstream.name, uri, error)
+
+    # How it is passed on
+
+    async def _named(self, kind: str, name: str) -> Offered:
+        """What has a name.
+
+        Raises:
+            MCPError: nothing has it.
+        """
+        found = await self._catalogue.find(kind, name)
+        if found is None:
+            await self.settled()
+            found = await self._catalogue.find(kind, name)
+        if found is None:
+            raise MCPError(INVALID_PARAMS, f"Unknown {kind.removesuffix('s')}: {mcp_content.sendable(name[:200])}")
+        return found
+
+    async def _by_owner(self, call: Call, params: Json, method: str, *, uri: str | None = None) -> Json:
+        """Send a request to the server that has a resource, or to one after the other until one takes it."""
+        await self.settled()
+        owners = await self._catalogue.owners(uri or params["uri"])
+        if not owners:
+            raise MCPError(INVALID_PARAMS, "no server has resources")
+        for upstream in owners[:-1]:
+            try:
+                return await self._forward(call, upstream, params, method)
+            except (MCPError, Unavailable):
+                continue
+        return await self._forward(call, owners[-1], params, method)
+
+    async def _forward(self, call: Call, upstream: Upstream, params: Json, method: str) -> Json:
+        """Send a request to a server and return its result; what it asks of a client that cannot be asked so is asked here."""
+        if is_modern(call.context) and (level := (params.get("_meta") or {}).get(LOG_LEVEL_META_KEY)) != self._level:
+            self._level = level if isinstance(level, str) else self._level
+            await self._pass_level(upstream)
+        sent = outgoing(params, to_modern=upstream.is_modern)
+        meta = params.get("_meta") or {}
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            await call.context.session.report_progress(progress, total, message)
+
+        call.servers.append(upstream)
+        for _ in range(MAX_ROUNDS):
+            result = await upstream.request(
+                method,
+                sent,
+                on_progress=on_progress if "progressToken" in meta else None,
+                timeout=self._config.call_timeout,
+            )
+            if not is_question(result) or is_modern(call.context):
+                return result
+            sent = {key: value for key, value in sent.items() if key not in ("inputResponses", "requestState")}
+            if isinstance(result.get("requestState"), str):
+                sent["requestState"] = result["requestState"]
+            questions = result.get("inputRequests")
+            if isinstance(questions, dict):
+                sent["inputResponses"] = {
+                    key: await call.ask(question["method"], question.get("params"))
+                    for key, question in questions.items()
+                }
+        raise MCPError(INTERNAL_ERROR, f"the server {upstream.name!r} asked more than {MAX_ROUNDS} times")
+
+    # Our own
+
+    def _resolved(self, offered: Offered, name: str, arguments: Json) -> Json:
+        schema = offered.definition["inputSchema"]
+        try:
+            return self.session.resolve(arguments, schema, tool=name)
+        except ConfigurationError:  # a schema that is none is the server's to mind
+            return self.session.resolve(arguments, tool=name)
+
+    def _own_call(self, name: str, arguments: Json, version: str) -> Json:
+        reply = self.session.call(name, arguments)
+        return dumped(mcp_content.tool_result(reply.content, version=version, is_error=reply.is_error))
+
+    def _own_resources(self) -> list[Json]:
+        names: dict[str, list[str]] = {}
+        for variable in self.session.variables():
+            names.setdefault(variable.artifact.id, []).append(variable.name)
+        newest = self.session.artifacts()[-MAX_OWN_RESOURCES:]
+        return [dumped(mcp_content.resource(artifact, names.get(artifact.id, ()))) for artifact in newest]
+
+    async def _thread(self, work: Callable[[], T]) -> T:
+        """Run work of the engine on a thread.
+
+        Raises:
+            ToolError: text for the model.
+            MCPError: all else; what is the host's to know goes to the log alone.
+        """
+        try:
+            return await on_thread(self._executor, work)
+        except ToolError:
+            raise
+        except ByrefError as error:
+            logger.exception("byref could not answer a request")
+            raise MCPError(
+                INTERNAL_ERROR, f"byref could not answer: {type(error).__name__}; its log says why"
+            ) from error
+
+
+def _own_definition(tool: Mapping[str, Any]) -> Json:
+    hints = {"readOnlyHint": tool["name"] not in _WRITES, "destructiveHint": False, "openWorldHint": False}
+    return {**tool, "annotations": hints}

@@ -1,0 +1,98 @@
+"""What a server lists, page by page, and no more of it than is reasonable."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from byref.gateway.upstream import Upstream
+
+MAX_PAGES = 100
+MAX_ITEMS = 5_000
+MAX_BYTES = 16 << 20
+"""Of one list of one server."""
+MAX_NAME_CHARS = 1_000
+
+logger = logging.getLogger("byref")
+
+
+@dataclass(slots=True)
+class Items:
+    """A list, and when it was asked for."""
+
+    items: list[dict[str, Any]]
+    asked_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """One kind of list."""
+
+    method: str
+    key: str
+    capability: str
+    identity: str
+    """The member that no two items share."""
+    is_usable: Callable[[Mapping[str, Any]], bool] = lambda item: True
+
+
+def _is_tool(item: Mapping[str, Any]) -> bool:
+    schema = item.get("inputSchema")
+    description = item.get("description")
+    return isinstance(schema, dict) and isinstance(description, str | None)
+
+
+LISTS: Final[Mapping[str, List]] = {
+    "tools": List("tools/list", "tools", "tools", "name", _is_tool),
+    "prompts": List("prompts/list", "prompts", "prompts", "name"),
+    "resources": List("resources/list", "resources", "resources", "uri"),
+    "templates": List("resources/templates/list", "resourceTemplates", "resources", "uriTemplate"),
+}
+
+
+async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
+    """Return all that a server lists: whole pages, until there are no more or there are too many.
+
+    Raises:
+        Unavailable: the server is away.
+        MCPError: the server answered the first page with an error.
+    """
+    form = LISTS[kind]
+    asked_at = time.monotonic()
+    found: dict[str, dict[str, Any]] = {}
+    cursors: set[str] = set()
+    cursor: object = None
+    size = dropped = 0
+    for _ in range(MAX_PAGES):
+        params = {"cursor": cursor} if isinstance(cursor, str) else None
+        page = await upstream.request(form.method, params, timeout=seconds)
+        items = page.get(form.key)
+        for item in items if isinstance(items, list) else []:
+            if not _is_usable(item, form):
+                dropped += 1
+                continue
+            size += len(json.dumps(item))
+            if len(found) >= MAX_ITEMS or size > MAX_BYTES:
+                break
+            found.setdefault(item[form.identity], item)
+        cursor = page.get("nextCursor")
+        if not isinstance(cursor, str) or cursor in cursors or len(found) >= MAX_ITEMS or size > MAX_BYTES:
+            break
+        cursors.add(cursor)
+    if isinstance(cursor, str):
+        logger.warning("server %r: its %s do not end; the first %d are taken", upstream.name, kind, len(found))
+    if dropped:
+        logger.warning("server %r: %d of its %s are left out: they are not well formed", upstream.name, dropped, kind)
+    return Items(list(found.values()), asked_at)
+
+
+def _is_usable(item: object, form: List) -> bool:
+    if not isinstance(item, dict):
+        return False
+    name = item.get(form.identity)
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and form.is_usable(item)

@@ -1,0 +1,65 @@
+"""What a server writes to its standard error, passed on to ours: prefixed with its name, and bounded."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+LINE_BYTES = 2_000
+WINDOW_SECONDS = 10.0
+WINDOW_LINES = 200
+"""Lines passed on in a window; the others are counted."""
+
+
+class Relay:
+    """The lines of one server."""
+
+    def __init__(self, name: str) -> None:
+        self._prefix = f"[{_printable(name)[:40]}]"
+        self._rest = b""
+        self._window = 0.0
+        self._lines = self._left_out = 0
+
+    def chunk(self, data: bytes) -> None:
+        """Pass on the lines that are complete; of a line that never ends its beginning."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.line(line)
+        self._rest = rest[:LINE_BYTES]
+
+    def end(self) -> None:
+        """Pass on what no line break ended."""
+        if self._rest:
+            self.line(self._rest)
+        self._rest = b""
+        self._tell()
+
+    def line(self, line: bytes, source: str = "") -> None:
+        """Pass on one line; `source`: where it was written, if not to standard error."""
+        now = time.monotonic()
+        if now - self._window > WINDOW_SECONDS:
+            self._tell()
+            self._window, self._lines = now, 0
+        if self._lines >= WINDOW_LINES:
+            self._left_out += 1
+            return
+        self._lines += 1
+        text = _printable(line[:LINE_BYTES].decode("utf-8", "replace").rstrip())
+        self._write(f"({source}) {text}" if source else text)
+
+    def _tell(self) -> None:
+        if self._left_out:
+            self._write(f"… {self._left_out:,} lines left out")
+        self._left_out = 0
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(f"{self._prefix} {text}\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):  # nobody reads it any more
+            return
+
+
+def _printable(text: str) -> str:
+    """Text that cannot steer a terminal."""
+    return "".join(character if character.isprintable() or character == "\t" else "�" for character in text)

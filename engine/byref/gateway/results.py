@@ -1,0 +1,133 @@
+"""What upstream tools return, gated: small results pass as they are, big ones are stored and stood for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcp.types.version import is_version_at_least
+
+from byref import Engine, Policy, Result, Session, ToolPolicy
+from byref.adapters import mcp_content
+from byref.gateway.arguments import OFFLOADED
+from byref.ledger import dump
+from byref.outputs.instructions import KEY
+
+Json = dict[str, Any]
+
+MAX_RESULT_CHARS: Final = "anthropic/maxResultSizeChars"
+"""In a tool's `_meta`: how many characters of result its author wants the model to read."""
+_MOST_CHARS = 10_000_000
+_WHOLE = ("inline", "wholesale")
+_STRUCTURED_SINCE = "2025-06-18"
+_BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+
+
+def limit_of(tool: Mapping[str, Any]) -> int | None:
+    """Return how many characters of result a tool's author wants the model to read, if the definition says so."""
+    meta = tool.get("_meta")
+    limit = meta.get(MAX_RESULT_CHARS) if isinstance(meta, dict) else None
+    return limit if type(limit) is int and 0 < limit <= _MOST_CHARS else None
+
+
+def limited(policy: Policy, tool: str, limit: int, raw: Mapping[str, Any]) -> Policy:
+    """Return the policy for one result of a tool that declares a limit: within it the model reads all, else nothing of it.
+
+    What the host's own policy says of the tool goes before.
+    """
+    own = policy.tool(tool)
+    if own.knobs:
+        return policy
+    fits = _characters(raw) <= limit
+    knobs: dict[str, Any] = (
+        {"max_threshold_bytes": None, "context_percentage": None, "max_result_tokens": None, "max_output_bytes": None}
+        if fits
+        else {"min_threshold_bytes": 0, "max_output_bytes": 1, "plaintext": "artifact"}
+    )
+    changed = ToolPolicy(**{**own.settings, **knobs})
+    return policy.override(per_tool={**policy.per_tool, tool: changed})
+
+
+def _characters(raw: Mapping[str, Any]) -> int:
+    blocks = raw.get("content")
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    size = sum(len(text) for text in texts if isinstance(text, str))
+    structured = raw.get("structuredContent")
+    return max(size, len(dump(structured)) if structured is not None else 0)
+
+
+def process(
+    engine: Engine, session: Session, raw: Json, *, tool: str, arguments: object, limit: int | None, version: str
+) -> Json:
+    """Take a result into the session and return the result that the client gets.
+
+    A result that the model reads whole is returned as it came, to the byte.
+    """
+    if limit is not None:
+        policy = limited(session.policy, tool, limit, raw)
+        session = engine.session(session.id, tenant=session.tenant, policy=policy)
+    given = {key: value for key, value in raw.items() if key in ("content", "structuredContent", "isError")}
+    result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
+    if result.route in _WHOLE and not _is_reshaped(session.policy, tool, given):
+        return for_version(raw, version)
+    return _stood_for(raw, result, version)
+
+
+def _is_reshaped(policy: Policy, tool: str, given: Json) -> bool:
+    """Whether the model reads something else than came: a mapper's output, or data without its instructions."""
+    own = policy.tool(tool)
+    return own.mapper is not None or own.template is not None or KEY in dump(given)
+
+
+def _stood_for(raw: Json, result: Result, version: str) -> Json:
+    names: dict[str, list[str]] = {}
+    for variable in result.variables:
+        names.setdefault(variable.artifact.id, []).append(variable.name)
+    made = mcp_content.tool_result(
+        result.content,
+        version=version,
+        is_error=result.is_error,
+        links=[mcp_content.link(artifact, names.get(artifact.id, ())) for artifact in result.artifacts],
+    ).model_dump(by_alias=True, mode="json", exclude_none=True)
+    stood = {key: value for key, value in raw.items() if key != "structuredContent"}
+    stood["content"] = made["content"]
+    if "structuredContent" in raw and is_version_at_least(version, _STRUCTURED_SINCE):
+        stood["structuredContent"] = {OFFLOADED: _about(result)}
+    return stood
+
+
+def _about(result: Result) -> Json:
+    """For the application: what the model reads, and what is stored of the rest."""
+    return {
+        "route": result.route,
+        "variables": [variable.name for variable in result.variables],
+        "artifacts": [
+            {"id": artifact.id, "uri": mcp_content.uri_of(artifact), "size_bytes": artifact.payload.size}
+            for artifact in result.artifacts
+        ],
+        **({} if result.envelope is None else {"envelope": json.loads(dump(result.envelope))}),
+    }
+
+
+def for_version(result: Json, version: str) -> Json:
+    """Return a result as clients of a version of the protocol take it: blocks that it does not know become text."""
+    content = result.get("content")
+    if not isinstance(content, list) or is_version_at_least(version, _STRUCTURED_SINCE):
+        return result
+    changed = [_known(block, version) for block in content]
+    return result if changed == content else {**result, "content": changed}
+
+
+def _known(block: Any, version: str) -> Any:
+    kind = block.get("type") if isinstance(block, dict) else None
+    since = _BLOCKS_SINCE.get(kind) if isinstance(kind, str) else None
+    if since is None or is_version_at_least(version, since):
+        return block
+    shown = {key: value for key, value in block.items() if key != "data"}
+    return {"type": "text", "text": json.dumps(shown)}
+
+
+def told(text: str) -> Json:
+    """Return a result that says to the model what went wrong."""
+    return {"content": [{"type": "text", "text": mcp_content.sendable(text)}], "isError": True}

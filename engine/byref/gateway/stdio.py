@@ -1,0 +1,154 @@
+"""A server as a child process: messages by its standard input and output, all of it bounded, its whole tree stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, encoded
+from byref.gateway.config import ServerConfig
+from byref.gateway.relay import Relay
+
+MAX_STRAY_LINES = 10_000
+"""Lines that are no messages, one after the other: more is no server of this protocol."""
+EXIT_SECONDS = 2.0
+"""To end by itself after its input closed, and again after SIGTERM."""
+
+
+@asynccontextmanager
+async def child_process(config: ServerConfig, relay: Relay) -> AsyncIterator[Channel]:
+    """Start a server and yield the channel to it; at the end it and all its children are stopped.
+
+    Raises:
+        Broken: it cannot be started, or it wrote what nobody can read.
+    """
+    try:
+        process = await anyio.open_process(config.command, env=config.env, cwd=config.cwd, start_new_session=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Broken(f"the command {config.command[0]!r} could not be started: {reason}") from error
+    # No await until the task group is entered: a cancellation in between would leave the process running.
+    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, process, received_in, relay)
+            tasks.start_soon(_write, process, sent_out, received_in)
+            tasks.start_soon(_relay_errors, process, relay)
+            try:
+                yield Channel(received, sent, lambda: _ending(process))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    received.close()
+                    sent.close()
+                    await _stop(process)
+                tasks.cancel_scope.cancel()
+    finally:
+        for stream in (received_in, received, sent, sent_out):
+            stream.close()
+
+
+async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Relay) -> None:
+    assert process.stdout is not None
+    strays = 0
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), into:
+        try:
+            async for line in _lines(process.stdout):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    if line.strip():
+                        strays += 1
+                        relay.line(line, "stdout")
+                    if strays > MAX_STRAY_LINES:
+                        raise Broken(f"it wrote {strays:,} lines that are no messages") from None
+                    continue
+                strays = 0
+                await into.send(SessionMessage(message))
+        except Broken as broken:
+            await into.send(broken)
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for _ in process.stdout:  # a server that cannot write cannot end by itself
+            pass
+
+
+async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
+    """The lines of a stream, each put together once, however many pieces it comes in."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in stream:
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            yield b"".join((*pieces, piece))
+            pieces, size = [], 0
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+        if size > MAX_MESSAGE_BYTES:
+            raise Broken(f"it wrote a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
+
+
+async def _write(process: Process, out: MemoryObjectReceiveStream[Any], received: MemoryObjectSendStream[Any]) -> None:
+    assert process.stdin is not None
+    try:
+        async with out:
+            async for item in out:
+                await process.stdin.send(encoded(item.message) + b"\n")
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        received.close()  # who waits for an answer is to know
+
+
+async def _relay_errors(process: Process, relay: Relay) -> None:
+    assert process.stderr is not None
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for chunk in process.stderr:
+            relay.chunk(chunk)
+    relay.end()
+
+
+async def _stop(process: Process) -> None:
+    """Close its input, give it time to end, then end its process group."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await process.stdin.aclose()
+    if not await _gone(process, EXIT_SECONDS):
+        _signal(process, signal.SIGTERM)
+        await _gone(process, EXIT_SECONDS)
+    _signal(process, signal.SIGKILL)  # children that outlived it, too
+    await _gone(process, EXIT_SECONDS)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await stream.aclose()
+
+
+async def _ending(process: Process) -> str:
+    """How it ended, if it did."""
+    if not await _gone(process, 0.5):
+        return "it closed its output"
+    code = process.returncode or 0
+    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it exited with code {code}"
+
+
+async def _gone(process: Process, seconds: float) -> bool:
+    # Not `wait`, which waits for the pipes as well: a child of its may hold them.
+    with anyio.move_on_after(seconds):
+        while process.returncode is None:
+            await anyio.sleep(0.01)
+    return process.returncode is not None
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    # Its process id is its group's: it leads a session of its own.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

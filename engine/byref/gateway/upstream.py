@@ -1,0 +1,353 @@
+"""One upstream server: started, spoken to, started again when it goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+import anyio
+from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp.types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    REQUEST_TIMEOUT,
+)
+from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+
+from byref.gateway.channel import Broken
+from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
+from byref.gateway.http import failure
+from byref.gateway.listing import LISTS, Items, listed
+from byref.gateway.relay import Relay
+from byref.gateway.transports import connected
+
+FIRST_DELAY = 0.5
+LAST_DELAY = 30.0
+"""Seconds between attempts to start a server: doubled each time."""
+STEADY_SECONDS = 30.0
+"""A server that ran so long is started again at once."""
+MAX_NOTIFICATIONS = 1_000
+"""Of one server, on their way to the client; more are dropped."""
+FRESH_SECONDS = 5.0
+"""A list of a server that does not say when it changes is asked for again after these."""
+
+Json = dict[str, Any]
+
+logger = logging.getLogger("byref")
+
+
+class Unavailable(Exception):
+    """The server did not answer; the text says to the model what happened and what comes next."""
+
+
+class Client(Protocol):
+    """Who the servers talk to."""
+
+    capabilities: Json
+    info: Json
+
+    async def asked(self, upstream: Upstream, method: str, params: Json | None) -> Json:
+        """Answer a request of a server's."""
+
+    async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
+        """Take a notification of a server's."""
+
+    async def started(self, upstream: Upstream) -> None:
+        """Take note that a server was started again."""
+
+
+class Upstream:
+    """One server. `run` keeps it going until it is cancelled."""
+
+    def __init__(self, config: ServerConfig, client: Client, *, start_timeout: float) -> None:
+        self.name = config.name
+        self.settled = anyio.Event()
+        """Set once the first attempt to start it has ended, either way."""
+        self.capabilities: Json = {}
+        self.instructions: str | None = None
+        self.version = LATEST_HANDSHAKE_VERSION
+        self._config = config
+        self._kind: Kind = config.kind
+        self._client = client
+        self._start_timeout = start_timeout
+        self._relay = Relay(config.name)
+        self._dispatcher: JSONRPCDispatcher[TransportContext] | None = None
+        self._lost = anyio.Event()
+        self._trouble = "it has not been started yet"
+        self._retry_at: float | None = None
+        self._notifying = 0
+        self._lists: dict[str, Items] = {}
+        self._listing: dict[str, anyio.Lock] = {kind: anyio.Lock() for kind in LISTS}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes requests now."""
+        return self._dispatcher is not None
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether it speaks the protocol without a handshake."""
+        return self.version in MODERN_PROTOCOL_VERSIONS
+
+    def has(self, capability: str) -> bool:
+        """Tell whether the server said that it has a capability."""
+        return isinstance(self.capabilities.get(capability), dict)
+
+    async def run(self) -> None:
+        """Start the server, and again, ever more slowly, whenever it is gone."""
+        delay = FIRST_DELAY
+        while True:
+            began = time.monotonic()
+            try:
+                await self._live()
+            except Exception as error:  # noqa: BLE001  whatever a server or the network does, the others go on
+                self._trouble = failure(error)
+            finally:
+                self._dispatcher = None
+            steady = time.monotonic() - began > STEADY_SECONDS
+            delay = FIRST_DELAY if steady else min(2 * delay, LAST_DELAY)
+            self._retry_at = time.monotonic() + delay
+            self.settled.set()
+            logger.warning("server %r: %s; it is started again in %.1f s", self.name, self._trouble, delay)
+            await anyio.sleep(delay)
+            self._retry_at = None
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        on_progress: ProgressFnT | None = None,
+        timeout: float | None = None,
+    ) -> Json:
+        """Send a request and return the result as the server gave it.
+
+        Raises:
+            Unavailable: the server is away, went away meanwhile, or took too long.
+            MCPError: the server answered with an error.
+        """
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            raise Unavailable(self._away())
+        sent, options = self._stamped(method, params)
+        if on_progress is not None:
+            options["on_progress"] = on_progress
+        if timeout is not None:
+            options["timeout"] = timeout
+        try:
+            return await dispatcher.send_raw_request(method, sent, options)
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                await self._noticed(dispatcher)
+                gone = f"the MCP server {self.name!r} went away during the call ({self._trouble or error})"
+                raise Unavailable(
+                    f"{gone}; whether the call took effect is unknown. It is being restarted: try again shortly."
+                ) from error
+            if error.code == REQUEST_TIMEOUT and timeout is not None:
+                raise Unavailable(
+                    f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
+                ) from error
+            raise
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification, if the server is there and takes any."""
+        if self._dispatcher is not None and not self.is_modern:
+            await self._dispatcher.notify(method, params, self._stamped(method, None)[1])
+
+    async def items(self, kind: str, *, wait: float = LIST_SECONDS) -> list[Json]:
+        """Return what the server lists, of a kind of `LISTS`: as it said last, where it is away or too slow now."""
+        async with self._listing[kind]:
+            known = self._lists.get(kind)
+            if (
+                self.is_ready
+                and self.has(LISTS[kind].capability)
+                and (known is None or not self._is_fresh(kind, known))
+            ):
+                try:
+                    self._lists[kind] = await listed(self, kind, wait)
+                except (Unavailable, MCPError) as error:
+                    if getattr(error, "code", None) != METHOD_NOT_FOUND:
+                        logger.warning("server %r: its %s could not be listed: %s", self.name, kind, error)
+                    self._lists[kind] = Items(known.items if known else [], time.monotonic())
+            return self._lists[kind].items if kind in self._lists else []
+
+    def known(self, kind: str) -> list[Json]:
+        """Return what the server listed last."""
+        return self._lists[kind].items if kind in self._lists else []
+
+    def forget(self, kind: str) -> None:
+        """Have a list asked for again the next time."""
+        if kind in self._lists:
+            self._lists[kind].asked_at = float("-inf")
+
+    def _is_fresh(self, kind: str, known: Items) -> bool:
+        if known.asked_at == float("-inf"):
+            return False
+        said = self.capabilities.get(LISTS[kind].capability)
+        tells = isinstance(said, dict) and said.get("listChanged") is True
+        return tells or time.monotonic() - known.asked_at < FRESH_SECONDS
+
+    def _away(self) -> str:
+        when = "now" if self._retry_at is None else f"in {max(0.0, self._retry_at - time.monotonic()):.0f} s"
+        return (
+            f"the MCP server {self.name!r} is not available: {self._trouble}. It is being restarted ({when}): "
+            "try again shortly, or go on without it."
+        )
+
+    async def _noticed(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
+        """Give `run` a moment to find out how the connection ended."""
+        with anyio.move_on_after(1):
+            while self._dispatcher is dispatcher:
+                await anyio.sleep(0.01)
+
+    # One life
+
+    async def _live(self) -> None:
+        """Connect, shake hands, and stay until the connection is gone; `_trouble` says why it went."""
+        self._trouble = "it is starting"
+        async with AsyncExitStack() as stack:
+            channel = await stack.enter_async_context(connected(self._config, self._kind, self._relay))
+            self._lost = lost = anyio.Event()
+            broken: list[Exception] = []
+
+            async def on_broken(error: Exception) -> None:
+                if isinstance(error, Broken):
+                    broken.append(error)
+                    lost.set()
+
+            dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
+                channel.received, channel.sent, on_stream_exception=on_broken
+            )
+
+            async def drive(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+                await dispatcher.run(self._on_request, self._on_notify, task_status=task_status)
+                lost.set()
+
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(drive)
+                is_over = await self._shake_hands(dispatcher, lost)
+                if not is_over:
+                    self._dispatcher = dispatcher
+                    self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
+                    if self.is_modern:
+                        tasks.start_soon(self._listen, dispatcher)
+                    tasks.start_soon(self._settle)
+                    await lost.wait()
+                self._trouble = str(broken[0]) if broken else await channel.ending()
+                self._dispatcher = None
+                tasks.cancel_scope.cancel()
+
+    async def _settle(self) -> None:
+        was_settled = self.settled.is_set()
+        await self.items("tools")
+        self.settled.set()
+        logger.info("server %r is there", self.name)
+        await self._client.started(self)
+        if was_settled:  # the client may have asked meanwhile
+            for kind in ("tools", "prompts", "resources"):
+                await self._client.told(self, f"notifications/{kind}/list_changed", None)
+
+    async def _shake_hands(self, dispatcher: JSONRPCDispatcher[TransportContext], lost: anyio.Event) -> bool:
+        """Open the protocol, as it was with a handshake or as it is without; True if the connection is lost meanwhile."""
+        hello = {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": self._client.capabilities,
+            "clientInfo": self._client.info,
+        }
+        options: CallOptions = {"timeout": self._start_timeout, "cancel_on_abandon": False}
+        try:
+            result = await dispatcher.send_raw_request("initialize", hello, options)
+            version = result.get("protocolVersion")
+            self.version = version if isinstance(version, str) else LATEST_HANDSHAKE_VERSION
+            await dispatcher.notify("notifications/initialized", None, self._stamped("", None)[1])
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                await lost.wait()
+                return True
+            if error.code == REQUEST_TIMEOUT:
+                raise Broken(f"it did not answer the handshake within {self._start_timeout:g} s") from error
+            if (found := await self._discovered(dispatcher)) is None:
+                if self._kind == "auto":
+                    self._kind = "sse"  # the next attempt
+                raise Broken(f"it refused the handshake: {' '.join(error.error.message.split())[:300]}") from error
+            result = found
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
+        return lost.is_set()
+
+    async def _discovered(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> Json | None:
+        """What a server says that knows no handshake; None if it says nothing of use."""
+        before, self.version = self.version, LATEST_MODERN_VERSION
+        try:
+            params, options = self._stamped("server/discover", None)
+            options |= {"timeout": self._start_timeout, "cancel_on_abandon": False}
+            result = await dispatcher.send_raw_request("server/discover", params, options)
+        except MCPError:
+            self.version = before
+            return None
+        return result
+
+    async def _listen(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
+        """Ask a server that tells only who asks for what changes in its lists."""
+        wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+        params, options = self._stamped("subscriptions/listen", {"notifications": wanted})
+        with contextlib.suppress(MCPError):
+            await dispatcher.send_raw_request("subscriptions/listen", params, options)
+
+    def _stamped(self, method: str, params: Mapping[str, Any] | None) -> tuple[Json | None, CallOptions]:
+        """Parameters and options as the server's version of the protocol wants them."""
+        headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
+        if not self.is_modern:
+            return (None if params is None else dict(params)), {"headers": headers}
+        sent = dict(params or {})
+        sent["_meta"] = {
+            **(sent.get("_meta") or {}),
+            PROTOCOL_VERSION_META_KEY: self.version,
+            CLIENT_INFO_META_KEY: self._client.info,
+            CLIENT_CAPABILITIES_META_KEY: self._client.capabilities,
+        }
+        headers[MCP_METHOD_HEADER] = method
+        key = NAME_BEARING_METHODS.get(method)
+        if key is not None and isinstance(sent.get(key), str):
+            headers[MCP_NAME_HEADER] = encode_header_value(sent[key])
+        return sent, {"headers": headers}
+
+    # What the server says by itself
+
+    async def _on_request(
+        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> Json:
+        if method == "ping":
+            return {}
+        return await self._client.asked(self, method, None if params is None else dict(params))
+
+    async def _on_notify(
+        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> None:
+        if method in ("notifications/cancelled", "notifications/progress"):
+            return  # the dispatcher's
+        if self._notifying >= MAX_NOTIFICATIONS:
+            return
+        self._notifying += 1
+        try:
+            await self._client.told(self, method, None if params is None else dict(params))
+        finally:
+            self._notifying -= 1

@@ -1,0 +1,59 @@
+"""Results and parameters as each version of the protocol has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+)
+from pydantic import BaseModel
+
+from byref.gateway.calls import Context, is_modern
+
+Json = dict[str, Any]
+
+_CACHEABLE = frozenset(
+    {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "server/discover"}
+)
+_MODERN = ("resultType", "ttlMs", "cacheScope")
+_OF_THE_CONNECTION = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, "progressToken")
+
+
+def dumped(model: BaseModel) -> Json:
+    """Return a message of the SDK's as it goes over the wire."""
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def is_question(result: Mapping[str, Any]) -> bool:
+    """Tell a result that asks the client something first."""
+    return result.get("resultType") == "input_required"
+
+
+def finished(result: Mapping[str, Any], context: Context) -> Json:
+    """Return a result with what the client's version of the protocol wants in it, and without what it does not know."""
+    if not is_modern(context):
+        return {key: value for key, value in result.items() if key not in _MODERN}
+    found = {"resultType": "complete", **result}
+    if context.method in _CACHEABLE and not is_question(found):
+        found = {"ttlMs": 0, "cacheScope": "private", **found}
+    return found
+
+
+def outgoing(params: Mapping[str, Any], *, to_modern: bool) -> Json:
+    """Return a client's parameters for a server: without what is about the client's own connection."""
+    sent = dict(params)
+    if not to_modern:
+        sent.pop("inputResponses", None)
+        sent.pop("requestState", None)
+    meta = sent.pop("_meta", None)
+    if isinstance(meta, dict):
+        dropped = _OF_THE_CONNECTION if to_modern else (*_OF_THE_CONNECTION, LOG_LEVEL_META_KEY)
+        kept = {key: value for key, value in meta.items() if key not in dropped}
+        if kept:
+            sent["_meta"] = kept
+    return sent
