@@ -214,6 +214,16 @@ def test_what_byref_cannot_do_is_a_storage_error(
         storage.clear()
 
 
+def test_a_value_is_there_while_it_is_overwritten(tmp_path: Path) -> None:
+    with Engine(f"sqlite:///{tmp_path / 'a.db'}") as engine, ThreadPoolExecutor(3) as pool:
+        storage = ByrefStorage(engine)
+        run(storage.write("key", b"0" * 1_000))
+        writing = pool.map(lambda n: run(storage.write("key", str(n % 10).encode() * 1_000)), range(30))
+        read = list(pool.map(lambda _: run(storage.read("key")), range(30)))
+        list(writing)
+        assert {len(value) for value in read} == {1_000} and all(len(set(value)) == 1 for value in read)
+
+
 def test_writers_at_once_leave_one_value(tmp_path: Path) -> None:
     with Engine(f"sqlite:///{tmp_path / 'a.db'}") as engine, ThreadPoolExecutor(4) as pool:
         storage = ByrefStorage(engine)

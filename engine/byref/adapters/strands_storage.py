@@ -7,24 +7,24 @@ import builtins
 import copy
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Text, delete, func, literal, select, type_coerce
 
-from byref import lifecycle
+from byref import ledger, lifecycle
 from byref.adapters.extras import missing
 from byref.artifacts import blobs
 from byref.db.database import retried
 from byref.db.tables import ArtifactRow, EscapedText
 from byref.engine import Engine
-from byref.errors import ByrefError
+from byref.errors import ArtifactMissing, ByrefError
 from byref.outputs.blocks import MARKS
 from byref.outputs.output import OCTETS, is_textual
 from byref.policy import Policy
 from byref.session import Session
-from byref.tools.keepers import MAX_NAME_CHARS
+from byref.tools.keepers import MAX_NAME_CHARS, insert_value, store_value
 
 try:
     from strands.storage import Storage
@@ -40,6 +40,8 @@ _NAMESPACED: Final = getattr(_unified, "_NAMESPACED", None)
 _OPAQUE: Final = f"{OCTETS}; of="
 """Before the content type of text that byref would store in another encoding."""
 _OFFLOADED: Final = "offloaded/"
+MOST_READS: Final = 5
+"""Of a value that others overwrite all the time."""
 
 
 class ByrefStorage(Storage[str, str]):
@@ -73,7 +75,7 @@ class ByrefStorage(Storage[str, str]):
     async def write(self, key: str, data: bytes) -> None:
         """Store data under key, overwriting what is there."""
         name, kept = _key(key), bytes(data)
-        await _in_thread(lambda: self._write(self._prefix + name, kept))
+        await _in_thread(lambda: self._place.write(self._prefix + name, kept))
         if self._search_strategy is not None:
             try:
                 await self._search_strategy.index(self, name, data)
@@ -83,7 +85,7 @@ class ByrefStorage(Storage[str, str]):
     async def read(self, key: str) -> bytes | None:
         """Return the bytes under key, None if there are none."""
         name = self._prefix + _key(key)
-        return await _in_thread(lambda: self._read(name))
+        return await _in_thread(lambda: self._place.read(name))
 
     async def delete(self, key: str) -> None:
         """Delete what is under key, if anything is."""
@@ -113,16 +115,6 @@ class ByrefStorage(Storage[str, str]):
         """Delete all that this storage, or this view of it, holds; the only method that waits for the database itself."""
         with _as_storage_error():
             self._place.delete(_begins(self._prefix))
-
-    def _write(self, name: str, data: bytes) -> None:
-        if len(name) > MAX_NAME_CHARS:
-            raise StorageError(f"Invalid storage key '{name[:100]}…': longer than {MAX_NAME_CHARS} characters")
-        artifact = self._place.opened().store_artifact(data, name=name, content_type=OCTETS, preview_chars=0)
-        self._place.delete(ArtifactRow.name == name, ArtifactRow.id < artifact.row_id)
-
-    def _read(self, name: str) -> bytes | None:
-        found = self._place.opened().get_artifact(name)
-        return found.payload.read() if found is not None and found.name == name else None
 
 
 class ByrefOffloadStorage:
@@ -180,6 +172,28 @@ class _Place:
     def opened(self) -> Session:
         return self.engine.session(self.session, tenant=self.tenant, policy=self.policy)
 
+    def write(self, name: str, data: bytes) -> None:
+        """Put a value in the place of all that has its name, in one transaction."""
+        if len(name) > MAX_NAME_CHARS:
+            raise StorageError(f"Invalid storage key '{name[:100]}…': longer than {MAX_NAME_CHARS} characters")
+        scope = self.opened()._scope
+        staged, about = store_value(scope, data, name=name, content_type=OCTETS, preview_chars=0)
+
+        def work(connection: Connection) -> None:
+            ledger.lock(connection, scope.row)
+            new = insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
+            _delete(connection, scope.row, ArtifactRow.name == name, ArtifactRow.public_id != new)
+
+        scope.write(work)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the value of a name; one that is overwritten while it is read is read anew."""
+        session = self.opened()
+        for _ in range(MOST_READS - 1):
+            with suppress(ArtifactMissing):
+                return _value(session, name)
+        return _value(session, name)
+
     def names(self, prefix: str) -> list[str]:
         def work(connection: Connection) -> list[str]:
             opened = lifecycle.find_session(connection, self.tenant, self.session)
@@ -193,13 +207,22 @@ class _Place:
     def delete(self, *which: ColumnElement[bool]) -> None:
         def work(connection: Connection) -> None:
             opened = lifecycle.find_session(connection, self.tenant, self.session)
-            if opened is None:
-                return
-            gone = delete(ArtifactRow).where(ArtifactRow.session_id == opened.row, *which)
-            ids = set(connection.execute(gone.returning(ArtifactRow.blob_id)).scalars())
-            blobs.delete_unused(connection, sorted(ids))
+            if opened is not None:
+                _delete(connection, opened.row, *which)
 
         retried(self.engine.database.write, work)
+
+
+def _value(session: Session, name: str) -> bytes | None:
+    found = session.get_artifact(name)
+    return found.payload.read() if found is not None and found.name == name else None
+
+
+def _delete(connection: Connection, session: int, *which: ColumnElement[bool]) -> None:
+    """Delete artifacts that no variable and no step refers to: those of the host."""
+    gone = delete(ArtifactRow).where(ArtifactRow.session_id == session, ArtifactRow.origin == "host", *which)
+    ids = set(connection.execute(gone.returning(ArtifactRow.blob_id)).scalars())
+    blobs.delete_unused(connection, sorted(ids))
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
