@@ -173,7 +173,7 @@ def _lines(session: Session, uri: str, artifact: Artifact, first: int, last: int
         data += piece + b"\n" if ends else piece
         if len(data) > MAX_RESOURCE_BYTES:
             raise _too_large(session, artifact, len(data))
-    return _text(uri, artifact, bytes(data), "text/plain")
+    return _text(uri, artifact, bytes(data.removesuffix(b"\n")), "text/plain")
 
 
 def _text(uri: str, artifact: Artifact, data: bytes, mime_type: str | None = None) -> types.TextResourceContents:

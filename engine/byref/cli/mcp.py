@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import secrets
 import signal
@@ -61,7 +62,7 @@ def mcp(options: Namespace) -> int:
     # Threads cannot be stopped: whatever still runs on one when the client has left gets no more than this.
     last = threading.Timer(LEAVE_SECONDS, os._exit, (0,))
     last.daemon = True
-    with opening.engine_to_write(options, POLICY) as engine:
+    with _logs(), opening.engine_to_write(options, POLICY) as engine:
         try:
             if place is None:
                 asyncio.run(_serve_stdio(engine, options, last))
@@ -70,6 +71,20 @@ def mcp(options: Namespace) -> int:
         finally:
             last.cancel()
     return 0
+
+
+@contextmanager
+def _logs() -> Iterator[None]:
+    """Let what the libraries log be told as byref's own warnings are: on standard error, a line each."""
+    loggers = [logging.getLogger(name) for name in ("mcp", "uvicorn")]
+    handlers = logging.getLogger("byref").handlers[:]
+    for logger in loggers:
+        logger.handlers += handlers
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.handlers = [handler for handler in logger.handlers if handler not in handlers]
 
 
 async def _serve_stdio(engine: Engine, options: Namespace, last: threading.Timer) -> None:
@@ -164,6 +179,7 @@ def _listening(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
+        sock.listen()
     except OSError as error:
         raise Failed(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
     return sock
