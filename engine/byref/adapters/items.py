@@ -37,8 +37,11 @@ class Items:
         self._session = lifecycle.check_id("session", session)
         self._tenant = lifecycle.check_id("tenant", tenant)
 
-    def append(self, name: str, texts: Sequence[str]) -> int:
-        """Append texts all at once and return the number of the first; the first of a list is 0."""
+    def append(self, name: str, texts: Sequence[str], also: Callable[[Connection, int], object] | None = None) -> int:
+        """Append texts all at once and return the number of the first; the first of a list is 0.
+
+        `also` is done in the same transaction, with the session's row.
+        """
         name = lifecycle.check_id("list", name)
 
         def work(connection: Connection, session: int) -> int:
@@ -49,16 +52,19 @@ class Items:
             rows = [{**same, "number": first + index, "text": text} for index, text in enumerate(texts)]
             if rows:
                 connection.execute(insert(ItemRow), rows)
+            if also is not None:
+                also(connection, session)
             return first
 
         return self._write(work)
 
-    def last(self, name: str, limit: int | None = None) -> list[str]:
-        """Return the last `limit` texts in their order; None: all of them."""
+    def last(self, name: str, limit: int | None = None) -> list[tuple[int, str]]:
+        """Return the last `limit` texts with their numbers, in their order; None: all of them."""
 
-        def work(connection: Connection, session: int) -> list[str]:
-            newest = select(ItemRow.text).where(*_of(session, name)).order_by(ItemRow.number.desc()).limit(limit)
-            return list(connection.execute(newest).scalars())[::-1]
+        def work(connection: Connection, session: int) -> list[tuple[int, str]]:
+            newest = select(ItemRow.number, ItemRow.text).where(*_of(session, name))
+            rows = connection.execute(newest.order_by(ItemRow.number.desc()).limit(limit)).all()
+            return [(number, text) for number, text in reversed(rows)]
 
         return self._read(work) or []
 
@@ -93,16 +99,17 @@ class Items:
 
         return self._write(work)
 
-    def clear(self, name: str) -> list[str]:
-        """Remove a list and return what was in it."""
+    def clear(self, name: str, also: Callable[[Connection, int, list[str]], object] | None = None) -> None:
+        """Remove a list. `also` is done in the same transaction, with the session's row and what was in the list."""
 
-        def work(connection: Connection, session: int) -> list[str]:
+        def work(connection: Connection, session: int) -> None:
             every = select(ItemRow.text).where(*_of(session, name)).order_by(ItemRow.number)
             texts = list(connection.execute(every).scalars())
             connection.execute(delete(ItemRow).where(*_of(session, name)))
-            return texts
+            if also is not None:
+                also(connection, session, texts)
 
-        return self._write(work)
+        self._write(work)
 
     def _read(self, work: Callable[[Connection, int], T]) -> T | None:
         def found(connection: Connection) -> T | None:

@@ -203,8 +203,8 @@ class ByrefSession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the last `limit` items in their order; None: those that the settings say, or all."""
         most = resolve_session_limit(limit, self.session_settings)
-        texts = await asyncio.to_thread(self._items.last, CHAT, None if most is None or most < 0 else most)
-        return [json.loads(text) for text in texts]
+        found = await asyncio.to_thread(self._items.last, CHAT, None if most is None or most < 0 else most)
+        return [json.loads(text) for _, text in found]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none."""

@@ -7,9 +7,9 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from typing import Any
 
+from byref.adapters.arguments import resolved
 from byref.adapters.extras import missing
 from byref.engine import Engine
 from byref.errors import StorageFailure, ToolError
@@ -17,7 +17,6 @@ from byref.outputs import forms, to_block
 from byref.outputs.media import Media
 from byref.policy import Policy
 from byref.session import Session
-from byref.tools.arguments import as_object
 
 try:
     from pydantic_ai import BinaryContent, RunContext, ToolDefinition, ToolFailed, ToolReturn
@@ -121,15 +120,10 @@ class Byref(AbstractCapability[AgentDepsT]):
         self, ctx: RunContext[AgentDepsT], call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
     ) -> RawArguments:
         session = self.conversation(ctx)
-        resolve = partial(session.resolve, args, tool=call.tool_name, call_id=call.tool_call_id)
         try:
-            try:
-                return resolve(schema=tool_def.parameters_json_schema)
-            except ToolError:
-                # Pydantic takes more than a JSON Schema says: what has no references is its own to judge.
-                if resolve() == as_object(args):
-                    return args
-                raise
+            return resolved(
+                session, args, tool_def.parameters_json_schema, tool=call.tool_name, call_id=call.tool_call_id
+            )
         except ToolError as error:
             told = session.process(
                 str(error), tool=call.tool_name, call_id=call.tool_call_id, arguments=args, is_error=True

@@ -1,0 +1,366 @@
+"""Google ADK itself, with a scripted model, over byref's plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import importlib
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, RunConfig
+from google.adk.agents.run_config import StreamingMode
+from google.adk.apps.app import App
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import Runner
+from google.adk.sessions import DatabaseSessionService, InMemorySessionService
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+import byref
+from byref import Engine, Policy
+from byref.adapters.adk import ByrefArtifactService, ByrefPlugin, session_name
+
+ROWS = [{"id": n, "total": n % 50, "note": "x" * 20} for n in range(2_000)]
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000000000500010d0a2db40000000049454e44ae426082"
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine("sqlite:///:memory:") as made:
+        yield made
+
+
+class Scripted(BaseLlm):
+    """Calls what it is told to, and answers; keeps each request."""
+
+    model: str = "gemini-2.5-flash"
+    turns: list[Any]
+    requests: list[LlmRequest] = []
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.requests.append(llm_request.model_copy(deep=True))
+        turn = self.turns.pop(0)
+        parts = [types.Part(text=turn)] if isinstance(turn, str) else [types.Part(function_call=call) for call in turn]
+        if stream and isinstance(turn, str):
+            for letter in turn:
+                yield LlmResponse(
+                    content=types.Content(role="model", parts=[types.Part(text=letter)]),
+                    partial=True,
+                    usage_metadata=used(1),
+                )
+        yield LlmResponse(
+            content=types.Content(role="model", parts=parts), usage_metadata=used(1_000 * len(self.requests))
+        )
+
+
+def used(tokens: int) -> types.GenerateContentResponseUsageMetadata:
+    return types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=tokens, candidates_token_count=8, thoughts_token_count=2, cached_content_token_count=5
+    )
+
+
+def call(name: str, call_id: str, **arguments: Any) -> types.FunctionCall:
+    return types.FunctionCall(name=name, args=arguments, id=call_id)
+
+
+def responses(request: LlmRequest) -> dict[str, types.FunctionResponse]:
+    """What the model read, by call."""
+    found = [part.function_response for content in request.contents for part in content.parts or []]
+    return {str(response.id): response for response in found if response is not None}
+
+
+def read(model: Scripted, call_id: str) -> dict[str, Any]:
+    response: dict[str, Any] = responses(model.requests[-1])[call_id].response or {}
+    return response
+
+
+async def ask(
+    plugin: BasePlugin,
+    model: Scripted,
+    *tools: Any,
+    user: str = "ann",
+    session: str = "chat",
+    service: BaseSessionService | None = None,
+    config: RunConfig | None = None,
+    **options: Any,
+) -> list[Any]:
+    """One message of a user; the run's events."""
+    agent = LlmAgent(name="shop", model=model, tools=list(tools), **options)
+    service = service or InMemorySessionService()  # type: ignore[no-untyped-call]
+    runner = Runner(
+        app=App(name="shop", root_agent=agent, plugins=[plugin]), session_service=service, auto_create_session=True
+    )
+    message = types.Content(role="user", parts=[types.Part(text="Go")])
+    return [
+        event
+        async for event in runner.run_async(user_id=user, session_id=session, new_message=message, run_config=config)
+    ]
+
+
+def list_orders() -> dict[str, Any]:
+    """List the orders."""
+    return {"orders": ROWS, "next_page": None}
+
+
+async def count(ids: list[int], unit: str = "orders") -> str:
+    """Count ids."""
+    return f"{len(ids)} {unit}"
+
+
+def look() -> list[Any]:
+    """Look."""
+    return [types.Part.from_bytes(data=PNG, mime_type="image/png"), {"rows": ROWS}]
+
+
+def fail() -> str:
+    """Fail."""
+    raise RuntimeError("out of paper")
+
+
+def refuse() -> dict[str, Any]:
+    """Refuse."""
+    return {"error": "not today"}
+
+
+@pytest.mark.parametrize("mode", [StreamingMode.NONE, StreamingMode.SSE])
+def test_a_big_output_is_read_by_reference(engine: Engine, mode: StreamingMode) -> None:
+    model = Scripted(
+        turns=[
+            [call("list_orders", "call_1")],
+            [call("code_interpreter", "call_2", code="[o['id'] for o in orders if o['total'] == 49][:2]")],
+            "49 and 99",
+        ]
+    )
+    chat = f"chat-{mode.name}"
+    asyncio.run(ask(ByrefPlugin(engine), model, list_orders, session=chat, config=RunConfig(streaming_mode=mode)))
+    envelope = read(model, "call_1")
+    assert envelope["variables"] and len(json.dumps(envelope)) < 8_000
+    assert read(model, "call_2") == {"result": "[49,99]"}
+    session = engine.session(session_name("shop", "ann", chat))
+    assert [(e.kind, e.tool) for e in session.ledger()] == [
+        ("usage", None), ("output", "list_orders"), ("usage", None), ("reply", "code_interpreter"), ("usage", None),
+    ]  # fmt: skip
+    assert session.context_tokens() == 3_010 and session.usage().cache_read_tokens == 15
+    assert session.history()[0].original.value == {"orders": ROWS, "next_page": None}
+    assert session.ledger()[0].model == "gemini-2.5-flash"
+
+
+def test_a_conversation_goes_on_in_a_new_process_with_its_events(sqlite_url: str, tmp_path: Any) -> None:
+    stored = f"sqlite+aiosqlite:///{tmp_path / 'events.db'}"
+
+    async def first() -> None:
+        with Engine(sqlite_url) as engine:
+            service = DatabaseSessionService(stored)
+            await ask(
+                ByrefPlugin(engine),
+                Scripted(turns=[[call("list_orders", "call_1")], "done"]),
+                list_orders,
+                service=service,
+            )
+            kept = await service.get_session(app_name="shop", user_id="ann", session_id="chat")
+            assert kept is not None and len(kept.model_dump_json()) < 15_000
+            await service.close()
+
+    async def second() -> None:
+        with Engine(sqlite_url) as engine:
+            service = DatabaseSessionService(stored)
+            model = Scripted(turns=[[call("count", "call_2", ids={"$var": "orders", "jq": "map(.id)"})], "2000"])
+            await ask(ByrefPlugin(engine), model, count, service=service)
+            assert read(model, "call_2") == {"result": "2000 orders"} and read(model, "call_1")["variables"]
+            wrote = [p.function_call for c in model.requests[-1].contents for p in c.parts or [] if p.function_call]
+            assert wrote[-1].args == {"ids": {"$var": "orders", "jq": "map(.id)"}}
+            entry = [e for e in engine.session(session_name("shop", "ann", "chat")).ledger() if e.tool == "count"][-1]
+            assert entry.arguments is not None and "$var" in entry.arguments
+            await service.close()
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_what_went_wrong_is_told_to_the_model(engine: Engine) -> None:
+    model = Scripted(
+        turns=[
+            [call("list_orders", "call_1")],
+            [
+                call("count", "call_2", ids={"$var": "order"}),
+                call("count", "call_3", ids="$orders"),
+                call("count", "call_4", ids=[1, 2], unit="ids"),
+                call("artifact_read", "call_5", reference="art_nothere"),
+                call("fail", "call_6"),
+                call("refuse", "call_7"),
+                call("nowhere", "call_8"),
+            ],
+            "sorry",
+        ]
+    )
+    asyncio.run(ask(ByrefPlugin(engine, session="wrong"), model, list_orders, count, fail, refuse))
+    assert "no artifact or variable 'order'" in read(model, "call_2")["error"]
+    assert "map(.id)" in read(model, "call_3")["error"] and len(read(model, "call_3")["error"]) < 1_000
+    assert read(model, "call_4") == {"result": "2 ids"}
+    assert "art_nothere" in read(model, "call_5")["error"]
+    assert read(model, "call_6") == {"error": "RuntimeError: out of paper"}
+    assert read(model, "call_7") == {"error": "not today"}
+    assert "nowhere" in read(model, "call_8")["error"] and "code_interpreter" in read(model, "call_8")["error"]
+    steps = [e for e in engine.session("wrong").ledger() if e.kind in ("output", "reply")]
+    assert {e.call_id for e in steps if e.is_error} == {"call_2", "call_3", "call_5", "call_6", "call_7"}
+    assert len(steps) == len({e.call_id for e in steps})
+
+
+def test_exceptions_are_left_to_adk_where_the_host_says_so(engine: Engine) -> None:
+    model = Scripted(turns=[[call("fail", "call_1")], "sorry"])
+    with pytest.raises(RuntimeError, match="out of paper"):
+        asyncio.run(ask(ByrefPlugin(engine, session="raised", answer_errors=False), model, fail))
+
+
+def test_small_results_stay_what_they_are_and_other_callbacks_see_them(engine: Engine) -> None:
+    seen: list[Any] = []
+
+    def after(tool: Any, args: dict[str, Any], tool_context: ToolContext, tool_response: Any) -> None:
+        seen.append(tool_response)
+
+    def numbers() -> list[int]:
+        return [1, 2]
+
+    def text() -> str:
+        return '{"not": "parsed"}'
+
+    def small() -> dict[str, Any]:
+        return {"id": 7, "output": {"a": 1.5}}
+
+    def nothing() -> None:
+        return None
+
+    tools: list[Callable[[], Any]] = [numbers, text, small, nothing]
+    model = Scripted(turns=[[call(tool.__name__, tool.__name__) for tool in tools], "done"])
+    asyncio.run(ask(ByrefPlugin(engine, session="small"), model, *tools, after_tool_callback=after))
+    assert read(model, "numbers") == {"result": [1, 2]} and read(model, "text") == {"result": '{"not": "parsed"}'}
+    assert read(model, "small") == {"id": 7, "output": {"a": 1.5}} and read(model, "nothing") == {"result": None}
+    assert [1, 2] in seen and '{"not": "parsed"}' in seen and {"id": 7, "output": {"a": 1.5}} in seen
+
+
+def test_media_stay_media_and_what_is_beside_them_is_gated(engine: Engine) -> None:
+    model = Scripted(turns=[[call("look", "call_1")], "a dot"])
+    asyncio.run(ask(ByrefPlugin(engine, session="media"), model, look))
+    response = responses(model.requests[-1])["call_1"]
+    assert response.parts is not None and response.parts[0].inline_data is not None
+    assert response.parts[0].inline_data.data == PNG and "rows" in read(model, "call_1")["result"]
+    assert len(json.dumps(read(model, "call_1"))) < 8_000
+
+
+def test_users_sessions_and_tenants_are_kept_apart(engine: Engine) -> None:
+    plugin = ByrefPlugin(engine, tenant=lambda app, user: user.partition("@")[2])
+
+    async def one(user: str, session: str, first: types.FunctionCall) -> dict[str, Any]:
+        model = Scripted(turns=[[first], [call("code_interpreter", "call_2", code="len(orders)")], "done"])
+        await ask(plugin, model, list_orders, user=user, session=session)
+        return read(model, "call_2")
+
+    async def all_at_once() -> list[dict[str, Any]]:
+        lists, looks = call("list_orders", "call_1"), call("code_interpreter", "call_1", code="1")
+        return await asyncio.gather(
+            one("ann@acme", "s", lists),
+            one("bob@acme", "s", looks),
+            one("ann@acme", "t", looks),
+            one("ann@other", "s", lists),
+        )
+
+    answers = asyncio.run(all_at_once())
+    assert [answer.get("result") for answer in answers][::3] == ["2000", "2000"]
+    assert all("orders" in answer["error"] for answer in answers[1:3])
+    assert len(engine.sessions("acme")) == 3 and len(engine.sessions("other")) == 1
+    assert session_name("a", "b/c", "d") != session_name("a", "b", "c/d") and session_name(
+        "a", "b%2Fc", "d"
+    ) != session_name("a", "b/c", "d")
+
+
+def test_instructions_of_a_trusted_tool_reach_the_model_of_this_run_alone(engine: Engine) -> None:
+    def styled() -> dict[str, Any]:
+        return {"display_instructions_for_model": "Show totals in euros.", "rows": ROWS}
+
+    plugin = ByrefPlugin(engine, session="told", policy=Policy(trusted_instructions="all"))
+    model = Scripted(turns=[[call("styled", "call_1")], "done", "again"])
+    asyncio.run(ask(plugin, model, styled))
+    said = [str(request.config.system_instruction) for request in model.requests]
+    assert "euros" not in said[0] and "Show totals in euros." in said[1]
+    asyncio.run(ask(plugin, model, styled, session="other"))
+    assert "euros" not in str(model.requests[-1].config.system_instruction) and plugin._told == {}
+
+
+def test_agents_without_tools_get_none_and_names_of_the_hosts_come_first(engine: Engine) -> None:
+    def artifact_read(reference: str) -> str:
+        return "the host's"
+
+    plugin = ByrefPlugin(engine, session="names")
+    model = Scripted(turns=["hello"])
+    asyncio.run(ask(plugin, model))
+    assert not model.requests[-1].config.tools
+    model = Scripted(turns=[[call("artifact_read", "call_1", reference="x")], "done"])
+    asyncio.run(ask(plugin, model, artifact_read))
+    assert read(model, "call_1") == {"result": "the host's"}
+
+
+def test_a_file_that_the_agent_saved_is_in_reach_of_byrefs_tools(engine: Engine) -> None:
+    async def save(tool_context: ToolContext) -> str:
+        part = types.Part.from_bytes(data=json.dumps(ROWS).encode(), mime_type="application/json")
+        return f"version {await tool_context.save_artifact('out/rows.json', part)}"
+
+    async def work() -> Scripted:
+        model = Scripted(
+            turns=[
+                [call("save", "call_1")],
+                [call("artifact_jq", "call_2", reference="out/rows.json", program="length")],
+                "done",
+            ]
+        )
+        agent = LlmAgent(name="shop", model=model, tools=[save])
+        runner = Runner(
+            app=App(
+                name="shop", root_agent=agent, plugins=[ByrefPlugin(engine, policy=Policy(tools=("artifact_jq",)))]
+            ),
+            session_service=InMemorySessionService(),  # type: ignore[no-untyped-call]
+            artifact_service=ByrefArtifactService(engine),
+            auto_create_session=True,
+        )
+        message = types.Content(role="user", parts=[types.Part(text="Go")])
+        async for _ in runner.run_async(user_id="eve", session_id="files", new_message=message):
+            pass
+        return model
+
+    model = asyncio.run(work())
+    assert read(model, "call_1") == {"result": "version 0"}
+    assert read(model, "call_2") == {"result": "2000"}
+
+
+def test_a_database_that_is_away_ends_no_run(tmp_path: Any) -> None:
+    engine = Engine(f"sqlite:///{tmp_path / 'gone.db'}", jail="language-only")
+    engine.database.write(lambda c: c.exec_driver_sql("DROP TABLE byref_ledger"))
+    model = Scripted(turns=[[call("list_orders", "call_1")], "done"])
+    asyncio.run(ask(ByrefPlugin(engine), model, list_orders))
+    assert 0 < len(json.dumps(read(model, "call_1"))) < 20_000
+    engine.close()
+
+
+def test_without_the_framework_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "byref.adapters.adk")
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("google.adk"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(byref.ConfigurationError, match=r"pip install 'byref\[adk\]'"):
+        importlib.import_module("byref.adapters.adk")
