@@ -164,18 +164,26 @@ def engine_at(folder: Path) -> byref.Engine:
 # Over stdio
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a database that clients over stdio share, each in a process of its own."""
+    return tmp_path_factory.mktemp("stdio")
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_a_big_output_comes_back_by_reference_and_all_of_it_can_be_worked_on(tmp_path: Path, mode: str) -> None:
+def test_a_big_output_comes_back_by_reference_and_all_of_it_can_be_worked_on(folder: Path, mode: str) -> None:
+    words = ["--session", "project"] if mode == "legacy" else []
     told: list[Any] = []
 
     async def main() -> None:
-        async with over_stdio(tmp_path, mode=mode, told=told) as client:
+        async with over_stdio(folder, *words, mode=mode, told=told) as client:
             assert client.protocol_version == (HANDSHAKE_PROTOCOL_VERSIONS[-1] if mode == "legacy" else MODERN)
             assert client.server_info is not None
             assert client.server_info.name == "byref"
             assert client.server_capabilities.resources is not None
             assert client.server_capabilities.resources.list_changed
             assert "process_output" in (client.instructions or "")
+            assert (await client.list_resources()).resources == []
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert names[0] == "process_output"
             assert {"code_interpreter", "artifact_jq", "artifact_grep", "artifact_read", "store_artifact"} < set(names)
@@ -197,24 +205,21 @@ def test_a_big_output_comes_back_by_reference_and_all_of_it_can_be_worked_on(tmp
             assert text_of(found) == '"user 2999"'
 
     asyncio.run(main())
-    assert (tmp_path / "stderr").read_text() == ""
+    assert (folder / "stderr").read_text() == ""
     changes = [message for message in told if isinstance(message, types.ResourceListChangedNotification)]
     assert len(changes) == (1 if mode == "legacy" else 0)  # unasked notices are of the older protocols
 
 
-def test_each_process_has_a_session_of_its_own_unless_one_is_named(tmp_path: Path) -> None:
+def test_a_session_goes_on_in_another_process_if_it_is_named(folder: Path) -> None:
     async def main() -> None:
-        async with over_stdio(tmp_path, "--session", "project") as first, over_stdio(tmp_path) as other:
-            uri = link_of(await put(first)).uri
-            assert (await other.list_resources()).resources == []
-            assert "no artifact" in (await refused(other.read_resource(uri))).error.message
-        async with over_stdio(tmp_path, "--session", "project") as again:
-            assert (await again.read_resource(uri)).contents[0].uri == uri
-            ran = await again.call_tool("code_interpreter", {"code": "len(users)"})
+        async with over_stdio(folder, "--session", "project") as client:
+            (listed,) = [one for one in (await client.list_resources()).resources if one.name == "list_users"]
+            assert json.loads(await read(client, listed.uri)) == USERS
+            ran = await client.call_tool("code_interpreter", {"code": "len(users)"})
             assert text_of(ran) == "3000"
 
     asyncio.run(main())
-    with engine_at(tmp_path) as engine:
+    with byref.Engine(f"sqlite:///{folder / 'mcp.db'}", create=False) as engine:
         (named, own) = sorted((info.id for info in engine.sessions()), reverse=True)
         assert named == "project"
         assert re.fullmatch("mcp-[0-9a-f]{16}", own)
@@ -376,7 +381,7 @@ def test_resources_are_whole_or_refused_with_the_way_to_them(tmp_path: Path) -> 
                 (contents,) = (await client.read_resource(mcp_content.uri_of(image))).contents
                 assert isinstance(contents, types.BlobResourceContents)
                 assert (base64.b64decode(contents.blob), contents.mime_type) == (PNG, "image/png")
-                assert await read(client, mcp_content.uri_of(surrogate)) == "? \U0001f600"
+                assert await read(client, mcp_content.uri_of(surrogate)) == "\ufffd \U0001f600"
                 message = (await refused(client.read_resource(mcp_content.uri_of(large)))).error.message
                 assert "3,145,829 bytes, at most 3,145,728" in message
                 assert "byref://artifact/{id}/lines/{first}-{last}" in message
@@ -391,7 +396,7 @@ def test_resources_are_whole_or_refused_with_the_way_to_them(tmp_path: Path) -> 
                     in (await refused(client.read_resource(f"{mcp_content.uri_of(image)}/lines/1-2"))).error.message
                 )
                 sizes = {one.name: one.size for one in (await client.list_resources()).resources}
-                assert sizes == {"dot.png": len(PNG), large.id: large.payload.size, "?": surrogate.payload.size}
+                assert sizes == {"dot.png": len(PNG), large.id: large.payload.size, "\ufffd": surrogate.payload.size}
 
     asyncio.run(main())
 
@@ -441,6 +446,7 @@ def test_hostile_requests_are_answered_and_the_next_one_is_too(tmp_path: Path) -
                     result = await client.call_tool(name, arguments)
                     assert result.is_error, name[:50]
                     assert 0 < len(text_of(result)) < 20_000
+                    result.model_dump_json(by_alias=True)  # as a transport does
                 for uri in URIS:
                     error = (await refused(client.read_resource(uri))).error
                     assert error.code == types.INVALID_PARAMS, uri[:50]
@@ -450,7 +456,7 @@ def test_hostile_requests_are_answered_and_the_next_one_is_too(tmp_path: Path) -
                 deep: Any = "leaf"
                 for _ in range(100):
                     deep = {"d": [deep]}
-                for output in (deep, ["\ud800"], 10**400, None, True, "", {"": {"": ""}}, [{"type": "resource"}]):
+                for output in (deep, "\ud800", 10**400, None, True, "", {"": {"": ""}}, [{"type": "resource"}]):
                     result = await client.call_tool("process_output", {"output": output})
                     assert not result.is_error
                     result.model_dump_json(by_alias=True)  # as a transport does
@@ -495,6 +501,9 @@ def test_a_client_gets_what_its_version_of_the_protocol_knows(alone: Served, ver
 
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+ENVELOPE = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+"""What a request of the protocol without connections says of its client."""
 
 
 def messages(response: httpx2.Response) -> list[dict[str, Any]]:
@@ -595,12 +604,8 @@ def test_a_connection_is_of_the_tenant_that_opened_it(two_tenants: Served) -> No
         assert http.post(two_tenants.url, json=listed, headers=globex | connection).status_code == 404
         # Under the protocol without connections the header of one says nothing.
         modern = {"mcp-protocol-version": MODERN, "mcp-method": "resources/list"}
-        envelope = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
         response = http.post(
-            two_tenants.url, json=request(2, "resources/list", _meta=envelope), headers=globex | connection | modern
+            two_tenants.url, json=request(2, "resources/list", _meta=ENVELOPE), headers=globex | connection | modern
         )
         assert messages(response)[-1]["result"]["resources"] == []
         for wrong in (
@@ -616,8 +621,7 @@ def test_a_connection_is_of_the_tenant_that_opened_it(two_tenants: Served) -> No
 
 def test_the_session_header_is_taken_once_and_as_an_id(alone: Served) -> None:
     modern = {"mcp-protocol-version": MODERN, "mcp-method": "resources/list"}
-    envelope = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
-    asked = request(1, "resources/list", _meta=envelope)
+    asked = request(1, "resources/list", _meta=ENVELOPE)
     with httpx2.Client(timeout=30) as http:
 
         def error(*named: str) -> str:
@@ -626,6 +630,22 @@ def test_the_session_header_is_taken_once_and_as_an_id(alone: Served) -> None:
 
         assert error("a", "b") == "x-byref-session is given more than once"
         assert "1 to 512 bytes" in error("x" * 513)
+
+
+def test_lone_surrogates_are_taken_and_never_sent(alone: Served) -> None:
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "process_output"}
+    records = [{"\ud800": "\ud800", "n": number} for number in range(5_000)]
+    with httpx2.Client(headers=ACCEPT | headers, timeout=30) as http:
+        for arguments, failed in (
+            ({"output": "\ud800 x"}, False),
+            ({"output": records, "tool": "\ud800"}, False),
+            ({"output": 1, "\ud800": 1}, True),
+            ({"\ud800": 1}, True),
+        ):
+            asked = request(1, "tools/call", name="process_output", arguments=arguments, _meta=ENVELOPE)
+            result = messages(http.post(alone.url, content=json.dumps(asked)))[-1]["result"]
+            assert result["isError"] is failed
+            json.dumps(result, ensure_ascii=False).encode()
 
 
 def test_other_web_pages_are_refused(alone: Served) -> None:
@@ -706,7 +726,7 @@ def test_a_cancelled_call_ends_and_the_session_goes_on(tmp_path: Path, monkeypat
             async with Client(server, mode="legacy") as client:
                 slow = client.call_tool("code_interpreter", CODE["arguments"], progress_callback=progress)  # type: ignore[arg-type]
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(slow, 3)
+                    await asyncio.wait_for(slow, 2)
                 assert len(heard) >= 2
                 assert heard == sorted(heard)
                 assert text_of(await client.call_tool("process_output", {"output": "still here"})) == "still here"

@@ -256,7 +256,7 @@ class _Server(Server[Any]):
     def _process(self, key: Key, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
         try:
             given = msgspec.convert(arguments, _ProcessArguments)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeError) as error:
             example = '{"output": [{"id": 1}], "tool": "list_users"}'
             told = mcp_content.sendable(f"{PROCESS_OUTPUT.name}: {error}; e.g. {example}")
             return mcp_content.tool_result(told, version=version, is_error=True), False

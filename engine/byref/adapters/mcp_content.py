@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ MAX_RESOURCE_BYTES = 3 << 20
 """Of a resource that is given whole: as base64 still within the 4 MiB that MCP's SDK takes as the body of a request."""
 MAX_LINKS = 20
 """Artifacts that one result links to."""
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _NAME_CHARS = 256
 _LINE_DIGITS = 15
 
@@ -46,8 +48,12 @@ def uri_of(artifact: Artifact) -> str:
 
 
 def sendable(text: str) -> str:
-    """Return text without lone surrogates, which no transport takes."""
-    return text.encode("utf-8", "replace").decode()
+    """Return text with U+FFFD for lone surrogates, which no transport takes."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def _sendable(value: Any) -> Any:
+    return json.loads(sendable(json.dumps(json.loads(dump(value)), ensure_ascii=False)))
 
 
 def resource(artifact: Artifact, names: Iterable[str] = ()) -> types.Resource:
@@ -88,13 +94,13 @@ def tool_result(
     blocks: list[types.ContentBlock] = [_as_block(block, version) for block in native.render(content, "mcp")]
     if _knows("resource_link", version):
         blocks += list(links)[:MAX_LINKS]
-    structured = json.loads(dump(envelope)) if envelope is not None and _knows("resource_link", version) else None
+    structured = _sendable(envelope) if envelope is not None and _knows("resource_link", version) else None
     return types.CallToolResult(content=blocks, structured_content=structured, is_error=is_error)
 
 
 def _as_block(block: Mapping[str, Any], version: str) -> types.ContentBlock:
     """A block as the protocol has it; one that it does not have, or has since another version, as text."""
-    clean = json.loads(dump(block))
+    clean = _sendable(block)
     try:
         if _knows(clean["type"], version):
             return _block.validate_python(clean, by_name=False)
