@@ -1,0 +1,246 @@
+"""byref in Agno's agents: a tool hook that every tool result passes, byref's own tools as a toolkit, and a hook for usage."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from inspect import isasyncgen, iscoroutinefunction, isgenerator
+from typing import Any
+
+from byref.adapters.extras import missing
+from byref.engine import Engine
+from byref.errors import ToolError
+from byref.policy import Policy, check_tools
+from byref.result import sendable
+from byref.session import Session
+from byref.tools import TOOLS
+from byref.usage import Usage
+
+try:
+    from agno.exceptions import AgentRunException, RunCancelledException
+    from agno.media import File, Image
+    from agno.run import RunContext
+    from agno.run.agent import RunOutput
+    from agno.run.team import TeamRunOutput
+    from agno.tools import Function, Toolkit
+    from agno.tools.function import FunctionCall, ToolResult
+except ImportError as error:
+    raise missing("byref.adapters.agno", "agno", "agno") from error
+
+__all__ = ["ByrefTools"]
+
+_COUNTS_CACHED_APART = frozenset({"Claude", "AwsBedrock"})
+"""Agno's model classes, and those derived from them, whose input tokens leave out cached ones."""
+
+
+class ByrefTools(Toolkit):
+    """A toolkit of byref's own tools, and the hooks of an agent or a team that has it.
+
+    `Agent(tools=[…, byref], tool_hooks=[byref.hook], post_hooks=[byref.record])`; with `arun` it is `byref.arecord`. The
+    conversation is the run's `session_id`; `tenant` may be a function of the `RunContext`. `policy` and `tools` are those of
+    `Engine.session`, and so are `model` and `context_window`; without them the model is the agent's.
+
+    Agno does not tell a hook the id of a call: outputs are found by their step.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        tenant: str | Callable[[RunContext], str] = "default",
+        session: str | None = None,
+        model: str | None = None,
+        context_window: int | None = None,
+        policy: Policy | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(name="byref", auto_register=False)
+        self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
+        self._model, self._window = model, context_window
+        self._names = None if tools is None else check_tools(tools)
+        for tool in (TOOLS[name] for name in self._names or (policy or engine.policy).tools):
+            if tool.is_installed() and (engine.sandbox is not None or not tool.needs_sandbox):
+                for functions, entrypoint in ((self.functions, self._call), (self.async_functions, self._acall)):
+                    functions[tool.name] = Function(
+                        name=tool.name,
+                        description=tool.description,
+                        parameters=tool.schema,
+                        entrypoint=entrypoint,
+                        skip_entrypoint_processing=True,
+                    )
+
+    def session(self, run_context: RunContext, owner: Any = None) -> Session:
+        """Return the conversation of a run; `owner` is its agent or team, whose model says the window."""
+        tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
+        model = self._model or getattr(getattr(owner, "model", None), "id", None)
+        return self._engine.session(
+            self._session or run_context.session_id,
+            tenant=tenant,
+            model=model,
+            context_window=self._window,
+            policy=self._policy,
+            tools=self._names,
+        )
+
+    def hook(
+        self,
+        function_name: str,
+        function_call: Callable[..., Any],
+        arguments: dict[str, Any],
+        run_context: RunContext,
+        agent: Any = None,
+        team: Any = None,
+    ) -> Any:
+        """Tool hook: resolve the references in the arguments, run the tool, and return what the model reads of its result."""
+        if function_name in self.functions:
+            return function_call(**arguments)
+        call = _Call(self, function_name, arguments, run_context, agent or team)
+        return call.arun(function_call) if iscoroutinefunction(function_call) else call.run(function_call)
+
+    def record(
+        self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
+    ) -> None:
+        """Post hook of `run`: record the usage of each request that the run made; those of a team's member as side calls."""
+        owner = agent or team
+        session = self.session(run_context, owner)
+        is_apart = any(kind.__name__ in _COUNTS_CACHED_APART for kind in type(getattr(owner, "model", None)).__mro__)
+        for message in run_output.messages or []:
+            used = message.metrics
+            if message.role != "assistant" or message.from_history or not (used.input_tokens or used.output_tokens):
+                continue
+            cached = used.cache_read_tokens + used.cache_write_tokens if is_apart else 0
+            usage = Usage(
+                input_tokens=used.input_tokens + cached,
+                output_tokens=used.output_tokens,
+                cache_read_tokens=used.cache_read_tokens,
+                cache_write_tokens=used.cache_write_tokens,
+                model=run_output.model,
+                raw=used.to_dict(),
+            )
+            session.record_usage(usage, request_id=message.id, context=run_output.parent_run_id is None)
+
+    async def arecord(
+        self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
+    ) -> None:
+        """Post hook of `arun`: the same."""
+        await asyncio.to_thread(self.record, run_output, run_context, agent, team)
+
+    def _call(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
+        """Answer a call of one of byref's own tools; a mistake of the model's is the call's error."""
+        reply = self.session(run_context).call(fc.function.name, fc.arguments, call_id=fc.call_id)
+        text = sendable(reply.text)
+        if reply.is_error:
+            raise ToolError(text)
+        return text if isinstance(reply.content, str) else _with_media(text, reply.content)
+
+    async def _acall(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
+        return await asyncio.to_thread(self._call, fc, run_context)
+
+
+class _Call:
+    """One call of a host's tool, with the hooks that are still inside of byref's."""
+
+    def __init__(
+        self, tools: ByrefTools, name: str, arguments: dict[str, Any], run_context: RunContext, owner: Any
+    ) -> None:
+        self._tools, self._name, self._arguments = tools, name, arguments
+        self._context, self._owner, self._written = run_context, owner, dict(arguments)
+
+    def run(self, function_call: Callable[..., Any]) -> Any:
+        session = self._begin()
+        try:
+            output = function_call(**self._arguments)
+        except (AgentRunException, RunCancelledException):
+            raise
+        except Exception as error:
+            raise self._failure(session, error) from error
+        finally:
+            self._end()
+        return self._gated(session, output)
+
+    async def arun(self, function_call: Callable[..., Awaitable[Any]]) -> Any:
+        session = await asyncio.to_thread(self._begin)
+        try:
+            output = await function_call(**self._arguments)
+        except (AgentRunException, RunCancelledException):
+            raise
+        except Exception as error:
+            raise await asyncio.to_thread(self._failure, session, error) from error
+        finally:
+            self._end()
+        return await asyncio.to_thread(self._gated, session, output)
+
+    def _begin(self) -> Session:
+        """Put the data into the arguments themselves: the tool is called with these, whatever a hook passes on."""
+        session = self._tools.session(self._context, self._owner)
+        resolved = session.resolve(self._written, tool=self._name)
+        self._arguments.clear()
+        self._arguments.update(resolved)
+        return session
+
+    def _end(self) -> None:
+        """Put back what the model wrote: the run's record holds the same dict."""
+        self._arguments.clear()
+        self._arguments.update(self._written)
+
+    def _text(self, session: Session, output: object, *, is_error: bool = False) -> str:
+        result = session.process(output, tool=self._name, arguments=self._written, is_error=is_error)
+        return str(sendable(result.text))
+
+    def _failure(self, session: Session, error: Exception) -> Exception:
+        """The tool's own error, or one with as much of its text as the model reads."""
+        text = self._text(session, str(error), is_error=True)
+        return error if text == str(error) else ToolError(text)
+
+    def _gated(self, session: Session, output: Any) -> Any:
+        if _ends_run(self._owner, self._name):
+            return output  # it is the answer to the user
+        if isasyncgen(output):
+            return self._apieces(session, output)
+        if isgenerator(output):
+            return self._pieces(session, output)
+        if isinstance(output, ToolResult):
+            return output.model_copy(update={"content": self._text(session, output.content)})
+        return self._text(session, output)
+
+    def _pieces(self, session: Session, output: Iterator[Any]) -> Iterator[Any]:
+        """Events as they come, then what the model reads of all the texts."""
+        texts = []
+        for piece in output:
+            if hasattr(piece, "event"):
+                yield piece
+            else:
+                texts.append(str(piece))
+        yield self._text(session, "".join(texts))
+
+    async def _apieces(self, session: Session, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        texts = []
+        async for piece in output:
+            if hasattr(piece, "event"):
+                yield piece
+            else:
+                texts.append(str(piece))
+        yield await asyncio.to_thread(self._text, session, "".join(texts))
+
+
+def _ends_run(owner: Any, name: str) -> bool:
+    """Whether the run ends with this tool's result."""
+    tools = getattr(owner, "tools", None)
+    for tool in tools if isinstance(tools, list) else []:
+        functions = tool.get_async_functions() if isinstance(tool, Toolkit) else {getattr(tool, "name", None): tool}
+        if name in functions:
+            return bool(getattr(functions[name], "stop_after_tool_call", False))
+    return False
+
+
+def _with_media(text: str, blocks: list[Any]) -> ToolResult:
+    """A reply with its images and documents, which byref writes as MCP does."""
+    images, files = [], []
+    for block in blocks:
+        match block:
+            case {"type": "image", "data": data, "mimeType": kind}:
+                images.append(Image(content=b64decode(data), mime_type=kind))
+            case {"resource": {"blob": data, "mimeType": kind}}:
+                files.append(File(content=b64decode(data), mime_type=kind))
+    return ToolResult(content=text, images=images or None, files=files or None)
