@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import copy
 import importlib
 import json
 import sys
@@ -23,6 +24,7 @@ from google.adk.sessions import DatabaseSessionService, InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+from pydantic import Field
 
 import byref
 from byref import Engine, Policy
@@ -45,12 +47,13 @@ class Scripted(BaseLlm):
 
     model: str = "gemini-2.5-flash"
     turns: list[Any]
-    requests: list[LlmRequest] = []
+    requests: list[LlmRequest] = Field(default_factory=list)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.requests.append(llm_request.model_copy(deep=True))
+        sent = {"contents": copy.deepcopy(llm_request.contents), "config": copy.deepcopy(llm_request.config)}
+        self.requests.append(llm_request.model_copy(update=sent))
         turn = self.turns.pop(0)
         parts = [types.Part(text=turn)] if isinstance(turn, str) else [types.Part(function_call=call) for call in turn]
         if stream and isinstance(turn, str):

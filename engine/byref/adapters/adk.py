@@ -128,7 +128,8 @@ class ByrefPlugin(BasePlugin):
             try:
                 found = resolved(session, tool_args, _schema(tool), tool=tool.name, call_id=call_id)
             except ToolError as error:
-                return self._read(tool, tool_args, tool_context, str(error), is_error=True)
+                told = str(error)
+                return self._read(tool, tool_args, tool_context, told, is_error=True) or Read(error=told)
             if isinstance(found, dict) and found != tool_args:
                 self._wrote[tool_context] = dict(tool_args)
                 tool_args.clear()
