@@ -757,6 +757,25 @@ def test_a_host_says_which_tenant_and_session_a_request_is_for(tmp_path: Path) -
     asyncio.run(main())
 
 
+def test_a_request_of_nobody_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        with inside(tmp_path, tenant=lambda context: {}["secret"]) as server:
+            async with Client(server, mode="legacy") as client:
+                for asked in (
+                    client.list_tools(),
+                    client.list_resources(),
+                    client.call_tool("process_output", {"output": 1}),
+                ):
+                    error = (await refused(asked)).error
+                    assert (error.code, "secret" in error.message) == (types.INVALID_REQUEST, False)
+        with inside(tmp_path, tenant=adapter.tenant_of_token) as server:
+            async with Client(server) as client:
+                assert "bearer token" in (await refused(client.list_tools())).error.message
+
+    asyncio.run(main())
+    assert "KeyError" in caplog.text
+
+
 def test_what_fails_inside_is_logged_and_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         with byref.Engine(f"sqlite:///{tmp_path / 'mcp.db'}") as engine:

@@ -165,10 +165,16 @@ class _Sessions:
 
     def key(self, context: Context) -> Key:
         """Tenant and id of the request's session."""
-        tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
-        if self._session is None:
-            return tenant, _own_session(context)
-        return tenant, self._session if isinstance(self._session, str) else self._session(context)
+        try:
+            tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
+            if self._session is None:
+                return tenant, _own_session(context)
+            return tenant, self._session if isinstance(self._session, str) else self._session(context)
+        except MCPError:
+            raise
+        except Exception as error:
+            logger.exception("byref was not told whose request it is")
+            raise MCPError(types.INVALID_REQUEST, "byref cannot tell whose request this is") from error
 
     def is_told(self, context: Context) -> bool:
         """Whether the session of a request is told by more than the client's name, without a connection of its own."""
