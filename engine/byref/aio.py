@@ -408,6 +408,10 @@ class AsyncSession:
         """As `Session.export`; the file is written on a thread of ours."""
         return await self._run(self._session.export, artifact, target)
 
+    async def delete_artifact(self, artifact: Artifact | str) -> bool:
+        """As `Session.delete_artifact`."""
+        return await self._run(self._session.delete_artifact, artifact)
+
     async def value(self, of: Variable | Artifact) -> object:
         """Return the data of a variable or an artifact: `Variable.value()` and `Artifact.value` read the database."""
         return await self._run(of.value if isinstance(of, Variable) else lambda: of.value)

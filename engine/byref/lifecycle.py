@@ -200,6 +200,27 @@ def keep(connection: Connection, session_row: int, artifact_row: int) -> bool:
     return kept.rowcount == 1
 
 
+def delete_artifact(connection: Connection, session_row: int, artifact_row: int) -> bool:
+    """Delete an artifact and the names that mean it, and its bytes if nothing else has them; False if it is gone."""
+    connection.execute(select(SessionRow.id).where(SessionRow.id == session_row).with_for_update())
+    here = ArtifactRow.id == artifact_row, ArtifactRow.session_id == session_row
+    found = connection.execute(
+        select(ArtifactRow.blob_id, ArtifactRow.step, ArtifactRow.origin).where(*here)
+    ).one_or_none()
+    if found is None:
+        return False
+    for table in (NameRow, VariableRow):
+        connection.execute(delete(table).where(table.session_id == session_row, table.artifact_id == artifact_row))
+    refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id == artifact_row
+    connection.execute(update(LedgerRow).where(*refers).values(artifact_id=None))
+    if found.origin == "output":  # made again by the same call, it is stored again
+        made = LedgerRow.session_id == session_row, LedgerRow.step == found.step, LedgerRow.kind == "output"
+        connection.execute(update(LedgerRow).where(*made).values(call_digest=None))
+    connection.execute(delete(ArtifactRow).where(*here))
+    blobs.delete_unused(connection, [found.blob_id])
+    return True
+
+
 def end(connection: Connection, session_row: int) -> None:
     """Delete a session's artifacts, but for those that are kept, and its variables; let it take nothing more in.
 

@@ -436,6 +436,23 @@ class Session:
         """
         return export.export(self._own(artifact), target)
 
+    def delete_artifact(self, artifact: Artifact | str) -> bool:
+        """Delete an artifact and the variables that are bound to it; False if there is none.
+
+        Nothing of it stays but what the model has read. Its bytes go with the last artifact of the tenant that has them.
+
+        Raises:
+            StorageFailure: the database failed.
+        """
+        scope = self._scope
+        found = self.get_artifact(artifact.id if isinstance(artifact, Artifact) else _text("artifact", artifact))
+        if found is None:
+            return False
+        gone = scope.write(lambda connection: lifecycle.delete_artifact(connection, scope.row, found.row_id))
+        if scope.host is None:
+            discards.try_to_empty(scope.database.write, scope.objects)
+        return gone
+
     def _own(self, artifact: Artifact | str) -> Artifact:
         """The session's own artifact: one that is given may be another session's, or another tenant's."""
         key = artifact.id if isinstance(artifact, Artifact) else _text("artifact", artifact)

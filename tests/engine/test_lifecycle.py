@@ -21,6 +21,7 @@ from byref import (
     Session,
     SessionGone,
     Usage,
+    db,
 )
 from byref.artifacts import blobs, staging
 from byref.artifacts.staging import Content, Place
@@ -334,3 +335,51 @@ def test_nothing_is_out_of_order_after_all_that(sqlite_url: str, sandbox: Sandbo
         engine.session("c").share(engine.session("c").artifacts()[0], "c")
         engine.sweep(grace=timedelta(0))
     check_invariants(sqlite_url)
+
+
+# One artifact
+
+
+def test_one_artifact_is_deleted_with_its_names_and_nothing_else(engine: Engine, tenant: str, sandbox: Sandbox) -> None:
+    session = engine.session("s", tenant=tenant)
+    fill(session)
+    users, log = session.variable("users").artifact, session.get_artifact("mine")
+    assert log is not None
+    before = counts(engine, tenant=tenant)
+    assert session.delete_artifact(users)
+    assert not session.delete_artifact(users.id) and not session.delete_artifact("users_2")
+    names = [variable.name for variable in session.variables()]
+    assert "users" not in names and "users_2" not in names and "total" in names
+    assert session.get_artifact("mine") == log and log.value == {"a": [1]}
+    after = counts(engine, tenant=tenant)
+    assert (after["artifacts"], after["blobs"]) == (before["artifacts"] - 1, before["blobs"] - 1)
+    assert after["ledger"] == before["ledger"] and after["tombstones"] == before["tombstones"]
+    assert session.call("artifact_read", {"artifact_id": users.id}).is_error
+    with pytest.raises(ArtifactMissing):
+        assert users.value
+    assert list(db.verify(engine.database.engine, deep=True)) == []
+
+
+def test_bytes_that_others_have_too_stay(engine: Engine, tenant: str) -> None:
+    first, second = (engine.session(name, tenant=tenant) for name in "ab")
+    ours, theirs = (session.store_artifact(prose(5_000)) for session in (first, second))
+    assert first.delete_artifact(ours) and theirs.value == prose(5_000)
+    assert not first.delete_artifact(theirs.id)
+    assert second.delete_artifact(theirs)
+    assert counts(engine, tenant=tenant)["frames"] == 0
+
+
+def test_what_was_kept_can_be_deleted_after_the_end(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    kept = session.keep(session.store_artifact(prose(5_000)))
+    session.end()
+    assert session.delete_artifact(kept) and session.get_artifact(kept.id) is None
+
+
+def test_the_same_output_again_is_stored_anew(engine: Engine, tenant: str) -> None:
+    session = engine.session("s", tenant=tenant)
+    (gone, *_) = session.process(page(2_000), tool="users", call_id="c").artifacts
+    session.delete_artifact(gone)
+    again = session.process(page(2_000), tool="users", call_id="c")
+    assert again.artifacts[0].value == page(2_000) and again.artifacts[0].id != gone.id
+    assert "users" in [variable.name for variable in session.variables()]
