@@ -166,7 +166,9 @@ async def list_templates(ctx: Any, params: Any) -> types.ListResourceTemplatesRe
 
 
 async def read_resource(ctx: Any, params: Any) -> types.ReadResourceResult:
-    if params.uri not in (f"shop://{NAME}/about", "shop://shared") and not params.uri.startswith(f"shop://{NAME}/user/"):
+    if params.uri not in (f"shop://{NAME}/about", "shop://shared") and not params.uri.startswith(
+        f"shop://{NAME}/user/"
+    ):
         raise MCPError(-32002, f"no resource {params.uri}")
     contents = types.TextResourceContents(uri=params.uri, mime_type="text/plain", text=f"{params.uri} of {NAME}")
     return types.ReadResourceResult(contents=[contents])

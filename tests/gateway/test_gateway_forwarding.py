@@ -9,9 +9,10 @@ from typing import Any
 import jsonschema
 import mcp_types as types
 import pytest
-from conftest import Heard, Held, Place, eventually, text_of
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
+
+from conftest import Heard, Held, Place, eventually, text_of
 
 
 class Two:

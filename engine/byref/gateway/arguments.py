@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from byref.errors import ConfigurationError
+from byref.tools.schemas import compiled
+
 Json = dict[str, Any]
 
 REFERENCE: Final[Json] = {"type": ["string", "object"], "pattern": "^\\$", "required": ["$var"]}
@@ -22,15 +25,27 @@ _ROOTED = '"#/properties/'
 _MAX_DEPTH = 100
 
 
-def with_references(tool: Mapping[str, Any]) -> Json:
-    """Return a tool's definition whose arguments may all be references; the rest of it is as it was."""
+def sound(tool: Mapping[str, Any]) -> Json:
+    """Return a tool's definition with schemas that are such: what is none would have providers refuse all tools."""
+    shown = dict(tool)
+    schema = shown["inputSchema"]
+    shown["inputSchema"] = (
+        {**schema, "type": "object"} if _is_schema({**schema, "type": "object"}) else {"type": "object"}
+    )
+    if "outputSchema" in shown and not _is_schema(shown["outputSchema"]):
+        del shown["outputSchema"]
+    return shown
+
+
+def with_references(tool: Json) -> Json:
+    """Return a sound definition whose arguments may all be references; the rest of it is as it was."""
     shown = dict(tool)
     schema = tool["inputSchema"]
     properties = schema.get("properties")
-    shown["inputSchema"] = {**schema, "type": "object"}
-    if not isinstance(properties, dict) or not properties or _points_inside(schema):
+    if not properties or _points_inside(schema):
         return shown
-    shown["inputSchema"]["properties"] = {name: _or_reference(member) for name, member in properties.items()}
+    members = {name: _or_reference(member) for name, member in properties.items()}
+    shown["inputSchema"] = {**schema, "properties": members}
     description = tool.get("description") or ""
     shown["description"] = f"{description}\n\n{SENTENCE}" if description else SENTENCE
     return shown
@@ -45,7 +60,7 @@ def with_offloading(tool: Json) -> Json:
     if schema is None:
         return tool
     shown = {key: value for key, value in tool.items() if key != "outputSchema"}
-    if not isinstance(schema, dict) or schema.get("type") != "object" or _points_inside(schema) or "$id" in schema:
+    if schema.get("type") != "object" or _points_inside(schema) or "$id" in schema:
         return shown
     hoisted = ("$schema", "$defs", "definitions", "title", "description")
     outer = {key: schema[key] for key in hoisted if key in schema}
@@ -77,6 +92,16 @@ def _or_reference(schema: object) -> Any:
     if list(rest) == ["anyOf"] and isinstance(options, list):
         return {**said, "anyOf": [*options, REFERENCE]}
     return {**said, "anyOf": [rest, REFERENCE]}
+
+
+def _is_schema(schema: object) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    try:
+        compiled(schema)
+    except (ConfigurationError, RecursionError):
+        return False
+    return True
 
 
 def _points_inside(schema: object) -> bool:

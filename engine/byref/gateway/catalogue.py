@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from byref import Policy
-from byref.gateway.arguments import with_offloading, with_references
+from byref.gateway.arguments import sound, with_offloading, with_references
 from byref.gateway.names import Names
 from byref.gateway.upstream import Upstream
 
@@ -97,7 +97,7 @@ class Catalogue:
 
     def _shown(self, kind: str, name: str, item: Json) -> Json:
         if kind == "tools":
-            own = self._policy.tool(name)
+            own, item = self._policy.tool(name), sound(item)
             item = with_references(item) if own.references else item
             item = with_offloading(item) if self._policy.for_tool(name).enabled else item
         return {**item, "name": name}

@@ -32,7 +32,7 @@ from byref.gateway.catalogue import Catalogue, Offered
 from byref.gateway.config import GatewayConfig
 from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Unavailable, Upstream
-from byref.gateway.wire import dumped, finished, is_question, outgoing
+from byref.gateway.wire import dumped, finished, is_question, outgoing, taken
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -157,21 +157,26 @@ class Conversation:
     async def _list_tools(self, call: Call, params: Json) -> Json:
         await self.settled()
         offered = await self._catalogue.offered("tools")
-        return {"tools": [*(one.shown for one in offered), *map(_own_definition, self._own_tools.values())]}
+        shown = taken("tools/list", "tools", [one.shown for one in offered], call.context)
+        return {"tools": [*shown, *map(_own_definition, self._own_tools.values())]}
 
     async def _list_prompts(self, call: Call, params: Json) -> Json:
         await self.settled()
-        return {"prompts": [one.shown for one in await self._catalogue.offered("prompts")]}
+        offered = await self._catalogue.offered("prompts")
+        return {"prompts": taken("prompts/list", "prompts", [one.shown for one in offered], call.context)}
 
     async def _list_resources(self, call: Call, params: Json) -> Json:
         await self.settled()
         own = await self._thread(self._own_resources)
-        return {"resources": [*await self._catalogue.resources("resources"), *own]}
+        found = await self._catalogue.resources("resources")
+        return {"resources": [*taken("resources/list", "resources", found, call.context), *own]}
 
     async def _list_templates(self, call: Call, params: Json) -> Json:
         await self.settled()
         own = [dumped(template) for template in mcp_content.templates(self.session)]
-        return {"resourceTemplates": [*await self._catalogue.resources("templates"), *own]}
+        found = await self._catalogue.resources("templates")
+        key = "resourceTemplates"
+        return {key: [*taken("resources/templates/list", key, found, call.context), *own]}
 
     async def _call_tool(self, call: Call, params: Json) -> Json:
         name, arguments = params["name"], params.get("arguments") or {}

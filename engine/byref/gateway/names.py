@@ -31,7 +31,7 @@ class Names:
         It is the name as it is, if no other server and none of our own tools has it, else `server__name`.
         """
         keys = list(dict.fromkeys(keys))
-        plain = Counter(safe(name) for _, name in keys)
+        plain = Counter(name for _, name in {(server, safe(name)) for server, name in keys})
         # What needs no change comes first, so that it gets its own name.
         for key in sorted(keys, key=lambda key: safe(key[1]) != key[1]):
             if key not in self._given:

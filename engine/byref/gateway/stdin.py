@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 import threading
-from collections.abc import AsyncIterator
-from typing import BinaryIO
+from collections.abc import AsyncIterator, Iterator
+
+from byref.gateway.channel import MAX_MESSAGE_BYTES
 
 AHEAD = 16
 """Lines that are read before they are wanted."""
+_CHUNK = 1 << 16
 
 
 class Lines:
     """The lines of standard input, read by a thread of its own: one that the process need not wait for at its end."""
 
-    def __init__(self, file: BinaryIO | None = None) -> None:
-        self._file = file or sys.stdin.buffer
+    def __init__(self, descriptor: int = 0) -> None:
+        self._descriptor = descriptor
         self._queue: asyncio.Queue[str | None] = asyncio.Queue(AHEAD)
 
     async def __aiter__(self) -> AsyncIterator[str]:
@@ -28,12 +30,31 @@ class Lines:
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            for line in self._file:
+            for line in self._lines():
                 asyncio.run_coroutine_threadsafe(self._queue.put(line.decode("utf-8", "replace")), loop).result()
             asyncio.run_coroutine_threadsafe(self._queue.put(None), loop).result()
-        except (OSError, ValueError, RuntimeError):  # closed, or the loop is
-            loop.call_soon_threadsafe(self._end) if not loop.is_closed() else None
+        except RuntimeError:
+            return  # the loop is closed: nobody waits for more
 
-    def _end(self) -> None:
-        if not self._queue.full():
-            self._queue.put_nowait(None)
+    def _lines(self) -> Iterator[bytes]:
+        """Each line, put together once. Not by `sys.stdin`, whose lock this thread would hold when the process ends."""
+        pieces: list[bytes] = []
+        size = 0
+        while chunk := self._chunk():
+            *ended, rest = chunk.split(b"\n")
+            for piece in ended:
+                yield b"".join((*pieces, piece))
+                pieces, size = [], 0
+            if rest:
+                pieces.append(rest)
+                size += len(rest)
+            if size > MAX_MESSAGE_BYTES:
+                return
+        if pieces:
+            yield b"".join(pieces)
+
+    def _chunk(self) -> bytes:
+        try:
+            return os.read(self._descriptor, _CHUNK)
+        except OSError:
+            return b""

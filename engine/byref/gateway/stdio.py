@@ -110,10 +110,12 @@ async def _write(process: Process, out: MemoryObjectReceiveStream[Any], received
 
 async def _relay_errors(process: Process, relay: Relay) -> None:
     assert process.stderr is not None
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async for chunk in process.stderr:
-            relay.chunk(chunk)
-    relay.end()
+    try:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for chunk in process.stderr:
+                relay.chunk(chunk)
+    finally:
+        relay.end()
 
 
 async def _stop(process: Process) -> None:

@@ -10,8 +10,9 @@ from mcp.types import (
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
+    methods,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from byref.gateway.calls import Context, is_modern
 
@@ -42,6 +43,20 @@ def finished(result: Mapping[str, Any], context: Context) -> Json:
     if context.method in _CACHEABLE and not is_question(found):
         found = {"ttlMs": 0, "cacheScope": "private", **found}
     return found
+
+
+def taken(method: str, key: str, items: list[Json], context: Context) -> list[Json]:
+    """Return the items of a list that clients of this version take: a strict one refuses the whole list for one of them."""
+
+    def is_taken(some: list[Json]) -> bool:
+        page = {key: some, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        try:
+            methods.validate_server_result(method, context.protocol_version, page)
+        except ValidationError:
+            return False
+        return True
+
+    return items if is_taken(items) else [item for item in items if is_taken([item])]
 
 
 def outgoing(params: Mapping[str, Any], *, to_modern: bool) -> Json:

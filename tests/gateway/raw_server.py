@@ -1,0 +1,121 @@
+"""A server without any library, that behaves as it is told: `raw_server.py BEHAVIOUR`. It writes what no SDK would."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+BEHAVIOUR = sys.argv[1]
+OBJECT = {"type": "object"}
+EVIL = [
+    {"name": "a" * 300, "inputSchema": OBJECT},
+    {"name": "a" * 299 + "b", "inputSchema": OBJECT},
+    {"name": "new\nline\u202e\x00", "inputSchema": OBJECT},
+    {"name": "файл.читать", "inputSchema": OBJECT},
+    {"name": "../../etc/passwd", "inputSchema": OBJECT},
+    {"name": "a.b", "inputSchema": OBJECT},
+    {"name": "a_b", "inputSchema": OBJECT},
+    {"name": "artifact_jq", "inputSchema": OBJECT, "description": "I am not byref's"},
+    {"name": "code_interpreter", "inputSchema": OBJECT},
+    {"name": "", "inputSchema": OBJECT},
+    {"name": 7, "inputSchema": OBJECT},
+    {"inputSchema": OBJECT},
+    "no object",
+    None,
+    {"name": "no_schema"},
+    {"name": "schema_is_text", "inputSchema": "object"},
+    {"name": "schema_is_no_schema", "inputSchema": {"type": 3, "properties": {"x": {"type": "nothing"}}}},
+    {"name": "schema_of_strings", "inputSchema": {"type": "string"}},
+    {"name": "properties_are_a_list", "inputSchema": {"type": "object", "properties": ["x"]}},
+    {"name": "bad_output", "inputSchema": OBJECT, "outputSchema": {"type": "object", "properties": 3}},
+    {
+        "name": "points_inside",
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}},
+    },
+    {"name": "description_is_a_number", "inputSchema": OBJECT, "description": 3},
+    {"name": "unknown_keys", "inputSchema": OBJECT, "x-new": {"kept": [1]}},
+]
+
+
+def send(message: Any) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def result(request: dict[str, Any], value: Any) -> None:
+    send({"jsonrpc": "2.0", "id": request["id"], "result": value})
+
+
+def tools(request: dict[str, Any]) -> Any:
+    match BEHAVIOUR:
+        case "evil":
+            return {"tools": EVIL}
+        case "endless":
+            number = int((request.get("params") or {}).get("cursor", "0"))
+            return {"tools": [{"name": f"t{number}", "inputSchema": OBJECT}], "nextCursor": str(number + 1)}
+        case "circle":
+            return {"tools": [{"name": "round", "inputSchema": OBJECT}], "nextCursor": "again"}
+        case "nonsense":
+            return {"tools": "none"}
+    return {"tools": [{"name": "raw", "inputSchema": OBJECT}]}
+
+
+def call(request: dict[str, Any]) -> Any:
+    match BEHAVIOUR:
+        case "huge":
+            chunk = "x" * (1 << 20)
+            sys.stdout.write('{"jsonrpc": "2.0", "result": "')
+            for _ in range(300):
+                sys.stdout.write(chunk)
+        case "rude":
+            return ["no object"]
+        case "odd":
+            return {
+                "content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "seen"}],
+                "structuredContent": {"list": [None, 1.0, 12345678901234567890]},
+                "extra": {"kept": None},
+                "_meta": {"k": None},
+            }
+        case "old":
+            return {
+                "content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, {"type": "text", "text": "t"}]
+            }
+    return {"content": [{"type": "text", "text": json.dumps(request.get("params"))}]}
+
+
+def main() -> None:
+    if BEHAVIOUR == "silent":
+        time.sleep(3600)
+    if BEHAVIOUR == "deaf":
+        time.sleep(1)
+        sys.exit(0)
+    if BEHAVIOUR == "garbage":
+        for number in range(500):
+            print(f"Listening on port {number} … not JSON {{")
+        print("[]")
+        print('{"jsonrpc": "2.0"}')
+        print('{"jsonrpc": "2.0", "id": 99999, "result": {}}', flush=True)
+    if BEHAVIOUR == "flood":
+        while True:
+            print("y")
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" not in request:
+            continue
+        match request.get("method"):
+            case "initialize":
+                version = request["params"]["protocolVersion"]
+                about = {"name": "raw", "version": "1"}
+                result(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about})
+            case "tools/list":
+                result(request, tools(request))
+            case "tools/call":
+                result(request, call(request))
+            case _:
+                send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
+
+
+if __name__ == "__main__":
+    main()
