@@ -76,6 +76,10 @@ class Rows:
         default |= {"origin": "output", "content_type": "text/plain", "size_bytes": 1}
         return self.add(tables.TombstoneRow, **{**default, "expired_at": NOW, **values})
 
+    def item(self, session: int, **values: Any) -> int:
+        default = {"tenant": "acme", "session_id": session, "list": "chat", "number": 0, "text": "{}"}
+        return self.add(tables.ItemRow, **{**default, "created_at": NOW, **values})
+
 
 def everything(rows: Rows) -> dict[str, int]:
     session, blob = rows.session(), rows.blob(published_at=NOW)
@@ -96,6 +100,9 @@ def everything(rows: Rows) -> dict[str, int]:
         "host_run": rows.run(session),
         "another_host_run": rows.run(session),
         "tombstone": rows.tombstone(session),
+        "item": rows.item(session),
+        "next_item": rows.item(session, number=1),
+        "item_of_another_list": rows.item(session, list="files"),
     }
 
 
@@ -159,6 +166,9 @@ WRONG = {
     "a run in an unknown language": lambda r, h: r.run(h["session"], language="perl"),
     "a tombstone of another tenant": lambda r, h: r.tombstone(h["session"], public_id="art_y", tenant="other"),
     "a tombstone twice": lambda r, h: r.tombstone(h["session"]),
+    "an item of another tenant": lambda r, h: r.item(h["session"], number=2, tenant="other"),
+    "a place in a list twice": lambda r, h: r.item(h["session"]),
+    "an item before the first": lambda r, h: r.item(h["session"], number=-1),
 }
 
 

@@ -96,6 +96,8 @@ OLD = (datetime.now(UTC) - timedelta(hours=2)).strftime("%Y-%m-%d %H:%M:%S.%f")
         ("UPDATE byref_variables SET tenant = 'x' WHERE id = 1", "no such session", "byref_variables"),
         ("UPDATE byref_runs SET session_id = 7 WHERE id = 1", "no such session", "byref_runs"),
         ("UPDATE byref_tombstones SET session_id = 7", "no such session", "byref_tombstones"),
+        ("INSERT INTO byref_items (tenant, session_id, list, number, text, created_at) VALUES ('a', 7, 'l', 0, '', '2026-01-01')",
+         "no such session", "byref_items"),
         (f"DELETE FROM byref_blobs WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
         (f"DELETE FROM byref_blobs WHERE id = {BIG}", "frame without a blob", "byref_frames"),
         (f"UPDATE byref_blobs SET tenant = 'x' WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
