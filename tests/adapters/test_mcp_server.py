@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
-import mcp_types as types
 import pytest
+from mcp import types
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 import byref
 import byref.cli

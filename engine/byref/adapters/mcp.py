@@ -23,14 +23,14 @@ from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, Session
 from byref.policy import INTERPRETER
 
 try:
-    import mcp_types as types
+    from mcp import types
     from mcp.server import NotificationOptions, Server
     from mcp.server.auth.provider import AccessToken
     from mcp.server.context import ServerRequestContext
     from mcp.server.models import InitializationOptions
     from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged
     from mcp.shared.exceptions import MCPError
-    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+    from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
     from byref.adapters import mcp_content
 except ImportError as error:

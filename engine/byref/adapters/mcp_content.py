@@ -17,10 +17,9 @@ from byref.ledger import dump
 from byref.outputs import native
 
 try:
-    import mcp_types as types
+    from mcp import types
     from mcp.shared.uri_template import UriTemplate
-    from mcp_types.version import is_version_at_least
-    from pydantic import TypeAdapter, ValidationError
+    from mcp.types.version import is_version_at_least
 except ImportError as error:
     raise missing("byref.adapters.mcp", "mcp", "mcp") from error
 
@@ -39,7 +38,6 @@ JQ = UriTemplate.parse("byref://artifact/{id}/jq{?expression}")
 _BLOCKS = ("text", "image", "resource", "audio", "resource_link")
 _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """The protocol version that first knew a type of block; clients of earlier ones refuse a result that has one."""
-_block: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
 
 
 def uri_of(artifact: Artifact) -> str:
@@ -103,8 +101,8 @@ def _as_block(block: Mapping[str, Any], version: str) -> types.ContentBlock:
     clean = _sendable(block)
     try:
         if _knows(clean["type"], version):
-            return _block.validate_python(clean, by_name=False)
-    except ValidationError:
+            return types.CallToolResult.model_validate({"content": [clean]}, by_name=False).content[0]
+    except ValueError:
         pass
     return types.TextContent(text=sendable(native.as_text([block])))
 

@@ -28,7 +28,6 @@ try:
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from pydantic import AnyHttpUrl
 except ImportError as error:
     raise missing("byref mcp", "mcp", "mcp") from error
 
@@ -92,7 +91,7 @@ async def _serve_stdio(engine: Engine, options: Namespace, last: threading.Timer
     session = named or f"mcp-{secrets.token_hex(8)}"
     server = adapter.server(engine, tenant=options.tenant, session=session, model=options.model)
     for kind in SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(kind, _leave, engine)
+        asyncio.get_running_loop().add_signal_handler(kind, _leave, engine, last)
     try:
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
@@ -103,10 +102,13 @@ async def _serve_stdio(engine: Engine, options: Namespace, last: threading.Timer
         engine.close()
 
 
-def _leave(engine: Engine) -> None:
+def _leave(engine: Engine, last: threading.Timer) -> None:
     """End at once: the thread that reads standard input is inside a call that only the client could end."""
-    engine.close()
-    os._exit(0)
+    last.start()
+    try:
+        engine.close()
+    finally:
+        os._exit(0)
 
 
 async def _serve_http(
@@ -126,7 +128,7 @@ async def _serve_http(
     with _listening(*place) as sock:
         port = sock.getsockname()[1]
         url = f"http://{f'[{place[0]}]' if ':' in place[0] else place[0]}:{port}"
-        auth = AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None) if tenants else None
+        auth = AuthSettings.model_validate({"issuer_url": url, "resource_server_url": None}) if tenants else None
         app = server.streamable_http_app(
             streamable_http_path=PATH,
             transport_security=security,
