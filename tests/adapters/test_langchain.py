@@ -285,6 +285,45 @@ def test_content_blocks_stay_langchains_own(engine: Engine, tenant: str) -> None
     assert isinstance(content[0], dict) and "variables" in json.loads(content[0]["text"])
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        [],
+        ["a", "b"],
+        ["a", {"type": "text", "text": "b"}],
+        [{"type": "custom_tool_call_output", "output": "x"}],
+        [{"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]}],
+        [{"type": "image_url", "image_url": {"url": "https://example.com/y.png"}}],
+        [{"type": "non_standard", "value": {"x": 1}}],
+    ],
+)
+def test_what_is_small_passes_as_it_came(engine: Engine, tenant: str, content: Any) -> None:
+    @tool
+    def give() -> Any:
+        """Give."""
+        return content
+
+    def last(middleware: list[Any]) -> Any:
+        agent = create_agent(scripted([call("give")], "Done."), [give], middleware=middleware)
+        return answers(agent.invoke(ASK, thread()))["give"].content
+
+    assert last([ByrefMiddleware(engine, tenant=tenant)]) == last([])
+
+
+def test_texts_in_a_list_are_gated_one_by_one(engine: Engine, tenant: str) -> None:
+    @tool
+    def give(runtime: ToolRuntime) -> Command[Any]:
+        """Give."""
+        answer = ToolMessage(["The orders:", json.dumps(BIG)], tool_call_id=runtime.tool_call_id or "")
+        return Command(update={"messages": [answer]})
+
+    agent = create_agent(scripted([call("give")], "Done."), [give], middleware=[ByrefMiddleware(engine, tenant=tenant)])
+    content = answers(agent.invoke(ASK, thread()))["give"].content
+    assert content[0] == {"type": "text", "text": "The orders:"}
+    assert isinstance(content[1], dict) and "orders" in json.loads(content[1]["text"])["variables"]
+
+
 def test_an_image_that_the_model_asks_for_is_a_content_block(engine: Engine, tenant: str) -> None:
     data = engine.session("chat-42", tenant=tenant).store_artifact(base64.b64decode(PNG), content_type="image/png")
     model = scripted([call("get_artifact", pointer_or_name=data.id)], "Done.")
@@ -431,9 +470,9 @@ def test_a_person_approves_and_edits_calls(engine: Engine, tenant: str) -> None:
         Command(resume={"decisions": [{"type": "edit", "edited_action": edit} for edit in edits]}), thread()
     )
     code, other = answers(resumed).values()
-    assert str(code.content).endswith("\n48")
-    note, _, envelope = str(other.content).partition("Tool response:\n")
-    assert "human reviewer" in note and "orders" in json.loads(envelope)["variables"]
+    assert str(code.content).endswith("48")
+    envelope = str(other.content).rpartition("Tool response:\n")[2]
+    assert "orders" in json.loads(envelope)["variables"]
     assert engine.session("chat-42", tenant=tenant).variable("page").value()["page"] == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from byref.adapters.extras import missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy, check_tools
-from byref.result import sendable
+from byref.result import Result, sendable
 from byref.session import Session
 from byref.tools import TOOLS
 
@@ -254,17 +255,25 @@ def _gated(session: Session, request: ToolCallRequest, output: Handled) -> Handl
 
 
 def _processed(session: Session, message: ToolMessage, tool: str, arguments: object = None) -> ToolMessage:
+    given: Any = message.content
+    if isinstance(given, list):  # LangChain takes a text by itself for a block of text
+        given = [{"type": "text", "text": item} if isinstance(item, str) else item for item in given]
     result = session.process(
-        message.content,
-        tool=tool,
-        call_id=message.tool_call_id,
-        arguments=arguments,
-        is_error=message.status == "error",
+        given, tool=tool, call_id=message.tool_call_id, arguments=arguments, is_error=message.status == "error"
     )
-    update: dict[str, Any] = {"content": sendable(result.content)}
+    is_same = result.content == given or (isinstance(given, list) and _says(result, given))
+    update: dict[str, Any] = {"content": sendable(message.content if is_same else result.content)}
     if result.instructions:
         update["additional_kwargs"] = {**message.additional_kwargs, INSTRUCTIONS: result.instructions}
     return message.model_copy(update=update)
+
+
+def _says(result: Result, blocks: list[Any]) -> bool:
+    """Whether it is these blocks as JSON: blocks that byref does not know pass as they came, where they pass whole."""
+    try:
+        return result.route == "inline" and bool(json.loads(result.text) == blocks)
+    except ValueError:
+        return False
 
 
 def _record(session: Session, response: ModelResponse[Any]) -> None:
