@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from agents import (
@@ -27,13 +27,16 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from agents.mcp import MCPServer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
 from sqlalchemy import func, select
 
 import byref
 from byref import Engine, Policy
-from byref.adapters.openai_agents import Byref, ByrefSession, ModelText
+from byref.adapters.openai_agents import Byref, ByrefAgent, ByrefSession, ModelText
 from byref.db.tables import ItemRow
 
 set_tracing_disabled(True)
@@ -248,6 +251,52 @@ def test_conversations_and_tenants_are_found_in_the_context_and_kept_apart(engin
     assert (first, third) == ("2000", "2000") and "orders" in second and second != "2000"
     assert engine.session("b", tenant="acme").artifacts() == []
     assert {info.id for info in engine.sessions("acme")} == {"a", "b"} and len(engine.sessions("other")) == 1
+
+
+class Shop(MCPServer):
+    """An MCP server that answers from memory."""
+
+    calls: ClassVar[list[Any]] = []
+
+    name = "shop"
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[MCPTool]:
+        ids = {"type": "object", "properties": {"ids": {"type": "array"}}}
+        return [MCPTool(name="find", input_schema={"type": "object"}), MCPTool(name="refund", input_schema=ids)]
+
+    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> CallToolResult:
+        self.calls.append(arguments)
+        text = json.dumps({"orders": ROWS}) if tool_name == "find" else f"{len(arguments['ids'])} refunded"
+        return CallToolResult(content=[TextContent(text=text)])
+
+    async def list_prompts(self) -> Any: ...
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
+
+
+def test_an_agent_of_ours_has_mcp_servers_too_and_clones(engine: Engine) -> None:
+    by = Byref(engine, session="mcp")
+    model = ScriptedModel(
+        [
+            [call("find", "call_1")],
+            [call("refund", "call_2", ids={"$var": "orders", "jq": "map(.id)"}), call("look", "call_3")],
+            [assistant_message("done")],
+        ]
+    )
+    agent = ByrefAgent(name="shop", model=model, mcp_servers=[Shop()], tools=[count], byref=by)
+    clone = agent.clone(tools=[*agent.tools, look])
+    names = [tool.name for tool in clone.tools]
+    assert len(names) == len(set(names)) and {"count", "look", "code_interpreter"} <= set(names)
+    run("async", clone, "Refund all", hooks=by)
+    read = outputs(model)
+    assert '"variables"' in read["call_1"] and "2000 refunded" in str(read["call_2"]) and "image" in str(read["call_3"])
+    assert {e.call_id for e in engine.session("mcp").ledger() if e.kind == "output"} == set(read)
+    with pytest.raises(byref.ConfigurationError, match="byref=Byref"):
+        ByrefAgent(name="shop")
 
 
 def test_data_for_programs_and_for_declared_schemas_passes_whole(engine: Engine) -> None:

@@ -16,7 +16,7 @@ from byref.errors import StorageFailure, ToolError
 from byref.outputs import forms, media, to_block
 from byref.outputs.media import Media
 from byref.policy import Policy
-from byref.result import Result, ToolReply
+from byref.result import Result, ToolReply, sendable
 from byref.session import Session
 from byref.tools import TOOLS
 from byref.tools.render import render
@@ -129,7 +129,7 @@ class ByrefPlugin(BasePlugin):
                 found = resolved(session, tool_args, _schema(tool), tool=tool.name, call_id=call_id)
             except ToolError as error:
                 told = str(error)
-                return self._read(tool, tool_args, tool_context, told, is_error=True) or Read(error=told)
+                return self._read(tool, tool_args, tool_context, told, is_error=True) or Read(error=sendable(told))
             if isinstance(found, dict) and found != tool_args:
                 self._wrote[tool_context] = dict(tool_args)
                 tool_args.clear()
@@ -180,7 +180,7 @@ class ByrefPlugin(BasePlugin):
         if result.instructions:
             self._told.setdefault(context.invocation_id, []).append(result.instructions)
         if isinstance(value, Exception):
-            return Read(error=result.text)
+            return Read(error=sendable(result.text))
         if result.route in ("inline", "wholesale") and not parts and value in (result.content, _says(result.content)):
             return None
         return _response(result, parts)
@@ -233,15 +233,16 @@ def _block(part: types.Part) -> dict[str, Any]:
 
 def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
     """A function response of what the model reads: ADK takes the parts out, and sends them beside it."""
-    if isinstance(read.content, str):
+    content = sendable(read.content)
+    if isinstance(content, str):
         if read.is_error:
-            return Read(error=read.content)
-        said = _says(read.content) if isinstance(read, Result) and read.route in _STRUCTURED else read.content
+            return Read(error=content)
+        said = _says(content) if isinstance(read, Result) and read.route in _STRUCTURED else content
         return Read(said) if isinstance(said, dict) else Read(result=said)
     same = {part.inline_data.data: part for part in parts if part.inline_data is not None}
     texts: list[str] = []
     shown: list[types.Part] = []
-    for item in read.content:
+    for item in content:
         block = forms.one(item).block
         if isinstance(block, Media):
             shown.append(same.get(block.data) or types.Part.from_bytes(data=block.data, mime_type=block.content_type))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select
 
 from byref import lifecycle
 from byref.adapters.extras import missing
 from byref.adapters.items import Items
+from byref.artifacts.store import batched
 from byref.db.tables import ArtifactRow
 from byref.engine import Engine
 from byref.errors import ArtifactMissing, InvalidId
@@ -144,12 +144,10 @@ class ByrefArtifactService(BaseArtifactService):
 
         def forget(connection: Connection, session: int, texts: list[str]) -> None:
             ids = [kept for text in texts if (kept := _record(text).artifact)]
-            for public_id in ids:
-                over = {"kept": False, "ttl_seconds": 1.0, "expires_at": datetime.now(UTC) - timedelta(seconds=1)}
-                mine = ArtifactRow.session_id == session, ArtifactRow.public_id == public_id
-                connection.execute(update(ArtifactRow).where(*mine).values(over))
-            if ids:
-                lifecycle.expire(connection, session)
+            for some in batched(ids):
+                mine = select(ArtifactRow.id).where(ArtifactRow.session_id == session, ArtifactRow.public_id.in_(some))
+                for row in connection.execute(mine).scalars().all():
+                    lifecycle.delete_artifact(connection, session, row)
 
         def work() -> None:
             if items.last(_FILE + place.name, 1):

@@ -7,12 +7,13 @@ import copy
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from byref.adapters.extras import missing
 from byref.adapters.items import Items
 from byref.engine import Engine
-from byref.errors import StorageFailure, ToolError
+from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy
 from byref.result import Result, ToolReply
 from byref.session import Session as Conversation
@@ -35,19 +36,22 @@ try:
     )
     from agents.memory.session import SessionABC
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+    from agents.run_context import TContext
     from agents.tool import ValidToolOutputPydanticModels, ValidToolOutputPydanticModelsTypeAdapter
     from agents.tool_context import ToolContext
     from pydantic import ValidationError
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
-__all__ = ["Byref", "ByrefSession", "ModelBlocks", "ModelText"]
+__all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
 
 T = TypeVar("T")
 ByContext = str | Callable[[RunContextWrapper[Any]], str]
 
 CHAT = "openai_agents"
 """The list of a session that its items are kept in."""
+_MARK = "_byref"
+"""On what invokes a tool that byref already wrapped, or one of its own."""
 
 logger = logging.getLogger("byref")
 
@@ -105,18 +109,25 @@ class Byref(RunHooks[Any]):
     def tools(self, *tools: Tool) -> list[Tool]:
         """Return the tools as an agent takes them, and byref's own behind them.
 
-        Of a function tool (agents as tools included) the arguments are resolved before it runs, and the model reads what
+        What went through this before is not wrapped twice. Of a function tool (agents as tools included) the arguments are resolved before it runs, and the model reads what
         `Session.process` makes of its output: a `ModelText` or `ModelBlocks`, whose `original` is what it returned. What a
         hosted program reads, or a tool with `output_json_schema` returns, passes as it is, as do other kinds of tools.
         """
-        given: list[Tool] = [self._wrapped(tool) if isinstance(tool, FunctionTool) else tool for tool in tools]
+        given = self.wrapped(*tools)
+        there = {tool.name for tool in given}
         names = (self._policy or self._engine.policy).tools
         offered = [
             TOOLS[name]
             for name in names
-            if TOOLS[name].is_installed() and (self._engine.sandbox or not TOOLS[name].needs_sandbox)
+            if name not in there
+            and TOOLS[name].is_installed()
+            and (self._engine.sandbox or not TOOLS[name].needs_sandbox)
         ]
         return [*given, *(self._own(definition) for definition in render(offered, "openai-responses"))]
+
+    def wrapped(self, *tools: Tool) -> list[Tool]:
+        """Return the tools as `tools` does, without byref's own."""
+        return [self._wrapped(tool) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
         """Record the usage of one answer; where the database is away the run goes on."""
@@ -132,7 +143,7 @@ class Byref(RunHooks[Any]):
             logger.warning("byref could not record the usage of a run", exc_info=True)
 
     def _wrapped(self, tool: FunctionTool) -> FunctionTool:
-        if tool.output_json_schema is not None:
+        if tool.output_json_schema is not None or getattr(tool.on_invoke_tool, _MARK, False):
             return tool
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -153,6 +164,7 @@ class Byref(RunHooks[Any]):
                 return output
             return await asyncio.to_thread(process, output)
 
+        setattr(invoke, _MARK, True)
         wrapped = copy.copy(tool)
         wrapped.on_invoke_tool = invoke
         return wrapped
@@ -165,6 +177,7 @@ class Byref(RunHooks[Any]):
 
             return await asyncio.to_thread(work)
 
+        setattr(invoke, _MARK, True)
         return FunctionTool(
             name=definition["name"],
             description=definition["description"],
@@ -172,6 +185,25 @@ class Byref(RunHooks[Any]):
             on_invoke_tool=invoke,
             strict_json_schema=False,
         )
+
+
+@dataclass
+class ByrefAgent(Agent[TContext]):
+    """An agent all of whose function tools go through `Byref.tools`: those given, and those of its MCP servers."""
+
+    byref: Byref | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Wrap the tools; what `clone` is given is wrapped, too."""
+        super().__post_init__()  # type: ignore[no-untyped-call]
+        if self.byref is None:
+            raise ConfigurationError(f"ByrefAgent(name={self.name!r}): expected byref=Byref(engine, …)")
+        self.tools = self.byref.tools(*self.tools)
+
+    async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """Return the tools of the MCP servers, wrapped."""
+        tools = await super().get_mcp_tools(run_context)
+        return tools if self.byref is None else self.byref.wrapped(*tools)
 
 
 class ByrefSession(SessionABC):

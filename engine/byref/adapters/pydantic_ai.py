@@ -16,6 +16,7 @@ from byref.errors import StorageFailure, ToolError
 from byref.outputs import forms, to_block
 from byref.outputs.media import Media
 from byref.policy import Policy
+from byref.result import sendable
 from byref.session import Session
 
 try:
@@ -128,7 +129,7 @@ class Byref(AbstractCapability[AgentDepsT]):
             told = session.process(
                 str(error), tool=call.tool_name, call_id=call.tool_call_id, arguments=args, is_error=True
             )
-            raise ToolFailed(told.text) from None
+            raise ToolFailed(sendable(told.text)) from None
 
     def _processed(self, ctx: RunContext[AgentDepsT], call: ToolCallPart, result: Any) -> Any:
         session = self.conversation(ctx)
@@ -156,12 +157,13 @@ class Byref(AbstractCapability[AgentDepsT]):
         result = session.process(blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args)
         if result.instructions:
             self._told.append(result.instructions)
-        if isinstance(result.content, str):
+        content = sendable(result.content)
+        if isinstance(content, str):
             if result.route == "inline" and not files and not isinstance(value, str):
-                return _data(result.content)
-            return [result.content, *kept] if kept else result.content
+                return _data(content)
+            return [content, *kept] if kept else content
         same = {item.data: item for item in files if isinstance(item, BinaryContent)}
-        made = [*(_content(item, same) for item in result.content), *kept]
+        made = [*(_content(item, same) for item in content), *kept]
         return made[0] if len(made) == 1 else made
 
 
@@ -185,8 +187,9 @@ class _Tools(AbstractToolset[AgentDepsT]):
         def work() -> Any:
             reply = self.by.conversation(ctx).call(name, tool_args, call_id=ctx.tool_call_id)
             if reply.is_error:
-                raise ToolFailed(reply.text)
-            return reply.content if isinstance(reply.content, str) else [_content(item, {}) for item in reply.content]
+                raise ToolFailed(sendable(reply.text))
+            content = sendable(reply.content)
+            return content if isinstance(content, str) else [_content(item, {}) for item in content]
 
         return await asyncio.to_thread(work)
 
