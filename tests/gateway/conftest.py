@@ -208,13 +208,13 @@ def npm() -> Path:
 
 
 @contextmanager
-def serving(command: list[str], port: int, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+def serving(command: list[str], port: int, *, log: Any = subprocess.DEVNULL, **settings: Any) -> Iterator[None]:
     """A server at a port of this machine, ended at the end."""
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **settings)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, **settings)
     try:
-        assert soon(lambda: _listens(port) or process.poll() is not None, 30)
-        assert process.poll() is None, process.stderr.read() if process.stderr else ""
-        yield process
+        assert soon(lambda: _listens(port) or process.poll() is not None, 60)
+        assert process.poll() is None
+        yield
     finally:
         process.terminate()
         try:
@@ -222,8 +222,6 @@ def serving(command: list[str], port: int, **settings: Any) -> Iterator[subproce
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stderr:
-            process.stderr.close()
 
 
 def free_port() -> int:

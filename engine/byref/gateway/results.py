@@ -67,11 +67,21 @@ def process(
     if limit is not None:
         policy = limited(session.policy, tool, limit, raw)
         session = engine.session(session.id, tenant=session.tenant, policy=policy)
-    given = {key: value for key, value in raw.items() if key in ("content", "structuredContent", "isError")}
+    kept = ("content", "isError") if _is_text_twice(raw) else ("content", "structuredContent", "isError")
+    given = {key: value for key, value in raw.items() if key in kept}
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
     if result.route in _WHOLE and not _is_reshaped(session.policy, tool, given):
         return for_version(raw, version)
     return _stood_for(raw, result, version)
+
+
+def _is_text_twice(raw: Json) -> bool:
+    """Whether the structured content is nothing but the text, as some SDKs wrap it: the text may be data of its own."""
+    structured, content = raw.get("structuredContent"), raw.get("content")
+    if not isinstance(structured, dict) or not isinstance(content, list) or len(content) != 1 or len(structured) != 1:
+        return False
+    text = content[0].get("text") if isinstance(content[0], dict) else None
+    return isinstance(text, str) and next(iter(structured.values())) == text
 
 
 def _is_reshaped(policy: Policy, tool: str, given: Json) -> bool:
