@@ -59,7 +59,8 @@ class ByrefTools(Toolkit):
         self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
         self._model, self._window = model, context_window
         self._names = None if tools is None else check_tools(tools)
-        for tool in (TOOLS[name] for name in self._names or (policy or engine.policy).tools):
+        offered = (policy or engine.policy).tools if self._names is None else self._names
+        for tool in (TOOLS[name] for name in offered):
             if tool.is_installed() and (engine.sandbox is not None or not tool.needs_sandbox):
                 for functions, entrypoint in ((self.functions, self._call), (self.async_functions, self._acall)):
                     functions[tool.name] = Function(

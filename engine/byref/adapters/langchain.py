@@ -25,7 +25,6 @@ try:
     from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage, convert_to_messages
     from langchain_core.messages.utils import count_tokens_approximately
     from langchain_core.tools import BaseTool
-    from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
     from langgraph.runtime import Runtime, get_runtime
     from langgraph.types import Command
@@ -74,9 +73,9 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     """Middleware of `create_agent`: gates tool results, resolves references in arguments, records usage, offers byref's tools.
 
     List it first, but after HumanInTheLoopMiddleware, which writes a note in front of what an edited call gave: byref sees
-    what the middlewares after it leave of a result. The conversation is the run's `thread_id`, or
-    `session`; `session` and `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless
-    given, those of the agent's chat model when a conversation begins. `policy` and `tools` are those of `Engine.session`.
+    what the middlewares after it leave of a result. The conversation is the run's `thread_id`, or `session`; `session` and
+    `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless given, those of the agent's
+    chat model when a conversation begins. `policy` and `tools` are those of `Engine.session`.
 
     A LangGraph graph of one's own takes the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
     awrap_tool_call=byref.awrap_tool_call)`, and `byref.session().record_usage(answer)` after each call of the model.
@@ -101,7 +100,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
         self._model, self._window = model, context_window
         self._names = None if tools is None else check_tools(tools)
-        offered = [TOOLS[name] for name in self._names or (policy or engine.policy).tools]
+        offered = [TOOLS[name] for name in ((policy or engine.policy).tools if self._names is None else self._names)]
         self.tools = [
             ByrefTool(name=tool.name, description=tool.description, args_schema=tool.schema, open=self.session)
             for tool in offered
@@ -212,7 +211,12 @@ def _calling(session: Session) -> Iterator[None]:
 
 def _arguments(session: Session, call: Any, tool: BaseTool) -> dict[str, Any]:
     """A call's arguments with their data; those that refer to none are for the tool alone to judge."""
-    schema = convert_to_openai_tool(tool)["function"].get("parameters")
+    kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic's, new or old
+    schema = (
+        kind
+        if isinstance(kind, dict)
+        else (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()
+    )
     try:
         return session.resolve(call["args"], schema, tool=call["name"], call_id=call["id"])
     except (ToolError, ConfigurationError) as misfit:
@@ -262,10 +266,11 @@ def _processed(session: Session, message: ToolMessage, tool: str, arguments: obj
         given, tool=tool, call_id=message.tool_call_id, arguments=arguments, is_error=message.status == "error"
     )
     is_same = result.content == given or (isinstance(given, list) and _says(result, given))
-    update: dict[str, Any] = {"content": sendable(message.content if is_same else result.content)}
+    beside = {key: value for key, value in message.additional_kwargs.items() if key != INSTRUCTIONS}
     if result.instructions:
-        update["additional_kwargs"] = {**message.additional_kwargs, INSTRUCTIONS: result.instructions}
-    return message.model_copy(update=update)
+        beside[INSTRUCTIONS] = result.instructions
+    content = sendable(message.content if is_same else result.content)
+    return message.model_copy(update={"content": content, "additional_kwargs": beside})
 
 
 def _says(result: Result, blocks: list[Any]) -> bool:
@@ -290,8 +295,13 @@ def _record(session: Session, response: ModelResponse[Any]) -> None:
 def _reminded(session: Session, messages: list[AnyMessage]) -> AnyMessage | None:
     """The summary that SummarizationMiddleware has put in place of messages, with what data is still there; once."""
     for message in messages:
-        known = message.additional_kwargs
-        if known.get("lc_source") == "summarization" and _REMINDED not in known and isinstance(message.content, str):
+        known, is_told = message.additional_kwargs, _REMINDED in message.additional_kwargs
+        if (
+            known.get("lc_source") == "summarization"
+            and not is_told
+            and message.id
+            and isinstance(message.content, str)
+        ):
             session.on_compaction(count_tokens_approximately(messages))
             content = f"{message.content}\n\n{session.reminder()}" if session.artifacts() else message.content
             return message.model_copy(update={"content": content, "additional_kwargs": {**known, _REMINDED: True}})
