@@ -36,6 +36,8 @@ CONNECT_SECONDS = 30.0
 RECONNECTS = 3
 """Of one stream of events, one after the other without an event."""
 RECONNECT_SECONDS = 1.0
+HTTP_STATUS = "httpStatus"
+"""In the data of an error that is the transport's, not the server's."""
 _MAX_PAUSE = 30.0
 _SESSION = "mcp-session-id"
 
@@ -174,7 +176,9 @@ class _Link:
                 await self._put(JSONRPCError(jsonrpc="2.0", id=message.id, error=parsed.error))
                 return
         self._reason = f"it answered {reason}"
-        await self._fail(message.id, INTERNAL_ERROR, f"the server answered {reason}")
+        await self._fail(
+            message.id, INTERNAL_ERROR, f"the server answered {reason}", {HTTP_STATUS: response.status_code}
+        )
 
     async def _follow(self, id: RequestId, response: httpx2.Response) -> None:
         """Take events until the answer came; where the stream ends before it is taken up again, if the server lets us."""
@@ -236,8 +240,8 @@ class _Link:
         await self._put(message)
         return True
 
-    async def _fail(self, id: RequestId, code: int, reason: str) -> None:
-        await self._put(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason)))
+    async def _fail(self, id: RequestId, code: int, reason: str, data: Any = None) -> None:
+        await self._put(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason, data=data)))
 
     async def _put(self, message: Any) -> None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -33,7 +33,7 @@ from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, M
 
 from byref.gateway.channel import Broken
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
-from byref.gateway.http import failure
+from byref.gateway.http import HTTP_STATUS, failure
 from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.relay import Relay
 from byref.gateway.transports import connected
@@ -114,11 +114,13 @@ class Upstream:
         """Start the server, and again, ever more slowly, whenever it is gone."""
         delay = FIRST_DELAY
         while True:
-            began = time.monotonic()
+            began, was_sse = time.monotonic(), self._kind == "sse"
             try:
                 await self._live()
             except Exception as error:  # noqa: BLE001  whatever a server or the network does, the others go on
                 self._trouble = failure(error)
+                if self._config.kind == "auto" and self._kind == "sse" and not self.is_ready:
+                    self._kind = "auto" if was_sse else "sse"
             finally:
                 self._dispatcher = None
             steady = time.monotonic() - began > STEADY_SECONDS
@@ -242,8 +244,11 @@ class Upstream:
 
             async with anyio.create_task_group() as tasks:
                 await tasks.start(drive)
-                is_over = await self._shake_hands(dispatcher, lost)
-                if not is_over:
+                async with anyio.create_task_group() as opening:
+                    opening.start_soon(_cancel_when, lost, opening.cancel_scope)
+                    await self._shake_hands(dispatcher)
+                    opening.cancel_scope.cancel()
+                if not lost.is_set():
                     self._dispatcher = dispatcher
                     self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
                     if self.is_modern:
@@ -264,8 +269,12 @@ class Upstream:
             for kind in ("tools", "prompts", "resources"):
                 await self._client.told(self, f"notifications/{kind}/list_changed", None)
 
-    async def _shake_hands(self, dispatcher: JSONRPCDispatcher[TransportContext], lost: anyio.Event) -> bool:
-        """Open the protocol, as it was with a handshake or as it is without; True if the connection is lost meanwhile."""
+    async def _shake_hands(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
+        """Open the protocol: as it was, with a handshake, or as it is without.
+
+        Raises:
+            Broken: the server does neither.
+        """
         hello = {
             "protocolVersion": LATEST_HANDSHAKE_VERSION,
             "capabilities": self._client.capabilities,
@@ -279,19 +288,23 @@ class Upstream:
             await dispatcher.notify("notifications/initialized", None, self._stamped("", None)[1])
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
-                await lost.wait()
-                return True
+                await anyio.sleep(1)  # until it is known how: then this is cancelled
             if error.code == REQUEST_TIMEOUT:
                 raise Broken(f"it did not answer the handshake within {self._start_timeout:g} s") from error
             if (found := await self._discovered(dispatcher)) is None:
-                if self._kind == "auto":
-                    self._kind = "sse"  # the next attempt
+                self._try_other_kind(error)
                 raise Broken(f"it refused the handshake: {' '.join(error.error.message.split())[:300]}") from error
             result = found
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.instructions = instructions if isinstance(instructions, str) else None
-        return lost.is_set()
+
+    def _try_other_kind(self, refusal: MCPError) -> None:
+        """Of an address that does not say what it speaks: SSE the next time, where a server knows no other."""
+        data = refusal.error.data
+        status = data.get(HTTP_STATUS, 0) if isinstance(data, dict) else 0
+        if self._kind == "auto" and 400 <= status < 500 and status not in (401, 403, 429):
+            self._kind = "sse"
 
     async def _discovered(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> Json | None:
         """What a server says that knows no handshake; None if it says nothing of use."""
@@ -351,3 +364,8 @@ class Upstream:
             await self._client.told(self, method, None if params is None else dict(params))
         finally:
             self._notifying -= 1
+
+
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
