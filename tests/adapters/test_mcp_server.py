@@ -551,6 +551,21 @@ def test_a_header_names_the_session_under_any_version(alone: Served) -> None:
         assert engine.session("chat-1").variable("users").value() == ROWS
 
 
+def test_many_clients_at_once_are_served_each_from_its_own(alone: Served) -> None:
+    async def one(number: int) -> None:
+        async with over_http(alone.url, session=f"many-{number}", mode=["auto", "legacy"][number % 2]) as client:
+            rows = [{"owner": number, "n": n} for n in range(3_000)]
+            await asyncio.gather(*(put(client, rows, f"rows_{part}") for part in range(3)))
+            code = "{row['owner'] for row in [*rows_0, *rows_1, *rows_2]}, len(rows_2)"
+            ran = await client.call_tool("code_interpreter", {"code": code})
+            assert text_of(ran) == f"[[{number}],3000]"
+
+    async def main() -> None:
+        await asyncio.gather(*map(one, range(6)))
+
+    asyncio.run(main())
+
+
 async def not_found(client: Client, uri: str) -> None:
     """Nothing of another session's is found by resource, template, tool, code or list."""
     id_ = uri.rpartition("/")[2]
