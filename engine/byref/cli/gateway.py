@@ -27,8 +27,8 @@ try:
     from byref.adapters import mcp as adapter
     from byref.cli import mcp as serving
     from byref.gateway.config import GatewayConfig, command_config, read_config
+    from byref.gateway.pipes import Lines, Output, claimed
     from byref.gateway.server import Gateway
-    from byref.gateway.stdin import Lines
 except ImportError as error:
     raise missing("byref gateway", "mcp", "mcp") from error
 
@@ -100,9 +100,10 @@ async def _serve_stdio(door: Gateway, last: threading.Timer) -> None:
         for kind in serving.SIGNALS:
             loop.add_signal_handler(kind, _leave, serving_scope, last)
         try:
-            lines = cast("anyio.AsyncFile[str]", Lines())
-            async with stdio_server(stdin=lines) as (reading, writing):
-                await door.server.run(reading, writing, door.server.create_initialization_options())
+            with claimed() as (given, taken):
+                reader, writer = cast("anyio.AsyncFile[str]", Lines(given)), cast("anyio.AsyncFile[str]", Output(taken))
+                async with stdio_server(reader, writer) as (reading, writing):
+                    await door.server.run(reading, writing, door.server.create_initialization_options())
         except* (BrokenPipeError, ConnectionResetError):
             pass  # the client has gone without a word
 

@@ -26,6 +26,7 @@ from byref import Engine, Session
 from byref.adapters import mcp_content
 from byref.errors import ByrefError, ConfigurationError, ToolError
 from byref.gateway import results
+from byref.gateway.accounts import Accounts, passes_surely
 from byref.gateway.arguments import may_refer
 from byref.gateway.calls import Call, Calls, Context, connection_of, is_modern, tell
 from byref.gateway.catalogue import Catalogue, Offered
@@ -80,6 +81,7 @@ class Conversation:
         self._config = config
         self._executor = executor
         self._calls = Calls()
+        self._accounts = Accounts()
         self._upstreams = [Upstream(server, self, start_timeout=config.start_timeout) for server in config.servers]
         self._own_tools = {tool["name"]: tool for tool in own_tools}
         self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools))
@@ -98,6 +100,7 @@ class Conversation:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             self._until = anyio.current_time() + START_SECONDS
+            tasks.start_soon(self._accounts.run)
             for upstream in self._upstreams:
                 tasks.start_soon(upstream.run)
             task_status.started()
@@ -199,11 +202,17 @@ class Conversation:
             return raw
         limit = results.limit_of(offered.definition)
         version = call.context.protocol_version
-        return await self._thread(
-            lambda: results.process(
-                self._engine, self.session, raw, tool=name, arguments=arguments, limit=limit, version=version
+
+        async def process() -> Json:
+            return await self._thread(
+                lambda: results.process(
+                    self._engine, self.session, raw, tool=name, arguments=arguments, limit=limit, version=version
+                )
             )
-        )
+
+        if passes_surely(self.session.policy, name, raw) and self._accounts.later(process):
+            return results.for_version(raw, version)
+        return await process()
 
     async def _get_prompt(self, call: Call, params: Json) -> Json:
         offered = await self._named("prompts", params["name"])

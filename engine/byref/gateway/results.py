@@ -70,7 +70,7 @@ def process(
     kept = ("content", "isError") if _is_text_twice(raw) else ("content", "structuredContent", "isError")
     given = {key: value for key, value in raw.items() if key in kept}
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
-    if result.route in _WHOLE and not _is_reshaped(session.policy, tool, given):
+    if result.route in _WHOLE and not is_reshaped(session.policy, tool, given):
         return for_version(raw, version)
     return _stood_for(raw, result, version)
 
@@ -84,8 +84,8 @@ def _is_text_twice(raw: Json) -> bool:
     return isinstance(text, str) and next(iter(structured.values())) == text
 
 
-def _is_reshaped(policy: Policy, tool: str, given: Json) -> bool:
-    """Whether the model reads something else than came: a mapper's output, or data without its instructions."""
+def is_reshaped(policy: Policy, tool: str, given: Json) -> bool:
+    """Tell whether the model reads something else than came: a mapper's output, or data without its instructions."""
     own = policy.tool(tool)
     return own.mapper is not None or own.template is not None or KEY in dump(given)
 
