@@ -53,6 +53,7 @@ TOOLS = [
     tool("sum_ids", {"ids": {"type": "array", "items": {"type": "integer"}, "description": "whose"}}),
     tool("whoami"),
     tool("text", {"characters": {"type": "integer"}}, _meta={"anthropic/maxResultSizeChars": 60_000}),
+    tool("rows", {"count": {"type": "integer"}}, _meta={"anthropic/maxResultSizeChars": 500_000}),
     tool("prose", {"characters": {"type": "integer"}}),
     tool("fail", {"characters": {"type": "integer"}}),
     tool("refuse"),
@@ -91,6 +92,8 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "list_users":
             found = {"users": ROWS[: given["count"]], "total": len(ROWS)}
             return said(json.dumps(found), structured_content=found)
+        case "rows":
+            return said(json.dumps(ROWS[: given["count"]]))
         case "sum_ids":
             ids = given["ids"]
             return said(f"{len(ids)} ids, {sum(ids)}")

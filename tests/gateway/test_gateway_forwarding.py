@@ -11,8 +11,10 @@ import mcp_types as types
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
-from conftest import Heard, Held, Place, eventually, text_of
+import byref
+from conftest import Heard, Held, Place, eventually, soon, text_of
 
 
 class Two:
@@ -264,3 +266,88 @@ def test_a_template_is_completed_by_its_server(two: Two) -> None:
 def test_the_servers_instructions_reach_the_model(two: Two) -> None:
     assert two.held.client is not None and two.held.client.instructions is not None
     assert "I am north." in two.held.client.instructions and "I am south." in two.held.client.instructions
+
+
+def test_a_limit_that_a_tool_declares_is_its_gate(two: Two) -> None:
+    for characters in (1_000, 60_000):
+        assert len(text_of(two.held.call("north__text", {"characters": characters}))) == characters
+    cut = two.held.call("north__text", {"characters": 60_001})
+    assert len(text_of(cut)) < 20_000 and any(isinstance(block, types.ResourceLink) for block in cut.content)
+    assert len(text_of(two.held.call("north__prose", {"characters": 60_001}))) == 60_001
+    whole = text_of(two.held.call("north__rows", {"count": 5_000}))
+    assert len(json.loads(whole)) == 5_000
+    assert len(text_of(two.held.call("north__rows", {"count": 20_000}))) < 20_000
+    assert tools_of(two)["north__rows"].meta == {"anthropic/maxResultSizeChars": 500_000}
+
+
+def test_a_list_that_changes_is_told_and_used(two: Two) -> None:
+    is_legacy = two.held.client is not None and two.held.client.protocol_version != "2026-07-28"
+
+    async def work(client: Client) -> Any:
+        if is_legacy:
+            two.heard.told.clear()
+            await client.call_tool("north__grow", {"name": "new_one"})
+            assert await eventually(lambda: "notifications/tools/list_changed" in two.heard.told)
+        else:
+            async with client.listen(tools_list_changed=True) as told:
+                await client.call_tool("north__grow", {"name": "new_one"})
+                async for event in told:
+                    assert isinstance(event, ToolsListChanged)
+                    break
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        return names, await client.call_tool("new_one", {"name": "x"})
+
+    names, result = two.held.run(work)
+    assert "new_one" in names and "north__whoami" in names
+    assert text_of(result) == "grown new_one"
+
+
+def test_a_resource_that_changes_is_told_to_who_asked(two: Two) -> None:
+    is_legacy = two.held.client is not None and two.held.client.protocol_version != "2026-07-28"
+    uri = "shop://south/about"
+
+    async def work(client: Client) -> None:
+        if is_legacy:
+            two.heard.told.clear()
+            await client.session.subscribe_resource(uri)
+            await client.call_tool("south__touch", {"uri": uri})
+            assert await eventually(lambda: "notifications/resources/updated" in two.heard.told)
+            await client.session.unsubscribe_resource(uri)
+        else:
+            async with client.listen(resource_subscriptions=[uri]) as told:
+                await client.call_tool("south__touch", {"uri": uri})
+                async for event in told:
+                    assert event == ResourceUpdated(uri)
+                    break
+
+    if is_legacy:
+        with pytest.warns(Warning):
+            two.held.run(work)
+    else:
+        two.held.run(work)
+    assert two.place.noted(f"south subscribed {uri}")
+
+
+def test_what_is_stored_is_told_as_a_change_of_the_resources(two: Two) -> None:
+    if two.held.client is not None and two.held.client.protocol_version == "2026-07-28":
+        return  # told to who listens, as above
+
+    async def work(client: Client) -> bool:
+        two.heard.told.clear()
+        await client.call_tool("south__list_users", {"count": 20_000})
+        return await eventually(lambda: "notifications/resources/list_changed" in two.heard.told)
+
+    assert two.held.run(work)
+
+
+def test_every_result_is_in_the_ledger(two: Two) -> None:
+    """Small ones, too, which are answered before they are written down."""
+    tool = "south__whoami"
+    two.held.call(tool)
+
+    def outputs() -> list[str]:
+        with byref.Engine(f"sqlite:///{two.place.folder / 'gateway.db'}", create=False) as engine:
+            (session,) = engine.sessions()
+            return [entry.tool or "" for entry in engine.session(session.id).ledger() if entry.kind == "output"]
+
+    assert soon(lambda: tool in outputs())

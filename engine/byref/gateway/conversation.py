@@ -204,11 +204,14 @@ class Conversation:
         version = call.context.protocol_version
 
         async def process() -> Json:
-            return await self._thread(
+            result, is_stored = await self._thread(
                 lambda: results.process(
                     self._engine, self.session, raw, tool=name, arguments=arguments, limit=limit, version=version
                 )
             )
+            if is_stored:
+                await self._tell("notifications/resources/list_changed", None)
+            return result
 
         if passes_surely(self.session.policy, name, raw) and self._accounts.later(process):
             return results.for_version(raw, version)
@@ -309,14 +312,19 @@ class Conversation:
                 upstream.forget("resources")
                 upstream.forget("templates")
         await self.is_introduced.wait()
-        if (event := event_from_wire(method, params)) is not None:
-            await self._bus.publish(event)
         call = self._calls.of(upstream)
         if method == "notifications/message" and call is not None and is_modern(call.context):
             levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
             if (params or {}).get("level") in levels:
                 await tell(call.context, method, params)
-        elif self._connection is not None:
+        else:
+            await self._tell(method, params)
+
+    async def _tell(self, method: str, params: Json | None) -> None:
+        """Tell the client: on its connection, or on the streams that it opened for what changes."""
+        if (event := event_from_wire(method, params)) is not None:
+            await self._bus.publish(event)
+        if self._connection is not None:
             await self._connection.notify(method, params)
 
     async def started(self, upstream: Upstream) -> None:

@@ -59,8 +59,8 @@ def _characters(raw: Mapping[str, Any]) -> int:
 
 def process(
     engine: Engine, session: Session, raw: Json, *, tool: str, arguments: object, limit: int | None, version: str
-) -> Json:
-    """Take a result into the session and return the result that the client gets.
+) -> tuple[Json, bool]:
+    """Take a result into the session; return the result that the client gets, and whether something was stored.
 
     A result that the model reads whole is returned as it came, to the byte.
     """
@@ -71,8 +71,8 @@ def process(
     given = {key: value for key, value in raw.items() if key in kept}
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
     if result.route in _WHOLE and not is_reshaped(session.policy, tool, given):
-        return for_version(raw, version)
-    return _stood_for(raw, result, version)
+        return for_version(raw, version), False
+    return _stood_for(raw, result, version), bool(result.artifacts)
 
 
 def _is_text_twice(raw: Json) -> bool:
