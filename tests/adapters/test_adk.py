@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
@@ -245,11 +246,15 @@ def test_small_results_stay_what_they_are_and_other_callbacks_see_them(engine: E
     def nothing() -> None:
         return None
 
-    tools: list[Callable[[], Any]] = [numbers, text, small, nothing]
+    def frame() -> pd.DataFrame:
+        return pd.DataFrame({"a": [1, 2]})
+
+    tools: list[Callable[[], Any]] = [numbers, text, small, nothing, frame]
     model = Scripted(turns=[[call(tool.__name__, tool.__name__) for tool in tools], "done"])
     asyncio.run(ask(ByrefPlugin(engine, session="small"), model, *tools, after_tool_callback=after))
     assert read(model, "numbers") == {"result": [1, 2]} and read(model, "text") == {"result": '{"not": "parsed"}'}
     assert read(model, "small") == {"id": 7, "output": {"a": 1.5}} and read(model, "nothing") == {"result": None}
+    assert read(model, "frame") == {"result": [{"a": 1}, {"a": 2}]}
     assert [1, 2] in seen and '{"not": "parsed"}' in seen and {"id": 7, "output": {"a": 1.5}} in seen
 
 

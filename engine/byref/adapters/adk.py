@@ -181,7 +181,7 @@ class ByrefPlugin(BasePlugin):
             self._told.setdefault(context.invocation_id, []).append(result.instructions)
         if isinstance(value, Exception):
             return Read(error=sendable(result.text))
-        if result.route in ("inline", "wholesale") and not parts and value in (result.content, _says(result.content)):
+        if result.route in ("inline", "wholesale") and not parts and _is_same(value, result.content):
             return None
         return _response(result, parts)
 
@@ -249,6 +249,14 @@ def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
         else:
             texts.append(to_block(item).text if block is None else block.text)
     return Read({"error" if read.is_error else "result": "\n\n".join(texts), "files": shown})
+
+
+def _is_same(value: Any, content: object) -> bool:
+    """Whether what the model reads says just what a tool returned; values are compared by code of their own."""
+    try:
+        return bool(value == (content if isinstance(value, str) else _says(content)))
+    except Exception:  # noqa: BLE001  a DataFrame, say
+        return False
 
 
 def _says(content: object) -> object:

@@ -109,9 +109,10 @@ class Byref(RunHooks[Any]):
     def tools(self, *tools: Tool) -> list[Tool]:
         """Return the tools as an agent takes them, and byref's own behind them.
 
-        What went through this before is not wrapped twice. Of a function tool (agents as tools included) the arguments are resolved before it runs, and the model reads what
+        Of a function tool (agents as tools included) the arguments are resolved before it runs, and the model reads what
         `Session.process` makes of its output: a `ModelText` or `ModelBlocks`, whose `original` is what it returned. What a
-        hosted program reads, or a tool with `output_json_schema` returns, passes as it is, as do other kinds of tools.
+        hosted program reads, or a tool with `output_json_schema` returns, passes as it is, as do other kinds of tools. What
+        went through this before is not wrapped twice.
         """
         given = self.wrapped(*tools)
         there = {tool.name for tool in given}

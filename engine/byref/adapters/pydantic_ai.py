@@ -151,7 +151,8 @@ class Byref(AbstractCapability[AgentDepsT]):
         items = list(value) if isinstance(value, list | tuple) else [value]
         files = [item for item in items if is_multi_modal_content(item)]
         kept = [item for item in files if not isinstance(item, BinaryContent)]
-        blocks = [_block(item) for item in items if item not in kept] if files else value
+        own = [item for item in items if isinstance(item, BinaryContent) or not is_multi_modal_content(item)]
+        blocks = [_block(item) for item in own] if files else value
         if files and not blocks:
             return value
         result = session.process(blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args)
