@@ -157,6 +157,12 @@ class AsyncEngine:
         )
         return AsyncSession(opened, partial(self._call, host))
 
+    async def tools(
+        self, format: Format = "openai", *, tools: Sequence[str] | None = None, policy: Policy | None = None
+    ) -> list[dict[str, Any]]:
+        """As `Engine.tools`."""
+        return await self._call(None, lambda: self._open().tools(format, tools=tools, policy=policy))
+
     async def sessions(self, tenant: str = "default") -> list[SessionInfo]:
         """As `Engine.sessions`."""
         return await self._call(None, lambda: self._open().sessions(tenant))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import sqlalchemy
 from sqlalchemy import Connection
@@ -22,6 +22,7 @@ from byref.errors import ConfigurationError, StorageFailure
 from byref.lifecycle import Opened, SessionInfo, Swept
 from byref.models import Models
 from byref.policy import Policy, check_tools
+from byref.result import Format
 from byref.scope import Host, Scope, join
 from byref.session import Session
 from byref.stores.guarded import Guarded
@@ -30,6 +31,7 @@ from byref.telemetry import Telemetry
 from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
 from byref.tools.record import Tool
+from byref.tools.render import render
 from byref.usage import is_count
 from byref_sandbox import Sandbox, SandboxUnavailable, probe
 
@@ -174,6 +176,19 @@ class Engine:
                 telemetry=self._telemetry,
             )
         )
+
+    def tools(
+        self, format: Format = "openai", *, tools: Sequence[str] | None = None, policy: Policy | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the definitions of the tools that a new session has, for a host that wants them before there is one.
+
+        `tools` and `policy` are what the session is to be opened with.
+
+        Raises:
+            ConfigurationError: an argument makes no sense.
+        """
+        names = (policy or self._policy).tools if tools is None else check_tools(tools)
+        return render([TOOLS[name] for name in names if self._is_offered(TOOLS[name])], format)
 
     def _is_offered(self, tool: Tool) -> bool:
         return tool.is_installed() and (self._sandbox is not None or not tool.needs_sandbox)

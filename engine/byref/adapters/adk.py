@@ -18,8 +18,6 @@ from byref.outputs.media import Media
 from byref.policy import Policy
 from byref.result import Result, ToolReply, sendable
 from byref.session import Session
-from byref.tools import TOOLS
-from byref.tools.render import render
 
 try:
     from google.adk.agents.callback_context import CallbackContext
@@ -75,15 +73,8 @@ class ByrefPlugin(BasePlugin):
         self._policy, self._model, self._answer_errors = policy, model, answer_errors
         self._told: dict[str, list[str]] = {}
         self._wrote: WeakKeyDictionary[ToolContext, dict[str, Any]] = WeakKeyDictionary()
-        names = (policy or engine.policy).tools
-        offered = [
-            TOOLS[one]
-            for one in names
-            if TOOLS[one].is_installed() and (engine.sandbox or not TOOLS[one].needs_sandbox)
-        ]
-        self._tools = [
-            _Tool(self, one) for list_ in render(offered, "gemini") for one in list_["function_declarations"]
-        ]
+        (declared,) = engine.tools("gemini", policy=policy)
+        self._tools = [_Tool(self, one) for one in declared["function_declarations"]]
 
     def conversation(self, context: CallbackContext) -> Session:
         """Return byref's session of a call or an answer; it reads the database, so not on an event loop."""

@@ -14,7 +14,6 @@ from byref.errors import ToolError
 from byref.policy import Policy, check_tools
 from byref.result import sendable
 from byref.session import Session
-from byref.tools import TOOLS
 from byref.usage import Usage
 
 try:
@@ -59,17 +58,15 @@ class ByrefTools(Toolkit):
         self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
         self._model, self._window = model, context_window
         self._names = None if tools is None else check_tools(tools)
-        offered = (policy or engine.policy).tools if self._names is None else self._names
-        for tool in (TOOLS[name] for name in offered):
-            if tool.is_installed() and (engine.sandbox is not None or not tool.needs_sandbox):
-                for functions, entrypoint in ((self.functions, self._call), (self.async_functions, self._acall)):
-                    functions[tool.name] = Function(
-                        name=tool.name,
-                        description=tool.description,
-                        parameters=tool.schema,
-                        entrypoint=entrypoint,
-                        skip_entrypoint_processing=True,
-                    )
+        for tool in engine.tools("mcp", tools=tools, policy=policy):
+            for functions, entrypoint in ((self.functions, self._call), (self.async_functions, self._acall)):
+                functions[tool["name"]] = Function(
+                    name=tool["name"],
+                    description=tool["description"],
+                    parameters=tool["inputSchema"],
+                    entrypoint=entrypoint,
+                    skip_entrypoint_processing=True,
+                )
 
     def session(self, run_context: RunContext, owner: Any = None) -> Session:
         """Return the conversation of a run; `owner` is its agent or team, whose model says the window."""

@@ -17,7 +17,6 @@ from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy, check_tools
 from byref.result import Result, sendable
 from byref.session import Session
-from byref.tools import TOOLS
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -100,11 +99,14 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
         self._model, self._window = model, context_window
         self._names = None if tools is None else check_tools(tools)
-        offered = [TOOLS[name] for name in ((policy or engine.policy).tools if self._names is None else self._names)]
         self.tools = [
-            ByrefTool(name=tool.name, description=tool.description, args_schema=tool.schema, open=self.session)
-            for tool in offered
-            if tool.is_installed() and (engine.sandbox is not None or not tool.needs_sandbox)
+            ByrefTool(
+                name=tool["name"],
+                description=tool["description"],
+                args_schema=tool["inputSchema"],
+                open=self.session,
+            )
+            for tool in engine.tools("mcp", tools=tools, policy=policy)
         ]
 
     def session(self) -> Session:

@@ -17,8 +17,6 @@ from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy
 from byref.result import Result, ToolReply
 from byref.session import Session as Conversation
-from byref.tools import TOOLS
-from byref.tools.render import render
 
 try:
     from agents import (
@@ -116,15 +114,8 @@ class Byref(RunHooks[Any]):
         """
         given = self.wrapped(*tools)
         there = {tool.name for tool in given}
-        names = (self._policy or self._engine.policy).tools
-        offered = [
-            TOOLS[name]
-            for name in names
-            if name not in there
-            and TOOLS[name].is_installed()
-            and (self._engine.sandbox or not TOOLS[name].needs_sandbox)
-        ]
-        return [*given, *(self._own(definition) for definition in render(offered, "openai-responses"))]
+        offered = self._engine.tools("openai-responses", policy=self._policy)
+        return [*given, *(self._own(definition) for definition in offered if definition["name"] not in there)]
 
     def wrapped(self, *tools: Tool) -> list[Tool]:
         """Return the tools as `tools` does, without byref's own."""

@@ -17,8 +17,6 @@ from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy
 from byref.result import Result, ToolReply
 from byref.session import Session
-from byref.tools import TOOLS
-from byref.tools.render import render
 
 try:
     from strands import Agent
@@ -87,8 +85,7 @@ class ByrefPlugin(Plugin):
     ) -> None:
         self._engine, self._id, self._tenant, self._policy = engine, session, tenant, policy
         self._model, self._context_window = model, context_window
-        names = tuple(tools if tools is not None else (policy or engine.policy).tools)
-        self._offered = tuple(name for name in names if _is_offered(engine, name))
+        self._specs = engine.tools("mcp", tools=tools, policy=policy)
         self._minted: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
         self._opened: WeakKeyDictionary[Agent, Session] = WeakKeyDictionary()
         self._direct: WeakKeyDictionary[Agent, deque[str]] = WeakKeyDictionary()
@@ -98,8 +95,7 @@ class ByrefPlugin(Plugin):
         """Offer byref's tools to an agent and listen to it; nothing is read or written yet."""
         self._minted[agent] = uuid.uuid4().hex
         self._direct[agent] = deque(maxlen=MOST_DIRECT)
-        specs = render([TOOLS[name] for name in self._offered], "mcp")
-        agent.tool_registry.process_tools([ByrefTool(self, spec) for spec in specs])
+        agent.tool_registry.process_tools([ByrefTool(self, spec) for spec in self._specs])
         agent.add_hook(self._resolve, BeforeToolCallEvent)
         agent.add_hook(self._process, AfterToolCallEvent)
         agent.add_hook(self._process_direct, MessageAddedEvent, order=HookOrder.SDK_FIRST)  # before it is persisted
@@ -123,7 +119,7 @@ class ByrefPlugin(Plugin):
                 model=self._model or (named if isinstance(named, str) else None),
                 context_window=self._context_window or agent.model.context_window_limit,
                 policy=self._policy,
-                tools=self._offered,
+                tools=[spec["name"] for spec in self._specs],
             )
         except StorageFailure:
             if agent not in self._opened:
@@ -292,13 +288,6 @@ class ByrefTool(AgentTool):
         reply = await asyncio.to_thread(called)
         status: ToolResultStatus = "error" if reply.is_error else "success"
         yield ToolResultEvent({"toolUseId": call_id, "status": status, "content": content_of(reply)})
-
-
-def _is_offered(engine: Engine, name: str) -> bool:
-    tool = TOOLS.get(name)
-    if tool is None:
-        raise ConfigurationError(f"tools: {name!r:.100} is none of {list(TOOLS)}")
-    return tool.is_installed() and (engine.sandbox is not None or not tool.needs_sandbox)
 
 
 def _is_direct(event: BeforeToolCallEvent | AfterToolCallEvent) -> bool:
