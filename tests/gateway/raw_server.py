@@ -69,6 +69,8 @@ def call(request: dict[str, Any]) -> Any:
             sys.stdout.write('{"jsonrpc": "2.0", "result": "')
             for _ in range(300):
                 sys.stdout.write(chunk)
+        case "torn":
+            return {"content": [{"type": "text", "text": "half \ud800 of a pair"}]}
         case "rude":
             return ["no object"]
         case "odd":
@@ -113,6 +115,8 @@ def main() -> None:
                 result(request, tools(request))
             case "tools/call":
                 result(request, call(request))
+            case "vendor/thing":
+                result(request, {"vendor": {key: value for key, value in request["params"].items() if key != "_meta"}})
             case _:
                 send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
 

@@ -106,6 +106,8 @@ async def _serve_stdio(door: Gateway, last: threading.Timer) -> None:
                     await door.server.run(reading, writing, door.server.create_initialization_options())
         except* (BrokenPipeError, ConnectionResetError):
             pass  # the client has gone without a word
+        finally:
+            _leave(serving_scope, last)
 
 
 def _leave(scope: anyio.CancelScope, last: threading.Timer) -> None:

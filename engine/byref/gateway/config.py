@@ -32,8 +32,13 @@ _KINDS: Mapping[str, Kind] = {
 }
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PRESETS = ("variables", "references", "pointers", "previews")
-_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""Of our own environment, what a server of a config file gets beside its `env`: no secrets."""
+_INHERITED = re.compile(
+    r"HOME|LANG|LC_\w+|LOGNAME|PATH|SHELL|TERM|TMPDIR|TZ|USER|XDG_\w+|(https?|no|all)_proxy|SSL_CERT_(FILE|DIR)"
+    r"|NODE_EXTRA_CA_CERTS|REQUESTS_CA_BUNDLE|npm_config_\w+|(UV|PIP)_(DEFAULT_)?INDEX\w*",
+    re.IGNORECASE,
+)
+"""Of our own environment, what a server of a config file gets beside its `env`: what programs need to start, and to be
+fetched by npx or uvx, but no keys."""
 _RUNNERS = frozenset({"npx", "uvx", "uv", "pipx", "bunx", "deno", "node", "python", "python3", "docker", "run", "exec"})
 
 
@@ -195,7 +200,7 @@ def _stdio(name: str, given: Mapping[str, Any]) -> ServerConfig:
         name,
         "stdio",
         command=(command, *(_expanded(name, f"args[{at}]", text) for at, text in enumerate(arguments))),
-        env={**{key: os.environ[key] for key in _INHERITED if key in os.environ}, **own},
+        env={**{key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}, **own},
         cwd=None if cwd is None else str(Path(_expanded(name, "cwd", cwd)).expanduser()),
     )
 

@@ -9,14 +9,10 @@ from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
-from mcp.server.connection import Connection, allowed_log_levels
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import event_from_wire
 from mcp.types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     SubscriptionsListenRequestParams,
@@ -24,15 +20,17 @@ from mcp.types import (
 
 from byref import Engine, Session
 from byref.adapters import mcp_content
-from byref.errors import ByrefError, ConfigurationError, ToolError
-from byref.gateway import results
+from byref.errors import ByrefError, ToolError
+from byref.gateway import own, results
 from byref.gateway.accounts import Accounts, passes_surely
 from byref.gateway.arguments import may_refer
-from byref.gateway.calls import Call, Calls, Context, connection_of, is_modern, tell
+from byref.gateway.calls import Call, Calls, Context, is_modern
 from byref.gateway.catalogue import Catalogue, Offered
+from byref.gateway.channel import Unavailable
+from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
 from byref.gateway.threads import on_thread
-from byref.gateway.upstream import Unavailable, Upstream
+from byref.gateway.upstream import Upstream
 from byref.gateway.wire import dumped, finished, is_question, outgoing, taken
 
 Json = dict[str, Any]
@@ -43,17 +41,16 @@ START_SECONDS = 30.0
 MAX_ROUNDS = 10
 """Questions that a server may ask in the place of one answer, one after the other."""
 MAX_SUBSCRIPTIONS = 1_000
+MAX_REPORTS = 100
+"""Of progress, of one call, on their way to the client; more are dropped."""
 MAX_INSTRUCTIONS = 10_000
 """Characters of what one server tells the model about itself."""
-MAX_OWN_RESOURCES = 100
-"""Stored artifacts in the list of resources, the newest ones; the others are there by their URIs."""
 OWN = "byref://"
 INSTRUCTIONS = (
     "Tools of other MCP servers. A big result is stored whole; in its place you get its variables, schema and a preview. "
     "Work on all of the data with code_interpreter, artifact_jq, artifact_grep and artifact_read, by the variables' names, "
     'and hand it to other tools by reference: "$name" as an argument. Never infer the whole from a preview.'
 )
-_WRITES = ("code_interpreter", "store_artifact")
 
 logger = logging.getLogger("byref")
 
@@ -72,22 +69,18 @@ class Conversation:
         capabilities: Json,
         info: Json,
     ) -> None:
-        self.capabilities = capabilities
-        self.info = info
         self.session = session
-        self.is_introduced = anyio.Event()
-        """Set once the client may be asked something."""
         self._engine = engine
         self._config = config
         self._executor = executor
         self._calls = Calls()
         self._accounts = Accounts()
-        self._upstreams = [Upstream(server, self, start_timeout=config.start_timeout) for server in config.servers]
+        self._client = Client(self._calls, capabilities, info, on_start=self._restore)
+        self._upstreams = [
+            Upstream(server, self._client, start_timeout=config.start_timeout) for server in config.servers
+        ]
         self._own_tools = {tool["name"]: tool for tool in own_tools}
         self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools))
-        self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus)
-        self._connection: Connection | None = None
         self._level: str | None = None
         self._subscribed: dict[str, None] = {}
         self._over = anyio.Event()
@@ -132,12 +125,8 @@ class Conversation:
             MCPError: it cannot be answered; or the server that answered gave an error.
         """
         self.used_at = anyio.current_time()
-        if is_modern(context):
-            self.is_introduced.set()
-        self._connection = connection_of(context)
-        handler = self._HANDLERS.get(context.method)
-        if handler is None:
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", data=context.method)
+        self._client.seen(context, is_introduced=is_modern(context))
+        handler = self._HANDLERS.get(context.method, Conversation._pass_on)
         params = dict(context.params or {})
         assert self._tasks is not None
         try:
@@ -151,9 +140,8 @@ class Conversation:
     async def heard(self, context: Context) -> None:
         """Take a notification."""
         if context.method == "notifications/initialized":
-            self._connection = connection_of(context)
-            self.is_introduced.set()
-        elif context.method == "notifications/roots/list_changed":
+            self._client.seen(context, is_introduced=True)
+        elif context.method not in ("notifications/cancelled", "notifications/progress"):
             for upstream in self._upstreams:
                 await upstream.notify(context.method, context.params)
 
@@ -161,7 +149,7 @@ class Conversation:
         await self.settled()
         offered = await self._catalogue.offered("tools")
         shown = taken("tools/list", "tools", [one.shown for one in offered], call.context)
-        return {"tools": [*shown, *map(_own_definition, self._own_tools.values())]}
+        return {"tools": [*shown, *map(own.definition, self._own_tools.values())]}
 
     async def _list_prompts(self, call: Call, params: Json) -> Json:
         await self.settled()
@@ -170,26 +158,26 @@ class Conversation:
 
     async def _list_resources(self, call: Call, params: Json) -> Json:
         await self.settled()
-        own = await self._thread(self._own_resources)
+        ours = await self._thread(lambda: own.resources(self.session))
         found = await self._catalogue.resources("resources")
-        return {"resources": [*taken("resources/list", "resources", found, call.context), *own]}
+        return {"resources": [*taken("resources/list", "resources", found, call.context), *ours]}
 
     async def _list_templates(self, call: Call, params: Json) -> Json:
         await self.settled()
-        own = [dumped(template) for template in mcp_content.templates(self.session)]
+        ours = [dumped(template) for template in mcp_content.templates(self.session)]
         found = await self._catalogue.resources("templates")
         key = "resourceTemplates"
-        return {key: [*taken("resources/templates/list", key, found, call.context), *own]}
+        return {key: [*taken("resources/templates/list", key, found, call.context), *ours]}
 
     async def _call_tool(self, call: Call, params: Json) -> Json:
         name, arguments = params["name"], params.get("arguments") or {}
         if name in self._own_tools:
-            return await self._thread(lambda: self._own_call(name, arguments, call.context.protocol_version))
+            return await self._thread(lambda: own.call(self.session, name, arguments, call.context.protocol_version))
         offered = await self._named("tools", name)
         sent = arguments
         if may_refer(arguments) and self.session.policy.tool(name).references:
             try:
-                sent = await self._thread(lambda: self._resolved(offered, name, arguments))
+                sent = await self._thread(lambda: own.resolved(self.session, offered.definition, name, arguments))
             except ToolError as error:
                 return results.told(str(error))
         try:
@@ -210,7 +198,7 @@ class Conversation:
                 )
             )
             if is_stored:
-                await self._tell("notifications/resources/list_changed", None)
+                await self._client.tell("notifications/resources/list_changed", None)
             return result
 
         if passes_surely(self.session.policy, name, raw) and self._accounts.later(process):
@@ -273,7 +261,7 @@ class Conversation:
                     await self._by_owner(call, {"uri": uri}, "resources/subscribe")
                 except MCPError as error:
                     logger.warning("no server takes a subscription to %.200r: %s", uri, error)
-        return dumped(await self._listen(call.context, wanted))
+        return dumped(await self._client.listen(call.context, wanted))
 
     _HANDLERS: Mapping[str, Callable[[Conversation, Call, Json], Any]] = {
         "tools/list": _list_tools,
@@ -290,44 +278,20 @@ class Conversation:
         "subscriptions/listen": _subscriptions,
     }
 
-    # What the servers say
+    async def _pass_on(self, call: Call, params: Json) -> Json:
+        """A method that nobody here knows is perhaps one of the servers': the first that knows it answers."""
+        await self.settled()
+        for upstream in self._upstreams:
+            try:
+                return await self._forward(call, upstream, params, call.context.method)
+            except Unavailable:
+                continue
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", data=call.context.method)
 
-    async def asked(self, upstream: Upstream, method: str, params: Json | None) -> Json:
-        """Ask the client what a server asks."""
-        await self.is_introduced.wait()
-        call = self._calls.of(upstream)
-        if call is not None:
-            return await call.ask(method, params)
-        connection = self._connection
-        if connection is None:
-            raise MCPError(INVALID_REQUEST, "there is no client to ask")
-        return await connection.send_raw_request(method, params)
-
-    async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
-        """Tell the client what a server tells."""
-        match method.split("/")[1:]:
-            case [("tools" | "prompts") as kind, "list_changed"]:
-                upstream.forget(kind)
-            case ["resources", "list_changed"]:
-                upstream.forget("resources")
-                upstream.forget("templates")
-        await self.is_introduced.wait()
-        call = self._calls.of(upstream)
-        if method == "notifications/message" and call is not None and is_modern(call.context):
-            levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
-            if (params or {}).get("level") in levels:
-                await tell(call.context, method, params)
-        else:
-            await self._tell(method, params)
-
-    async def _tell(self, method: str, params: Json | None) -> None:
-        """Tell the client: on its connection, or on the streams that it opened for what changes."""
-        if (event := event_from_wire(method, params)) is not None:
-            await self._bus.publish(event)
-        if self._connection is not None:
-            await self._connection.notify(method, params)
-
-    async def started(self, upstream: Upstream) -> None:
+    async def _restore(self, upstream: Upstream) -> None:
         """Give a server that was started again what the client had told it before."""
         await self._pass_level(upstream)
         for uri in list(self._subscribed):
@@ -374,8 +338,17 @@ class Conversation:
         sent = outgoing(params, to_modern=upstream.is_modern)
         meta = params.get("_meta") or {}
 
+        reporting = 0
+
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            await call.context.session.report_progress(progress, total, message)
+            nonlocal reporting
+            if reporting >= MAX_REPORTS:
+                return
+            reporting += 1
+            try:
+                await call.context.session.report_progress(progress, total, message)
+            finally:
+                reporting -= 1
 
         call.servers.append(upstream)
         for _ in range(MAX_ROUNDS):
@@ -398,26 +371,6 @@ class Conversation:
                 }
         raise MCPError(INTERNAL_ERROR, f"the server {upstream.name!r} asked more than {MAX_ROUNDS} times")
 
-    # Our own
-
-    def _resolved(self, offered: Offered, name: str, arguments: Json) -> Json:
-        schema = offered.definition["inputSchema"]
-        try:
-            return self.session.resolve(arguments, schema, tool=name)
-        except ConfigurationError:  # a schema that is none is the server's to mind
-            return self.session.resolve(arguments, tool=name)
-
-    def _own_call(self, name: str, arguments: Json, version: str) -> Json:
-        reply = self.session.call(name, arguments)
-        return dumped(mcp_content.tool_result(reply.content, version=version, is_error=reply.is_error))
-
-    def _own_resources(self) -> list[Json]:
-        names: dict[str, list[str]] = {}
-        for variable in self.session.variables():
-            names.setdefault(variable.artifact.id, []).append(variable.name)
-        newest = self.session.artifacts()[-MAX_OWN_RESOURCES:]
-        return [dumped(mcp_content.resource(artifact, names.get(artifact.id, ()))) for artifact in newest]
-
     async def _thread(self, work: Callable[[], T]) -> T:
         """Run work of the engine on a thread.
 
@@ -434,8 +387,3 @@ class Conversation:
             raise MCPError(
                 INTERNAL_ERROR, f"byref could not answer: {type(error).__name__}; its log says why"
             ) from error
-
-
-def _own_definition(tool: Mapping[str, Any]) -> Json:
-    hints = {"readOnlyHint": tool["name"] not in _WRITES, "destructiveHint": False, "openWorldHint": False}
-    return {**tool, "annotations": hints}

@@ -25,11 +25,10 @@ from mcp.types import (
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
-    jsonrpc_message_adapter,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, encoded
+from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, decoded, encoded
 from byref.gateway.config import ServerConfig
 
 CONNECT_SECONDS = 30.0
@@ -170,9 +169,11 @@ class _Link:
         if response.status_code == 404 and self._session is not None:
             await self._broken("its session is over (HTTP 404)")
             return
-        with suppress(ValueError, httpx2.StreamError):
-            parsed = jsonrpc_message_adapter.validate_json(await response.aread(), by_name=False)
-            if isinstance(parsed, JSONRPCError):
+        with suppress(httpx2.StreamError):
+            parsed = decoded(await response.aread())
+            if isinstance(parsed, JSONRPCError) and response.headers.get("content-type", "").startswith(
+                "application/json"
+            ):
                 await self._put(JSONRPCError(jsonrpc="2.0", id=message.id, error=parsed.error))
                 return
         self._reason = f"it answered {reason}"
@@ -227,9 +228,8 @@ class _Link:
 
     async def _deliver(self, data: str | bytes, id: RequestId | None) -> bool:
         """Hand a message on; True if it answers the request."""
-        try:
-            message = jsonrpc_message_adapter.validate_json(data, by_name=False)
-        except ValueError:
+        message = decoded(data)
+        if message is None:
             if id is not None:
                 await self._fail(id, INTERNAL_ERROR, "the server's answer is no message of this protocol")
             return id is not None

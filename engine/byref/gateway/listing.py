@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from mcp.shared.exceptions import MCPError
+
+from byref.gateway.channel import Unavailable
+
 if TYPE_CHECKING:
     from byref.gateway.upstream import Upstream
 
@@ -16,6 +20,7 @@ MAX_PAGES = 100
 MAX_ITEMS = 5_000
 MAX_BYTES = 16 << 20
 """Of one list of one server."""
+MAX_ITEM_BYTES = 1 << 20
 MAX_NAME_CHARS = 1_000
 
 logger = logging.getLogger("byref")
@@ -70,13 +75,21 @@ async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
     size = dropped = 0
     for _ in range(MAX_PAGES):
         params = {"cursor": cursor} if isinstance(cursor, str) else None
-        page = await upstream.request(form.method, params, timeout=seconds)
+        try:
+            page = await upstream.request(form.method, params, timeout=seconds)
+        except (Unavailable, MCPError):
+            if not found:
+                raise
+            break
         items = page.get(form.key)
         for item in items if isinstance(items, list) else []:
             if not _is_usable(item, form):
                 dropped += 1
                 continue
-            size += len(json.dumps(item))
+            size += (length := len(json.dumps(item)))
+            if length > MAX_ITEM_BYTES:
+                dropped, size = dropped + 1, size - length
+                continue
             if len(found) >= MAX_ITEMS or size > MAX_BYTES:
                 break
             found.setdefault(item[form.identity], item)

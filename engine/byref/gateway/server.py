@@ -100,10 +100,11 @@ class Gateway:
             return await self._introduce(ctx, call_next)
         if not connection_of(ctx).initialize_accepted:
             raise MCPError(INVALID_PARAMS, "the connection is not initialized yet")
-        try:
-            methods.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
-        except KeyError:
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", data=ctx.method) from None
+        if ctx.method in methods.SPEC_CLIENT_METHODS:
+            try:
+                methods.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+            except KeyError:
+                raise MCPError(METHOD_NOT_FOUND, "Method not found", data=ctx.method) from None
         return await (await self._conversation(ctx)).answer(ctx)
 
     async def _introduce(self, context: Context, call_next: CallNext) -> HandlerResult:

@@ -13,9 +13,8 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
 
-from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, encoded
+from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, decoded, encoded
 from byref.gateway.config import ServerConfig
 from byref.gateway.relay import Relay
 
@@ -64,14 +63,13 @@ async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Rela
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), into:
         try:
             async for line in _lines(process.stdout):
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
+                message = decoded(line)
+                if message is None:
                     if line.strip():
                         strays += 1
                         relay.line(line, "stdout")
                     if strays > MAX_STRAY_LINES:
-                        raise Broken(f"it wrote {strays:,} lines that are no messages") from None
+                        raise Broken(f"it wrote {strays:,} lines that are no messages")
                     continue
                 strays = 0
                 await into.send(SessionMessage(message))

@@ -25,13 +25,14 @@ from mcp.types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
 )
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from byref.gateway.channel import Broken
+from byref.gateway.channel import Broken, Unavailable
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.http import HTTP_STATUS, failure
 from byref.gateway.listing import LISTS, Items, listed
@@ -45,16 +46,14 @@ STEADY_SECONDS = 30.0
 """A server that ran so long is started again at once."""
 MAX_NOTIFICATIONS = 1_000
 """Of one server, on their way to the client; more are dropped."""
+MAX_QUESTIONS = 100
+"""Of one server, that the client has not answered."""
 FRESH_SECONDS = 5.0
 """A list of a server that does not say when it changes is asked for again after these."""
 
 Json = dict[str, Any]
 
 logger = logging.getLogger("byref")
-
-
-class Unavailable(Exception):
-    """The server did not answer; the text says to the model what happened and what comes next."""
 
 
 class Client(Protocol):
@@ -92,7 +91,7 @@ class Upstream:
         self._lost = anyio.Event()
         self._trouble = "it has not been started yet"
         self._retry_at: float | None = None
-        self._notifying = 0
+        self._notifying = self._asking = 0
         self._lists: dict[str, Items] = {}
         self._listing: dict[str, anyio.Lock] = {kind: anyio.Lock() for kind in LISTS}
 
@@ -350,7 +349,13 @@ class Upstream:
     ) -> Json:
         if method == "ping":
             return {}
-        return await self._client.asked(self, method, None if params is None else dict(params))
+        if self._asking >= MAX_QUESTIONS:
+            raise MCPError(INTERNAL_ERROR, f"{MAX_QUESTIONS} requests are waiting for the client already")
+        self._asking += 1
+        try:
+            return await self._client.asked(self, method, None if params is None else dict(params))
+        finally:
+            self._asking -= 1
 
     async def _on_notify(
         self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
