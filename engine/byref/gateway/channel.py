@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 MAX_MESSAGE_BYTES = 256 << 20
@@ -24,10 +23,12 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What is received and what is sent, as the SDK's dispatcher takes it."""
+    """What is received and what is sent."""
 
-    received: ReadStream[Any]
-    sent: WriteStream[Any]
+    received: Any
+    """A stream that the SDK's dispatcher reads, of its session messages and of exceptions."""
+    sent: Any
+    """A stream that it writes to."""
     ending: Callable[[], Awaitable[str]]
     """Why nothing more is received."""
 

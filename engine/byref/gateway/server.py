@@ -36,7 +36,7 @@ WORKERS = 32
 MAX_CONVERSATIONS = 100
 IDLE_SECONDS = 1_800.0
 """A conversation without a connection of its own ends so long after its last request."""
-INTRODUCTION_SECONDS = 5.0
+INTRODUCTION_SECONDS = 10.0
 """How long the handshake waits for what servers would tell the model about themselves."""
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
