@@ -87,6 +87,33 @@ def call(request: dict[str, Any]) -> Any:
     return {"content": [{"type": "text", "text": json.dumps(request.get("params"))}]}
 
 
+def modern(request: dict[str, Any]) -> None:
+    """A server that knows no handshake, and asks by its answers."""
+    params = request.get("params") or {}
+    head = {"resultType": "complete"}
+    page = {**head, "ttlMs": 0, "cacheScope": "private"}
+    match request["method"]:
+        case "server/discover":
+            capabilities = {"tools": {"listChanged": True}}
+            result(request, {**page, "supportedVersions": ["2026-07-28"], "capabilities": capabilities})
+        case "tools/list":
+            result(request, {**page, "tools": [{"name": "order", "inputSchema": OBJECT}]})
+        case "tools/call" if "inputResponses" not in params:
+            schema = {"type": "object", "properties": {"size": {"type": "string"}}}
+            question = {"mode": "form", "message": "Which size?", "requestedSchema": schema}
+            asked = {"size": {"method": "elicitation/create", "params": question}}
+            result(request, {"resultType": "input_required", "inputRequests": asked, "requestState": "mine"})
+        case "tools/call":
+            assert params["requestState"] == "mine" and params["_meta"]["io.modelcontextprotocol/protocolVersion"]
+            text = json.dumps(params["inputResponses"]["size"]["content"])
+            result(request, {**head, "content": [{"type": "text", "text": text}]})
+        case "subscriptions/listen":
+            pass
+        case _:
+            error = {"code": -32022, "message": "no handshake", "data": {"supported": ["2026-07-28"], "requested": "x"}}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+
 def main() -> None:
     if BEHAVIOUR == "silent":
         time.sleep(3600)
@@ -105,6 +132,9 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "id" not in request:
+            continue
+        if BEHAVIOUR == "modern":
+            modern(request)
             continue
         match request.get("method"):
             case "initialize":

@@ -176,6 +176,19 @@ def test_a_message_without_end_ends_its_server_alone(place: Place) -> None:
     asyncio.run(work())
 
 
+@MODES
+def test_a_server_without_a_handshake_asks_any_client(place: Place, mode: str) -> None:
+    config = place.write({"modern": raw("modern")})
+
+    async def work() -> None:
+        async with place.client("--config", config, mode=mode, heard=(heard := Heard())) as client:
+            assert "order" in [tool.name for tool in (await client.list_tools()).tools]
+            assert text_of(await client.call_tool("order", {})) == '{"size": "XL"}'
+            assert heard.asked[0].message == "Which size?"
+
+    asyncio.run(work())
+
+
 def test_an_answer_that_is_none_is_told(place: Place) -> None:
     config = place.write({"rude": raw("rude")})
     with by_hand(place, "--config", config) as (ask, _):

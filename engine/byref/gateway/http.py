@@ -75,7 +75,10 @@ def failure(error: BaseException) -> str:
         return f"it answered HTTP {error.response.status_code}"
     if isinstance(error, httpx2.HTTPError):
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
-    return str(error)[:300] if isinstance(error, Broken) else f"{type(error).__name__}: {error}"[:300]
+    if isinstance(error, Broken):
+        return str(error)[:300]
+    # Whatever else a library says may have the address in it, and that a key.
+    return f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) and error.strerror else ''}"
 
 
 class _Link:
