@@ -99,7 +99,7 @@ def forget(connection: Connection, session_id: int, names: Collection[str]) -> N
 
 
 def reset(connection: Connection, session_id: int) -> None:
-    """Forget every name that code bound. Artifacts stay until they expire: replies name them."""
+    """Forget every name that code bound."""
     connection.execute(delete(NameRow).where(NameRow.session_id == session_id))
     connection.execute(delete(VariableRow).where(VariableRow.session_id == session_id, VariableRow.origin == "run"))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, plots, variables
+from byref import interpreter, plots, rendering, variables
 from byref.scope import Scope
 from byref.tools.mending import as_code
 from byref.tools.record import Answer, Arguments, Tool
@@ -41,9 +41,9 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     def commit(connection: Connection, step: int) -> str:
         names = interpreter.commit(connection, scope, execution, step, replied=True)
         named = plots.commit(connection, scope, drawn, step)
-        text = interpreter.render(execution, names, scope, known)
+        text = rendering.reply(execution, names, scope, known)
         about = plots.text_of(scope, drawn, named)
-        return about if about and text == interpreter.NO_OUTPUT else "\n".join(filter(None, (about, text)))
+        return about if about and text == rendering.NO_OUTPUT else "\n".join(filter(None, (about, text)))
 
     return Answer("", is_error=error is not None, commit=commit, images=drawn.shown)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, variables
+from byref import interpreter, rendering, variables
 from byref import names as names_of
 from byref.errors import ToolError
 from byref.scope import Scope
@@ -71,7 +71,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
 
     def commit(connection: Connection, step: int) -> str:
         made = interpreter.commit(connection, scope, execution, step, replied=True)
-        return interpreter.render(execution, made, scope, listed)
+        return rendering.reply(execution, made, scope, listed)
 
     return Answer("", is_error=error is not None, commit=commit)
 

@@ -122,7 +122,11 @@ def setflags(value: Any) -> Any:
 def base(value: Any) -> Any:
     """`array.base`, unless the array is a read-only view of one that is not."""
     found = value.base
-    if isinstance(value, np.ndarray) and isinstance(found, np.ndarray) and found.flags.writeable > value.flags.writeable:
+    if (
+        isinstance(value, np.ndarray)
+        and isinstance(found, np.ndarray)
+        and found.flags.writeable > value.flags.writeable
+    ):
         raise NotAllowed(".base of a read-only array is not available", _COPY)
     return found
 

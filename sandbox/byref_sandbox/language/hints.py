@@ -6,7 +6,7 @@ import ast
 import difflib
 import re
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from byref_sandbox.language import missing
@@ -91,7 +91,7 @@ def listed(names: Iterable[object]) -> str:
 
 
 def _close(name: str, candidates: Iterable[object]) -> str:
-    texts = [c for c in candidates if type(c) is str]
+    texts = [c for c in candidates if type(c) is str and c != name]
     folded = {c.casefold(): c for c in reversed(texts)}
     close = [folded[c] for c in difflib.get_close_matches(name.casefold(), list(folded)[:2000], n=3, cutoff=0.6)]
     return f"did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
@@ -176,7 +176,9 @@ def _accessor_hint(error: AttributeError) -> str | None:
 def _for_str(what: str, kind: str) -> str:
     if kind in "Mm":
         return "use .dt, for example .dt.strftime('%Y-%m')" if kind == "M" else "use .dt"
-    return "use .astype(str).str" if kind in "biufc" or what not in ("mixed", "empty") else "use .map(lambda value: ...)"
+    return (
+        "use .astype(str).str" if kind in "biufc" or what not in ("mixed", "empty") else "use .map(lambda value: ...)"
+    )
 
 
 def _for_dt(what: str, kind: str) -> str:
@@ -187,7 +189,11 @@ def _for_dt(what: str, kind: str) -> str:
     return "use pd.to_datetime(column, errors='coerce') first; then .dt"
 
 
-_ACCESSOR_CURES = {"str": _for_str, "dt": _for_dt, "cat": lambda _what, _kind: "use .astype('category').cat"}
+_ACCESSOR_CURES: Mapping[str, Callable[[str, str], str]] = {
+    "str": _for_str,
+    "dt": _for_dt,
+    "cat": lambda _what, _kind: "use .astype('category').cat",
+}
 
 
 def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str, Facade]) -> str:

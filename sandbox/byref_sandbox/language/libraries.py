@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import importlib
 import re
 import types
 from collections.abc import Callable
@@ -12,9 +13,7 @@ import numpy as np
 import numpy.typing
 import pandas as pd
 import pyarrow
-from dateutil.tz import gettz
 from pandas._config.config import DictWrapper
-from pandas._libs.tslibs import timezones
 from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
 from pandas.tseries import frequencies, holiday
 
@@ -68,7 +67,7 @@ def install(guards: Guards, modules: Modules) -> None:
 
 def _no_zone_files() -> None:
     """Keep pandas from taking the name of a time zone for a path: `dateutil//etc/passwd`."""
-    vars(timezones)["dateutil_gettz"] = _zone_by_name
+    vars(importlib.import_module("pandas._libs.tslibs.timezones"))["dateutil_gettz"] = _zone_by_name
 
 
 def _no_dunder_labels() -> None:
@@ -189,11 +188,9 @@ def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-
-
 def _zone_by_name(name: str) -> Any:
     try:
-        zone = gettz(name) if _ZONE_NAME.fullmatch(name) else None
+        zone = importlib.import_module("dateutil.tz").gettz(name) if _ZONE_NAME.fullmatch(name) else None
     except ImportError:  # what it was made of is no longer in reach
         zone = None
     if zone is None:

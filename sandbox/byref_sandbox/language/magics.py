@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from byref_sandbox.language.names import words
 from byref_sandbox.language.source import UNPARSED, parsed
 
 _MAX_LINES = 50
 """Each costs a parse up to there."""
 _LINE = re.compile(r"(?P<indent>[ \t]*)(?P<sign>%%?|!+)[ \t]*(?P<name>\w+)(?P<rest>[^\n]*)")
-_CHANGES_NOTHING = frozenset(
-    "matplotlib config load_ext reload_ext autoreload pylab precision pdb xmode colors autosave who whos reset_selective".split()
-)
-_ABOUT_A_STATEMENT = frozenset(("time", "timeit", "prun", "capture"))
+_CHANGES_NOTHING = words("matplotlib config load_ext reload_ext autoreload precision pdb xmode colors autosave")
+_ABOUT_A_STATEMENT = words("time timeit prun capture")
 """What follows them is Python, on the line (`%time f()`) or below (`%%time`)."""
-_INSTALLS = frozenset(("pip", "pip3", "conda", "mamba", "uv"))
+_INSTALLS = words("pip pip3 conda mamba uv")
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*")
 _IMPORTED_AS = {"scikit-learn": "sklearn", "python-dateutil": "dateutil", "beautifulsoup4": "bs4", "pyyaml": "yaml"}
 
