@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from byref.describe.truncate import truncate, truncate_json
 from byref.interpreter import Execution, missing_name
@@ -86,6 +87,8 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     close = (error.hint or "").partition(NAMES_THERE)[0].strip(" ;")
     if execution.gone is not None:
         text += f"\n{execution.gone}"
+    elif missing and (owner := _with_column(missing, known)) and " is a " not in close:
+        text += f"\n{missing!r} is a key of the records of {owner}: row[{missing!r}], or df({owner})[{missing!r}]"
     elif close:
         text += f"\n{close[0].upper()}{close[1:]}"
     elif missing and (near := difflib.get_close_matches(missing, [*names, *execution.callables], 1)):
@@ -95,6 +98,18 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     if not names:
         return text + "\nNo variable with data is bound yet."
     return text + f"\nVariables with data: {_listing(names, 'bound: the results that made them name them')}"
+
+
+def _with_column(name: str, known: Sequence[Variable]) -> str | None:
+    """The newest variable whose records have a key of this name."""
+    for variable in reversed(known[-_LISTED_NAMES:]):
+        schema: Any = variable.artifact.schema
+        for key in variable.path:
+            schema = schema.get("properties", {}).get(key) if isinstance(schema, dict) else None
+        records = schema.get("items") if isinstance(schema, dict) else None
+        if isinstance(records, dict) and name in records.get("properties", {}):
+            return variable.name
+    return None
 
 
 def _named(names: Sequence[str], further: str) -> str:

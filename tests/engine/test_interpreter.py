@@ -123,7 +123,7 @@ def test_mistakes_say_where_and_how_to_mend_them(stocked: Session) -> None:
     assert mistake(stocked, "x = 1\nusrs") == snapshot("""\
 NameError at line 2: name 'usrs' is not defined
     usrs
-Did you mean users?
+Did you mean 'users'?
 Variables with data: list_users (object(3 keys)), users (array(10000) of object), pagination (object(1 key))
 [kept for later calls: x (integer)]\
 """)
@@ -139,12 +139,12 @@ the keys are: id, field_0, field_1\
     assert mistake(stocked, "open('/etc/passwd')") == snapshot("""\
 NotAllowed at line 1: open() is not available: there are no files here
     open('/etc/passwd')
-the data is already bound as variables\
+the data is in: list_users, pagination, users, x\
 """)
     assert mistake(stocked, "import os") == snapshot("""\
 ModuleNotFoundError at line 1: No module named 'os' in the sandbox
     import os
-files, processes and the environment are not available; the data is already bound as variables\
+files, processes and the environment are not available; the data is in: list_users, pagination, users, x\
 """)
     assert mistake(stocked, "users.name") == snapshot("""\
 AttributeError at line 1: 'list' object has no attribute 'name'

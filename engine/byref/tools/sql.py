@@ -35,7 +35,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     query, keep = arguments.query, arguments.save_as or ""
     sandbox = scope.sandbox
     if sandbox is None or not sqltext.is_available():
-        raise ToolError("artifact_sql is not available here")
+        raise ToolError("artifact_sql is not available here: it needs DuckDB, pip install 'byref[sql]', and a sandbox")
     if len(query) > interpreter.MAX_CODE_CHARS:
         raise ToolError(f"the query has {len(query):,} characters; at most {interpreter.MAX_CODE_CHARS:,} are taken")
     names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
@@ -126,4 +126,5 @@ ARTIFACT_SQL = Tool(
     mend={"query": as_code, "save_as": as_key},
     needs_sandbox=True,
     is_installed=lambda: sqltext.is_available(),  # as it is when a session is opened
+    cure="it needs DuckDB: pip install 'byref[sql]'",
 )

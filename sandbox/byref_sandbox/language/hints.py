@@ -208,7 +208,7 @@ def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str,
         names = f"{top} has: {listed(dir(modules[top]))}"
         return facade_hints(modules[top]).get(inner.partition(".")[0], names)
     if found is None:
-        return f"the modules there are: {', '.join(sorted(name for name in modules if '.' not in name and not name.startswith('_')))}"
+        return f"the modules there are: {', '.join(sorted((n for n in modules if '.' not in n and n[0] != '_'), key=str.casefold))}"
     hint, about_data = found
     return f"{hint}; {_where(known)}" if about_data else hint
 
