@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from byref_sandbox import plots, values, wire
+from byref_sandbox import plots, shown, values, wire
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
@@ -158,13 +158,13 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
 
 def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
     """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
-    shown = values.present(value)
-    packed = shown.exact
+    made = shown.present(value)
+    packed = made.exact
     if any(value is kept for kept in names.values()):
         packed = b""  # it is kept under that name
-    if len(packed) + len(shown.data) > max_bytes and not shown.is_partial:
+    if len(packed) + len(made.data) > max_bytes and not made.is_partial:
         packed = b""
-    room = max_bytes - len(shown.data) - len(shown.text or "") - len(packed)
+    room = max_bytes - len(made.data) - len(made.text or "") - len(packed)
     if room < 0:
         failure = Failure(
             "OutputLimit",
@@ -173,12 +173,12 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
         )
         return [error_frame(failure), *_kept(names, max_bytes)]
     done = wire.Done(
-        kind=shown.kind,
-        value=shown.data,
-        text=shown.text,
+        kind=made.kind,
+        value=made.data,
+        text=made.text,
         exact=packed,
         shape=clean(values.shape_of(value)) if packed else "",
-        is_partial=shown.is_partial,
+        is_partial=made.is_partial,
     )
     return [*_kept(names, room), done]
 

@@ -23,6 +23,20 @@ REFUSED = {
     + "try: [].foo\nexcept AttributeError as error:\n    error.obj += thief",
     "a view's base is resized under it": "v = np.arange(10)[:]\nv.base.resize(10 ** 5)\nv[0]",
     "a buffer's array is resized under it": "m = np.arange(10).data\nm.obj.resize(10 ** 5)\nm[0]",
+    "codes are made writable": "k = pd.Categorical(['a']).codes\nk.setflags(write=True)\nk[0] = 99\nk[0]",
+    "a view of codes is made writable": "k = pd.Categorical(['a']).codes.view()\nk.setflags(1)\nk[0] = 99\nk[0]",
+    "codes are made writable by a name": (
+        "k = pd.Categorical(['a']).codes\noperator.methodcaller('setflags', write=True)(k)\nk[0] = 99\nk[0]"
+    ),
+    "what codes are a view of": "k = pd.Categorical(['a']).codes.base\nk[0] = 99\nk[0]",
+    "codes of a level": "k = pd.MultiIndex.from_product([['a'], [1]]).codes[0]\nk.setflags(write=True)\nk[0] = 99\nk[0]",
+    "codes that are not looked at": (
+        "pd.Categorical.from_codes(np.array([99]), categories=['a'], validate=False).codes[0]"
+    ),
+    "levels' codes that are not looked at": (
+        "pd.MultiIndex.from_product([['a'], [1]]).set_codes([99], level=0, verify_integrity=False).codes[0][0]"
+    ),
+    "a ufunc writes without asking": "k = pd.Categorical(['a']).codes\nnp.add.at(k, 0, 99)\nk[0]",
     "two variables": "a = b = np.arange(10)\na.resize(100)",
     "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
     "a name to aggregate by, of a class of text": "class S(str): pass\npd.Series([1]).groupby([1]).agg(a=S('__reduce__'))",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import statistics
 import struct
 import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def test_what_stands_for_a_drawing_is_not_printed(plotting: Sandbox) -> None:
     assert run(plotting, "plt.plot([1])\n41 + 1").value == 42
 
 
+def test_parts_of_figures_are_not_kept(plotting: Sandbox) -> None:
+    outcome = run(plotting, "fig, axes = plt.subplots(1, 2)\nboth = fig, axes\nline, = axes[0].plot([1])\nn = 5")
+    assert list(outcome.bound) == ["n"]
+    assert outcome.unkept == dict.fromkeys(["fig", "axes", "both", "line"], "part of a figure")
+
+
 def test_figures_shown_before_an_error_come_out_with_it(plotting: Sandbox) -> None:
     outcome = run(plotting, "plt.plot([1])\nplt.savefig('first')\nplt.figure()\nplt.plot([2])\n1 / 0")
     assert outcome.error is not None and (outcome.error.kind, outcome.error.line) == ("ZeroDivisionError", 5)
@@ -227,6 +234,40 @@ def test_saving_writes_no_file(plotting: Sandbox) -> None:
         assert outcome.error is None and len(outcome.figures) == 1
         assert len(outcome.figures[0].name) <= 60
     assert not target.exists()
+
+
+def test_plots_and_queries_of_a_host_that_is_not_root(script: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = script(_AS_NOBODY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"uid": 65534, "sizes": [[640, 480]] * 2, "sum": [{"n": 3}], "errors": [None] * 3}
+
+
+# Where this is root's own Python, only root may read it: of all of root's rights that one is passed on, and user namespaces, in which
+# it would be lost, are refused as container runtimes refuse them.
+_AS_NOBODY = """
+import errno, json, os, struct
+from seccompy import Filter
+from byref_sandbox import Limits, Sandbox
+from byref_sandbox.libc import libc, prctl
+if os.geteuid() == 0:
+    read_all = 2  # CAP_DAC_READ_SEARCH
+    prctl(8, 1)  # keep capabilities
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    sets = struct.pack("6I", 1 << read_all, 1 << read_all, 1 << read_all, 0, 0, 0)
+    assert libc.capset(struct.pack("Ii", 0x20080522, 0), sets) == 0
+    prctl(47, 2, read_all, 0, 0)  # ambient
+    handicap = Filter()
+    handicap.errno("unshare", errno.EPERM)
+    handicap.load()
+with Sandbox(Limits(wall_seconds=20, cpu_seconds=10)) as sandbox:
+    done = [sandbox.run("plt.plot([1, 2])", session=session) for session in (None, "s")]
+    done.append(sandbox.sql("SELECT sum(n)::INT AS n FROM $rows", {"rows": [{"n": 1}, {"n": 2}]}))
+sizes = [[figure.width, figure.height] for outcome in done for figure in outcome.figures]
+errors = [outcome.error and str(outcome.error) for outcome in done]
+print(json.dumps({"uid": os.getuid(), "sizes": sizes, "sum": done[2].value, "errors": errors}))
+"""
 
 
 def test_without_matplotlib_code_is_told_what_is_missing() -> None:
