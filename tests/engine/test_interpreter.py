@@ -148,11 +148,11 @@ def test_reset_takes_what_nothing_names(session: Session) -> None:
 
 
 def test_artifacts_are_named_by_id_or_name(session: Session) -> None:
-    text_ = session.process(prose(200_000), tool="report", policy=Policy(plaintext="artifact")).artifacts[0]
+    report = session.store_artifact(prose(2_000), name="a report")
     ask(session, "plt.plot([1])")
     plot = session.get_artifact("plot_1")
     assert plot is not None
-    assert ask(session, f"type({text_.id}).__name__, len({text_.id})") == f'["str",{len(text_.value)}]'
+    assert ask(session, f"type({report.id}).__name__, len({report.id})") == f'["str",{len(report.value)}]'
     assert ask(session, f"${plot.id} == plot_1, plot_1[:4] == bytes([137]) + b'PNG', type(plot_1).__name__") == (
         '[true,true,"bytes"]'
     )

@@ -228,7 +228,7 @@ def test_refusals_name_construct_and_line(
     [
         ("x = 1\nusrs", "NameError", 2, "did you mean 'users'? the names there are: frame, users"),
         ("name.upper()", "NameError", 1, "'name' is a key of the records of users: row['name']; the names there are: "),
-        ("d = frame\nname", "NameError", 2, "'name' is a column of frame: frame['name']; "),
+        ("t = pd.DataFrame({'total': [1]})\ntotal", "NameError", 2, "'total' is a column of t: t['total']; "),
         ("frame.id.str.upper()", "AttributeError", 1, "'id' is integer (int64): use .astype(str).str"),
         (
             "frame['name'].dt.year",
