@@ -145,7 +145,7 @@ class Plots:
         parts |= {"pyplot": pyplot, "use": _nothing, "rc_context": _rc_context, "cycler": cycler.cycler}
         top = public(matplotlib, plot_names.TOP.split())
         modules.add("matplotlib", top | parts, matplotlib, plot_names.HINTS["matplotlib"])
-        modules.facades["pylab"] = pyplot
+        modules.facades["pylab"] = modules.facades["matplotlib.pylab"] = pyplot
 
     def _pyplot_functions(self) -> dict[str, Any]:
         figure = self._pyplot.figure
