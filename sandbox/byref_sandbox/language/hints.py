@@ -118,7 +118,8 @@ def _hint(
         )
         there = list(dict.fromkeys([*known, *own]))
         missed = error.name or ""
-        inside = _inside(missed, frame) or _close(missed, [*there, *(n for n in builtin if n.isidentifier())])
+        close = _close(missed, there) or _close(missed, [name for name in builtin if name.isidentifier()])
+        inside = _inside(missed, frame) or close
         return f"{inside}{NAMES_THERE}{listed(there)}"
     if isinstance(error, ImportError):
         if "`Import " in message_of(error):  # an optional dependency of pandas
