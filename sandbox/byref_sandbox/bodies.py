@@ -20,6 +20,7 @@ _MAX_NAMED: Final = 10_000
 """Beyond it, names that were not kept are not named either."""
 _MAX_REASON_CHARS: Final = 300
 _RAW_FILE: Final = "<raw>"
+_REHEARSED: Final = "rehearsed = 1 + 1\nrehearsed"
 _EARLIER_FILE: Final = "<earlier code>"
 
 _Name = object | Source | NoSource
@@ -52,6 +53,14 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             return [failed, *images, *_kept(_names(language, program, space, before), request.terms.result_bytes)]
 
     return body
+
+
+def rehearse(language: Any) -> None:
+    """Runs a little code, for what that does to memory: nothing of it is kept."""
+    terms = wire.Terms(1.0, 1.0, 1 << 20, 1_000, 1 << 20, 100)
+    request = wire.Request("code", _REHEARSED, terms)
+    for frame in language_body(language, request, Bindings())(Captured(1_000)):
+        wire.pack(frame)
 
 
 def _told(language: Any, value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:

@@ -144,6 +144,13 @@ class Give(msgspec.Struct, frozen=True, tag="give"):
     payload: int
 
 
+class Take(msgspec.Struct, frozen=True):
+    """Zygote to standby: the run it was forked for; descriptors: write end of the reply pipe, Request, payloads."""
+
+    files: list[int]
+    """The payloads, by index."""
+
+
 class Started(msgspec.Struct, frozen=True, tag="started"):
     """The run begins; the clock runs."""
 

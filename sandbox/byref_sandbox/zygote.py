@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from byref_sandbox import bodies, data, jqworker, sqlbody, sqltables, wire, worker
+from byref_sandbox import bodies, data, jqworker, sqlbody, sqltables, standby, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
 from byref_sandbox.libc import give_back_memory
@@ -52,6 +52,8 @@ class _Call:
     files: dict[int, int] = field(default_factory=dict)
     """Payloads for this run alone: their memfds, by index."""
     pid: int = 0
+    cpu_before: float = 0.0
+    """Processor time of its process that was not the run's."""
     deadline: float = 0.0
     timed_out: bool = False
 
@@ -72,6 +74,7 @@ class Zygote:
         self._store = store
         self._calls: list[_Call] = []
         self._sessions: dict[int, int] = {}
+        self._standby: standby.Standby | None = None
         self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
@@ -85,7 +88,10 @@ class Zygote:
             calls = {call.channel.fileno(): call for call in self._calls}
             for descriptor in calls:
                 poll.register(descriptor, select.POLLIN)
-            for descriptor, _events in poll.poll(self._patience()):
+            ready = poll.poll(self._patience() if self._standby else 0)
+            if not ready and self._standby is None:
+                self._make_standby()
+            for descriptor, _events in ready:
                 if descriptor == self._orders.fileno():
                     self._take_order()
                 elif descriptor == self._wake:
@@ -116,6 +122,7 @@ class Zygote:
 
     def _quit(self) -> NoReturn:
         # Their parent-death signal would do it as well, a moment later.
+        self._dismiss_standby()
         for pid in (*self._sessions.values(), *(call.pid for call in self._calls if call.pid)):
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
@@ -161,6 +168,7 @@ class Zygote:
         """Decodes a payload into the store and says whether that worked."""
         payload = request.payloads[index]
         entry = store.entry(payload.entry)
+        self._dismiss_standby()
         try:
             raw = wire.read_memory_file(descriptor)
             with _sized(entry, len(raw)):
@@ -185,38 +193,74 @@ class Zygote:
         """Forks the run; its clock begins."""
         if self._store is not None and call.request is not None:
             self._build_frames(call, call.request, self._store)
-        gc.freeze()
         size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
-        parent = os.getpid()
         # Told first: a run whose beginning the host does not know of might be repeated.
         self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
-        try:
-            call.pid = os.fork()
-        except OSError as error:
-            self._refuse(call, "Crash", f"no process could be started: {error}")
-            return
-        if call.pid == 0:
-            self._run(call, parent)
+        if not self._hand_over(call):
+            gc.freeze()
+            parent = os.getpid()
+            try:
+                call.pid = os.fork()
+            except OSError as error:
+                self._refuse(call, "Crash", f"no process could be started: {error}")
+                return
+            if call.pid == 0:
+                self._fork_run(call, parent)
         seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
         call.deadline = time.monotonic() + seconds
         call.close_files()
 
-    def _run(self, call: _Call, parent: int) -> NoReturn:
+    def _hand_over(self, call: _Call) -> bool:
+        """Gives the run to the standby, if there is one that can take it."""
+        ahead, self._standby = self._standby, None
+        if ahead is None:
+            return False
+        if len(call.files) > standby.MAX_FILES:
+            self._standby = ahead
+            return False
+        call.cpu_before = ahead.cpu_seconds()
+        if not ahead.take(call.reply, call.body, call.files):
+            return False
+        call.pid = ahead.pid
+        return True
+
+    def _make_standby(self) -> None:
+        gc.freeze()
+        parent = os.getpid()
+        work = functools.partial(self._run, parent)
+        with contextlib.suppress(OSError):  # runs are forked then
+            self._standby = standby.fork(self._jail.descriptors, self._rehearse, work)
+
+    def _dismiss_standby(self) -> None:
+        """What it holds is no longer what a run is to find."""
+        if self._standby is not None:
+            self._standby.discard()
+            self._standby = None
+
+    def _rehearse(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        bodies.rehearse(self._language)
+
+    def _fork_run(self, call: _Call, parent: int) -> NoReturn:
         """In the new process: nothing of the zygote's own stays in reach."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with(parent)
             close_descriptors((call.reply, call.body, *call.files.values(), *self._jail.descriptors))
-            request = call.request or _read_request(call.body)
-            jail = self._jail.less(request.without)
-            prepare = functools.partial(self._prepare, request, call.files)
-            terms = request.terms
-            if request.mode == "jq":
-                terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in call.files.values()))
-            worker.execute(terms, prepare, jail, reply=call.reply, parent=parent)
+            self._run(parent, call.reply, call.body, call.files)
         finally:
             os._exit(1)
+
+    def _run(self, parent: int, reply: int, body: int, files: dict[int, int]) -> NoReturn:
+        request = _read_request(body)
+        jail = self._jail.less(request.without)
+        prepare = functools.partial(self._prepare, request, files)
+        terms = request.terms
+        if request.mode == "jq":
+            terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
+        worker.execute(terms, prepare, jail, reply=reply, parent=parent)
 
     def _prepare(self, request: wire.Request, files: dict[int, int]) -> worker.Body:
         if request.mode == "jq":
@@ -317,6 +361,8 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            if self._standby is not None and self._standby.pid == pid:
+                self._standby = None
             for session, session_pid in list(self._sessions.items()):
                 if session_pid == pid:
                     del self._sessions[session]
@@ -324,7 +370,7 @@ class Zygote:
                 if call.pid == pid:
                     ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
                     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
-                    self._tell(call, wire.Ended(ended, code, call.timed_out, usage.ru_utime + usage.ru_stime))
+                    self._tell(call, wire.Ended(ended, code, call.timed_out, max(0.0, usage.ru_utime + usage.ru_stime - call.cpu_before)))
                     self._calls.remove(call)
                     call.channel.close()
                     break
