@@ -24,6 +24,7 @@ _PACKAGES: Final = (
 _ENVIRONMENT: Final = {
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     # A process that forks must have one thread.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

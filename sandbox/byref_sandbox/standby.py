@@ -23,6 +23,9 @@ MAX_FILES: Final = 16
 """Memfds that are handed over; a run that needs more is forked."""
 _TAKES: Final = msgspec.msgpack.Decoder(wire.Take)
 
+_SCHEDULED: Final = 2
+"""CPUCLOCK_SCHED: behind the inverted number of a process, it names the clock of its processor time."""
+
 Work = Callable[[int, int, dict[int, int]], NoReturn]
 """Does a run, of these descriptors: write end of the reply, request, payloads by index."""
 
@@ -36,12 +39,11 @@ class Standby:
 
     def take(self, reply: int, body: int, files: Mapping[int, int]) -> bool:
         """Hands a run over; False where it is gone, and then nothing was begun."""
-        try:
-            wire.send(self._channel, wire.Take([*files]), (reply, body, *files.values()))
-        except wire.Broken:
-            return False
-        finally:
-            self._channel.close()
+        with self._channel:
+            try:
+                wire.send(self._channel, wire.Take([*files]), (reply, body, *files.values()))
+            except wire.Broken:
+                return False
         return True
 
     def cpu_seconds(self) -> float:
@@ -54,10 +56,6 @@ class Standby:
         """Ends it."""
         self._channel.close()
         os.kill(self.pid, signal.SIGKILL)
-
-
-_SCHEDULED: Final = 2
-"""CPUCLOCK_SCHED: with the inverted process number before it the clock of its processor time."""
 
 
 def fork(keep: Sequence[int], rehearse: Callable[[], None], work: Work) -> Standby:

@@ -97,6 +97,12 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
         os._exit(0)
 
 
+def refuse(reply: int, failure: Failure) -> NoReturn:
+    """Ends the process of a run that cannot be begun."""
+    _send(reply, [error_frame(failure)], Captured(0), _Usage())
+    os._exit(0)
+
+
 def _guarded(
     terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured
 ) -> list[wire.Frame]:
