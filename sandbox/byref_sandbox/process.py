@@ -142,8 +142,9 @@ def _end(
     process: subprocess.Popen[bytes],
     complaints: IO[str],
 ) -> None:
-    for each in (orders, *sessions, complaints):
+    for each in (orders, *sessions):
         each.close()
+    complaints.close()
     try:
         process.wait(_CLOSE_SECONDS)
     except subprocess.TimeoutExpired:

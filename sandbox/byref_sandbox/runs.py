@@ -14,6 +14,7 @@ import msgspec
 from byref_sandbox import bodies, jqworker, sqlbody, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
 from byref_sandbox.jail import Jail
+from byref_sandbox.libc import name_process
 from byref_sandbox.loaded import Loaded, Store, wanted_of
 from byref_sandbox.outcome import Failure
 
@@ -38,13 +39,13 @@ class Runs:
 
     def rehearse(self) -> None:
         """In a standby: does what runs do, and what runs over the tables of this session do, if they are big."""
-        _be_no_zygote()
+        _be_no_zygote("byref:standby")
         bodies.rehearse(self._language, with_tables=self._store is not None and self._store.has_big_tables)
 
     def run(self, parent: int, reply: int, body: int, files: Mapping[int, int]) -> NoReturn:
         """In a process forked for it: one run, from its request to its end; `files` are memfds of payloads, by index."""
         try:
-            _be_no_zygote()
+            _be_no_zygote("byref:run")
             try:
                 request = read_request(body)
             except msgspec.DecodeError as error:
@@ -87,7 +88,8 @@ class Runs:
         return loaded
 
 
-def _be_no_zygote() -> None:
+def _be_no_zygote(name: str) -> None:
+    name_process(name)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

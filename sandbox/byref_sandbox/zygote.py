@@ -24,7 +24,7 @@ import msgspec
 
 from byref_sandbox import data, standby, wire
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
-from byref_sandbox.libc import give_back_memory
+from byref_sandbox.libc import give_back_memory, name_process
 from byref_sandbox.loaded import Loaded, Store, Wanted, wanted_of
 from byref_sandbox.runs import Runs, read_request
 
@@ -293,6 +293,7 @@ class Zygote:
         try:
             die_with(parent)
             close_descriptors((channel, *self._jail.descriptors))
+            name_process("byref:session")
             hard = resource.getrlimit(resource.RLIMIT_AS)[1]
             resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))
             store = Store(order.memory_bytes)
