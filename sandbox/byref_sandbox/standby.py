@@ -52,8 +52,12 @@ class Standby:
             return time.clock_gettime(~self.pid << 3 | _SCHEDULED)
         return 0.0
 
+    def close(self) -> None:
+        """Lets go of one that has ended."""
+        self._channel.close()
+
     def discard(self) -> None:
-        """Ends it."""
+        """Ends it; it must not have been waited for."""
         self._channel.close()
         os.kill(self.pid, signal.SIGKILL)
 

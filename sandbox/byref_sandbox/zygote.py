@@ -76,6 +76,7 @@ class Zygote:
         self._store = store
         self._calls: list[_Call] = []
         self._sessions: dict[int, int] = {}
+        self._has_plots = False
         self._runs = Runs(jail, language, store)
         self._standby: standby.Standby | None = None
         self._no_standby_before = 0.0
@@ -199,6 +200,9 @@ class Zygote:
             store.trim(())
             self._refuse(call, "MemoryLimit", "the data does not fit into the memory of a session")
             return False
+        except Exception as error:  # noqa: BLE001  whatever a library makes of odd data, others' data stays
+            self._refuse(call, "ValueError", f"the data of this variable could not be read: {error}")
+            return False
         finally:
             os.close(descriptor)
         store.trim({each.entry for each in request.payloads})
@@ -274,6 +278,10 @@ class Zygote:
                     entry.build_arrow(wanted)
 
     def _learn_plots(self) -> None:
+        if self._has_plots:
+            return
+        self._has_plots = True
+        self._dismiss_standby()
         with contextlib.suppress(Exception):  # a broken installation is none: the code is told that there are no plots
             self._language.learn_plots()
 
@@ -334,7 +342,8 @@ class Zygote:
             if pid == 0:
                 return
             if self._standby is not None and self._standby.pid == pid:  # it was killed, for its memory perhaps
-                self._dismiss_standby()
+                self._standby.close()
+                self._standby = None
                 self._no_standby_before = time.monotonic() + _RETRY_SECONDS
             for session, session_pid in list(self._sessions.items()):
                 if session_pid == pid:
