@@ -34,9 +34,9 @@ def prctl(option: int, *arguments: int) -> int:
 
 def name_process(name: str) -> None:
     """What process listings show, at most 15 bytes; never fails."""
-    text = name.encode()
+    text = ctypes.create_string_buffer(name.encode())
     with contextlib.suppress(OSError):
-        prctl(PR_SET_NAME, ctypes.cast(text, ctypes.c_void_p).value or 0)
+        prctl(PR_SET_NAME, ctypes.addressof(text))
 
 
 def parent_death_signal() -> int:

@@ -359,6 +359,36 @@ sandbox.close()
     assert done.stderr == ""
 
 
+def test_a_host_may_fork_in_the_middle_of_runs(script: Script) -> None:
+    """Its copy has no part in them: it starts its own, and its end ends nothing."""
+    done = script("""
+import os, threading, time
+from byref_sandbox import Sandbox
+sandbox = Sandbox()
+values = []
+def work(session):
+    values.append(sandbox.run("import time\\ntime.sleep(1)\\n7", session=session).value)
+threads = [threading.Thread(target=work, args=(session,)) for session in (None, "a", "b")]
+for session in (None, "a", "b"):
+    sandbox.run("1", session=session)
+for thread in threads:
+    thread.start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    print("child", sandbox.run("2", session="a").value, flush=True)
+    sandbox.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+for thread in threads:
+    thread.join()
+print("parent", values, sandbox.run("3", session="a").value)
+sandbox.close()
+""")
+    assert done.stdout.splitlines() == ["child 2", "parent [7, 7, 7] 3"], done.stderr
+    assert done.stderr == ""
+
+
 def test_a_host_that_ends_ends_them(script: Script) -> None:
     done = script("""
 from byref_sandbox import Sandbox
