@@ -20,12 +20,6 @@ _MAX_NAMED: Final = 10_000
 """Beyond it, names that were not kept are not named either."""
 _MAX_REASON_CHARS: Final = 300
 _RAW_FILE: Final = "<raw>"
-_REHEARSAL: Final = wire.Terms(1.0, 1.0, 1 << 20, 1_000, 1 << 20, 100)
-_ANYTHING: Final = "rehearsed = 1 + 1\nrehearsed"
-_OVER_TABLES: Final = """
-table = pd.DataFrame({"g": ["a", "b", "a"], "n": [1.5, 2.5, 3.5]})
-table.groupby("g")["n"].sum().round(2).to_dict()
-"""
 _EARLIER_FILE: Final = "<earlier code>"
 
 _Name = object | Source | NoSource
@@ -58,13 +52,6 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             return [failed, *images, *_kept(_names(language, program, space, before), request.terms.result_bytes)]
 
     return body
-
-
-def rehearse(language: Any, *, with_tables: bool) -> None:
-    """Runs a little code for what that does to memory; nothing of it is kept."""
-    request = wire.Request("code", _OVER_TABLES if with_tables else _ANYTHING, _REHEARSAL)
-    for frame in language_body(language, request, Bindings())(Captured(_REHEARSAL.stdout_bytes)):
-        wire.pack(frame)
 
 
 def _told(language: Any, value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:

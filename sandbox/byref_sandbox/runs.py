@@ -13,12 +13,18 @@ import msgspec
 
 from byref_sandbox import bodies, jqworker, sqlbody, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
-from byref_sandbox.jail import Jail
+from byref_sandbox.jail import Jail, address_space
 from byref_sandbox.libc import name_process
 from byref_sandbox.loaded import Loaded, Store, wanted_of
 from byref_sandbox.outcome import Failure
 
 _REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
+_TERMS: Final = wire.Terms(1.0, 1.0, 1 << 20, 1_000, 1 << 20, 100)
+_ANYTHING: Final = "rehearsed = 1 + 1\nrehearsed"
+_OVER_TABLES: Final = """
+table = pd.DataFrame({"g": ["a", "b", "a"], "n": [1.5, 2.5, 3.5]})
+table.groupby("g")["n"].sum().round(2).to_dict()
+"""
 
 
 def read_request(body: int) -> wire.Request:
@@ -38,9 +44,17 @@ class Runs:
         self._store = store
 
     def rehearse(self) -> None:
-        """In a standby: does what runs do, and what runs over the tables of this session do, if they are big."""
+        """In a standby: does what runs do, and what runs over the tables of this session do, if they are big.
+
+        Nothing of it is kept but that memory pages are this process's own.
+        """
         _be_no_zygote("byref:standby")
-        bodies.rehearse(self._language, with_tables=self._store is not None and self._store.has_big_tables)
+        has_tables = self._store is not None and self._store.has_big_tables
+        request = wire.Request("code", _OVER_TABLES if has_tables else _ANYTHING, _TERMS)
+        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {})
+        for frame in body(worker.Captured(_TERMS.stdout_bytes)):
+            wire.pack(frame)
+        address_space()
 
     def run(self, parent: int, reply: int, body: int, files: Mapping[int, int]) -> NoReturn:
         """In a process forked for it: one run, from its request to its end; `files` are memfds of payloads, by index."""
