@@ -39,8 +39,8 @@ def everyone(pid: int) -> set[int]:
 
 
 def descendants(pid: int) -> set[int]:
-    """Every living process below `pid` but those that stand by."""
-    return {each for each in everyone(pid) if name(each) != STANDBY}
+    """Every living process below `pid` but those that stand by, or were forked a moment ago and are not yet anything."""
+    return {each for each in everyone(pid) if name(each) not in (STANDBY, name(int(stat(each)[1])))}
 
 
 def children(pid: int) -> set[int]:

@@ -317,7 +317,8 @@ def chaos(sandbox: Sandbox, kills: int, seed: int) -> None:
         until(lambda answered=answered: len(answers) > answered, 5)  # type: ignore[misc]
         time.sleep(draw.random() * 0.02)
         root = sandbox._root
-        assert root is not None
+        if root is None:  # it is being started
+            continue
         if number % 20 == 5:  # it takes everything with it, and two seconds to come back
             root._process.kill()
         elif victims := sorted(everyone(root.pid)):
@@ -348,7 +349,7 @@ def test_whatever_is_killed_the_next_run_works() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_killed_however_often_the_next_run_works(seed: int) -> None:
     with Sandbox(LIMITS) as sandbox:
         for session in (None, "a", "b"):
