@@ -108,6 +108,8 @@ class Sandbox:
         """Ends every process of the sandbox; runs that are going on end with an error."""
         with self._lock:
             self._closed = True
+            if self._successor is not None:
+                self._successor.kill()  # while it imports, it hears nothing
             roots = self._roots()
             self._root = self._successor = None
             self._retired.clear()
