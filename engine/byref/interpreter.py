@@ -39,6 +39,7 @@ MAX_BOUND_NAMES = 10_000
 MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
 RESULT_NAME = "result"
+_RECORD = insert(RunRow)
 NAMED_IN_REFUSALS = 30
 """Newest variables that an error may name beside those of the code: it lists no more."""
 
@@ -316,21 +317,22 @@ def record(
     """Keep one run: its code, result, output, error, cost and limits, each bounded."""
     error = outcome.error
     connection.execute(
-        insert(RunRow).values(
-            tenant=scope.tenant,
-            session_id=scope.row,
-            step=step,
-            language=language,
-            code=code,
-            result=outcome.text[:10_000] or None,
-            stdout=outcome.stdout[:10_000],
-            error=None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),
-            wall_ms=outcome.usage.wall_ms,
-            cpu_ms=outcome.usage.cpu_ms,
-            peak_bytes=outcome.usage.peak_bytes,
-            limits=json.dumps({name: getattr(limits, name) for name in Limits.__dataclass_fields__}),
-            created_at=datetime.now(UTC),
-        )
+        _RECORD,
+        {
+            "tenant": scope.tenant,
+            "session_id": scope.row,
+            "step": step,
+            "language": language,
+            "code": code,
+            "result": outcome.text[:10_000] or None,
+            "stdout": outcome.stdout[:10_000],
+            "error": None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),
+            "wall_ms": outcome.usage.wall_ms,
+            "cpu_ms": outcome.usage.cpu_ms,
+            "peak_bytes": outcome.usage.peak_bytes,
+            "limits": json.dumps({name: getattr(limits, name) for name in Limits.__dataclass_fields__}),
+            "created_at": datetime.now(UTC),
+        },
     )
 
 
