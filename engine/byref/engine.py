@@ -84,6 +84,8 @@ class Engine:
         self._models = models or Models()
         self._telemetry = telemetry or Telemetry()
         self._objects = None if blobs is None else Guarded(blobs)
+        self._told: set[str] = set()
+        """Tools that are asked for and not installed, of which the log was told."""
         self._own_sandbox = interpreter is None
         self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
         self._unknown_models: set[str] = set()
@@ -191,7 +193,12 @@ class Engine:
         return render([TOOLS[name] for name in names if self._is_offered(TOOLS[name])], format)
 
     def _is_offered(self, tool: Tool) -> bool:
-        return tool.is_installed() and (self._sandbox is not None or not tool.needs_sandbox)
+        if not tool.is_installed():
+            if tool.name not in self._told:
+                self._told.add(tool.name)
+                logger.warning("%s is not offered, though it is asked for: %s", tool.name, tool.cure)
+            return False
+        return self._sandbox is not None or not tool.needs_sandbox
 
     def sessions(self, tenant: str = "default") -> list[SessionInfo]:
         """Return a tenant's conversations, oldest first."""
@@ -329,6 +336,9 @@ class Engine:
             self._database.write(lambda connection: self._uses.write(connection, session))  # noqa: B023  run at once
 
 
+_NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"
+
+
 def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
     """The engine's own sandbox; None, said once, where a mandatory wall is missing."""
     if jail not in ("full", "language-only"):
@@ -336,13 +346,14 @@ def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
     missing = [layer for layer in probe(jail=jail) if layer.mandatory and not layer.in_force]
     if missing:
         logger.warning(
-            'code_interpreter and artifact_jq are not offered: %s. `byref doctor` tells more; jail="language-only" runs '
-            "model-written code without these walls.",
+            '%s are not offered: %s. `byref doctor` tells more; jail="language-only" runs model-written code without '
+            "these walls.",
+            _NEEDING_THE_SANDBOX,
             "; ".join(f"{layer.name}: {layer.detail}" for layer in missing),
         )
         return None
     try:
         return Sandbox(jail=jail)
     except SandboxUnavailable as error:
-        logger.warning("code_interpreter and artifact_jq are not offered: %s", error)
+        logger.warning("%s are not offered: %s", _NEEDING_THE_SANDBOX, error)
         return None

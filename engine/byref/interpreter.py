@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection, insert
 
 from byref import keeping, ledger, observed, variables
 from byref import names as names_of
-from byref.artifacts import tombstones
+from byref.artifacts import store, tombstones
 from byref.artifacts.store import Artifact
 from byref.db.tables import RunRow
-from byref.describe.truncate import truncate, truncate_json
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.keeping import Kept
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Variable
 from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
-from byref_sandbox.language.source import strip_dollars
+from byref_sandbox.language.source import assigned_names, strip_dollars
+from byref_sandbox.outcome import DELETED, STOPPED
 from byref_sandbox.request import needed
 from byref_sandbox.uses import uses_of
 
@@ -39,8 +39,9 @@ MAX_BOUND_NAMES = 10_000
 MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
 RESULT_NAME = "result"
-NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
-_LISTED_NAMES = 30
+_RECORD = insert(RunRow)
+NAMED_IN_REFUSALS = 30
+"""Newest variables that an error may name beside those of the code: it lists no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,10 @@ class Execution:
     """Names of stored data that the code assigned: for this run only."""
     lost: Mapping[str, str]
     """Names that are not there in the next run, each with the reason."""
+    dropped: frozenset[str] = frozenset()
+    """Names of earlier runs that go: deleted, or assigned what could not be kept."""
+    callables: tuple[str, ...] = ()
+    """Functions and classes of earlier runs, by name."""
     gone: str | None = None
     """What became of a name that the code used and that is not there any more; it is the error's hint, too."""
     language: str = "python"
@@ -83,6 +88,17 @@ def see_that_it_can_be_held(scope: Scope, artifact: Artifact) -> None:
         )
 
 
+class _Needed(NamedTuple):
+    """What a run needs of the session."""
+
+    known: names_of.Names
+    sources: Mapping[str, str]
+    found: Mapping[str, Variable]
+    artifacts: Mapping[str, Artifact]
+    others: list[str]
+    """Variables that the code does not name."""
+
+
 @contextmanager
 def readable_failures() -> Iterator[None]:
     """Turn what keeps code from running at all into text for the model; the host finds it in the log."""
@@ -104,35 +120,37 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     if len(code) > MAX_CODE_CHARS:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
 
-    def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, str], dict[str, Variable]]:
+    def look_up(connection: Connection) -> _Needed:
         known = names_of.of_session(connection, scope.row)
         sources = needed(code, known.sources)
         texts = (strip_dollars(code), *sources.values())
         names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
-        return known, sources, variables.find(connection, scope.source, scope.row, names)
+        found = variables.find(connection, scope.source, scope.row, names)
+        artifacts = _artifacts(connection, scope, code, names - found.keys())
+        newest, _ = variables.newest(connection, scope.row, NAMED_IN_REFUSALS)
+        return _Needed(known, sources, found, artifacts, [one.name for one in newest if one.name not in names])
 
-    known, sources, found = scope.read(look_up)
-    scope.uses.note(scope.row, (variable.artifact for variable in found.values()))
+    known, sources, found, artifacts, others = scope.read(look_up)
+    scope.uses.note(scope.row, [*(variable.artifact for variable in found.values()), *artifacts.values()])
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
         raise ToolError(
             f"the code names {len(bound):,} variables; at most {MAX_BOUND_NAMES:,} can be bound. "
             "Name them in several calls."
         )
-    for variable in bound.values():
-        see_that_it_can_be_held(scope, variable.artifact)
+    for artifact in (*(variable.artifact for variable in bound.values()), *artifacts.values()):
+        see_that_it_can_be_held(scope, artifact)
     limits = limits_of(scope)
+    data: dict[str, object] = {name: data_of(artifact) for name, artifact in artifacts.items()}
+    data |= {name: data_of_variable(scope, known, variable) for name, variable in bound.items()}
+    named = dict.fromkeys(others[: MAX_BOUND_NAMES - len(data)])  # in errors only: the code names none of them
     with readable_failures():
         outcome = observed.run(
             scope,
             "python",
             code,
             lambda: sandbox.run(
-                code,
-                {name: data_of_variable(scope, known, variable) for name, variable in bound.items()},
-                session=f"{scope.tenant}\0{scope.name}",
-                limits=limits,
-                sources=sources,
+                code, named | data, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources
             ),
         )
     return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens)
@@ -151,13 +169,16 @@ def staged(
 ) -> Execution:
     """Stage what a run left, as far as it may be kept; `bound` are the variables that the run was given."""
     outcome, gone = _with_what_is_gone(scope, outcome)
-    left = outcome.bound.keys() | outcome.defined.keys()
+    left = outcome.bound.keys() | outcome.defined.keys() | outcome.unkept.keys()
     bound = dict(bound)
     if assigned := left - bound.keys():
         bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
-    rebound = tuple(sorted(stored & left))
-    lost = dict(outcome.unkept) | {name: "no name to keep" for name in left - stored if not variables.is_bindable(name)}
+    deleted = {name for name, reason in outcome.unkept.items() if reason == DELETED}
+    rebound = tuple(sorted(stored & left - outcome.unkept.keys()))
+    lost = {name: reason for name, reason in outcome.unkept.items() if name not in deleted} | {
+        name: "no name to keep" for name in left - stored if not variables.is_bindable(name)
+    }
     new = [name for name in outcome.bound if name not in stored and name not in lost]
     lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
     kept: list[Kept] = []
@@ -186,7 +207,29 @@ def staged(
     if (value := _big_value(scope, outcome, inline_tokens)) is not None:
         with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
             result = keeping.stage(scope, {RESULT_NAME: value})
-    return Execution(code, outcome, limits, tuple(kept), result, definitions, rebound, lost, gone, language)
+    return Execution(
+        code,
+        outcome,
+        limits,
+        tuple(kept),
+        result,
+        definitions,
+        rebound,
+        lost,
+        dropped=frozenset(deleted.union(name for name, why in lost.items() if why != STOPPED) - stored),
+        callables=tuple(name for name, source in known.sources.items() if not source.startswith(("import ", "from "))),
+        gone=gone,
+        language=language,
+    )
+
+
+def _artifacts(connection: Connection, scope: Scope, code: str, names: Collection[str]) -> dict[str, Artifact]:
+    """Artifacts that code names by id, or by a name that it does not itself assign."""
+    found = store.by_ids(connection, scope.source, scope.row, names)
+    others = [n for n in names if n not in found and n not in variables.SANDBOX_NAMES and variables.is_name(n)]
+    named = store.by_names(connection, scope.source, scope.row, others)
+    assigned = assigned_names(code) if named else frozenset()
+    return found | {name: artifact for name, artifact in named.items() if name not in assigned}
 
 
 def data_of_variable(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
@@ -219,6 +262,9 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     """
     names: dict[str, str] = {}
     reply_step = step if replied else None
+    for name in execution.dropped:
+        variables.unbind(connection, session_id=scope.row, name=name)
+    names_of.forget(connection, scope.row, execution.dropped)
     taken = variables.taken(connection, scope.row)
     for kept in execution.kept:
         row = keeping.insert(connection, scope, kept, reply_step)
@@ -260,9 +306,10 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
 
 
 def reset(connection: Connection, scope: Scope) -> None:
-    """Forget the names that code bound in the session."""
+    """Forget the names that code bound in the session, and the values that nothing names any more."""
     ledger.lock(connection, scope.row)
     names_of.reset(connection, scope.row)
+    keeping.discard_unnamed(connection, scope.row)
 
 
 def record(
@@ -271,21 +318,22 @@ def record(
     """Keep one run: its code, result, output, error, cost and limits, each bounded."""
     error = outcome.error
     connection.execute(
-        insert(RunRow).values(
-            tenant=scope.tenant,
-            session_id=scope.row,
-            step=step,
-            language=language,
-            code=code,
-            result=outcome.text[:10_000] or None,
-            stdout=outcome.stdout[:10_000],
-            error=None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),
-            wall_ms=outcome.usage.wall_ms,
-            cpu_ms=outcome.usage.cpu_ms,
-            peak_bytes=outcome.usage.peak_bytes,
-            limits=json.dumps({name: getattr(limits, name) for name in Limits.__dataclass_fields__}),
-            created_at=datetime.now(UTC),
-        )
+        _RECORD,
+        {
+            "tenant": scope.tenant,
+            "session_id": scope.row,
+            "step": step,
+            "language": language,
+            "code": code,
+            "result": outcome.text[:10_000] or None,
+            "stdout": outcome.stdout[:10_000],
+            "error": None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),
+            "wall_ms": outcome.usage.wall_ms,
+            "cpu_ms": outcome.usage.cpu_ms,
+            "peak_bytes": outcome.usage.peak_bytes,
+            "limits": json.dumps({name: getattr(limits, name) for name in Limits.__dataclass_fields__}),
+            "created_at": datetime.now(UTC),
+        },
     )
 
 
@@ -302,7 +350,7 @@ def limits_of(scope: Scope) -> Limits:
     )
 
 
-def _missing_name(outcome: Outcome) -> str | None:
+def missing_name(outcome: Outcome) -> str | None:
     """Return the name that code used and that is not there."""
     error = outcome.error
     found = (
@@ -315,7 +363,7 @@ def _missing_name(outcome: Outcome) -> str | None:
 
 def _with_what_is_gone(scope: Scope, outcome: Outcome) -> tuple[Outcome, str | None]:
     """Say in the error's hint, and beside it, what became of a missing name whose data has expired."""
-    missing = _missing_name(outcome)
+    missing = missing_name(outcome)
     if missing is None or outcome.error is None:
         return outcome, None
     found = scope.read(lambda connection: tombstones.find(connection, scope.row, [missing])).get(missing)
@@ -323,85 +371,3 @@ def _with_what_is_gone(scope: Scope, outcome: Outcome) -> tuple[Outcome, str | N
         return outcome, None
     told = found.told(missing)
     return replace(outcome, error=replace(outcome.error, hint=told)), told
-
-
-def render(execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable]) -> str:
-    """Return a run as the model reads it: output, value or error, and what became of its names.
-
-    `known` are the variables to choose from where a name is missing.
-    """
-    outcome, limit = execution.outcome, scope.policy.reply_tokens
-    parts: list[str] = []
-    if outcome.stdout:
-        budget = limit // 2 if outcome.text else limit * 3 // 4
-        printed = truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count)
-        parts.append(printed.text)
-        cut = f"{printed.omitted_bytes:,} bytes" if printed.omitted_bytes else ""
-        lost = f"{outcome.stdout_dropped:,} characters at its end" if outcome.stdout_dropped else ""
-        if left := " and ".join(filter(None, (cut, lost))):
-            parts.append(
-                f"[INCOMPLETE: {left} of what was printed are left out. Print less: keys, length, a slice, fewer fields.]"
-            )
-    if outcome.error is None:
-        parts.extend(_value_parts(execution, names, scope))
-    else:
-        parts.append(_error_text(execution, known))
-    if execution.rebound:
-        parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
-    listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
-    for name, bound in outcome.bound.items():
-        if bound.was and name in listed:
-            listed[name] += f", no longer {bound.was}"
-    if listed:
-        parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
-    if execution.lost:
-        parts.append(f"[not kept: {_listing(execution.lost, 'not kept: put what belongs together in one dict')}]")
-    return "\n".join(parts) or NO_OUTPUT
-
-
-def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:
-    outcome, limit = execution.outcome, scope.policy.reply_tokens
-    if outcome.kind == "none":
-        return []
-    if execution.result is None:
-        whole = truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count)
-        cut = f"[INCOMPLETE: {whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields.]"
-        return [whole.text, cut] if whole.omitted_bytes else [whole.text]
-    name = list(names)[-1]
-    if outcome.kind == "json" and isinstance(outcome.value, dict | list):
-        size = len(outcome.text.encode("utf-8", "surrogatepass"))
-        shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size)
-    else:
-        shown = truncate(outcome.text, budget=limit // 4, measure=scope.count)
-    return [
-        shown.text,
-        f"[INCOMPLETE: the value is too big to show; all of it is now the variable {name}: {names[name]}. "
-        f"Compute on {name} in the next call instead of printing it.]",
-    ]
-
-
-def _error_text(execution: Execution, known: list[Variable]) -> str:
-    error = execution.outcome.error
-    assert error is not None
-    where = f" at line {error.line}" if error.line is not None else ""
-    text = f"{error.kind}{where}: {error.message}"
-    lines = strip_dollars(execution.code).splitlines()
-    if error.kind != "SyntaxError" and error.line is not None and 0 < error.line <= len(lines):
-        text += f"\n    {lines[error.line - 1].strip()[:200]}"
-    if error.kind != "NameError":
-        return text + (f"\n{error.hint}" if error.hint else "")
-    names = {variable.name: variable.shape for variable in known}
-    missing = _missing_name(execution.outcome)
-    if execution.gone is not None:
-        text += f"\n{execution.gone}"
-    elif missing and (near := difflib.get_close_matches(missing, names, 1)):
-        text += f"\nDid you mean {near[0]}?"
-    if not names:
-        return text + "\nNo variable with data is bound yet."
-    return text + f"\nVariables with data: {_listing(names, 'bound: the results that made them name them')}"
-
-
-def _listing(names: Mapping[str, str], further: str) -> str:
-    shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f". INCOMPLETE: {more:,} more are {further}" if more else "")

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, select, update
 
 from byref import names as names_of
 from byref import variables
-from byref.artifacts import quotas, staging, store
+from byref.artifacts import blobs, quotas, staging, store
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
+from byref.db.tables import ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of
 from byref.errors import QuotaExceeded
@@ -136,3 +137,27 @@ def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tu
             step=step,
             origin="run",
         )
+
+
+def discard_unnamed(connection: Connection, session_id: int) -> int:
+    """Delete the values of runs that no name stands for, and return how many; figures stay, for replies name them.
+
+    What is kept beyond the session's end stays as well.
+    """
+    row = ArtifactRow
+    named = select(VariableRow.artifact_id).where(VariableRow.session_id == session_id)
+    query = select(row.id, row.blob_id).where(
+        row.session_id == session_id, row.origin == "run", row.kind != "image", ~row.kept, row.id.not_in(named)
+    )
+    found = connection.execute(query).all()
+    for some in store.batched([one.id for one in found]):
+        for table in (NameRow, LedgerRow):
+            here = table.session_id == session_id, table.artifact_id.in_(some)
+            connection.execute(
+                update(table).where(*here).values(artifact_id=None)
+                if table is LedgerRow
+                else delete(table).where(*here)
+            )
+        connection.execute(delete(row).where(row.id.in_(some)))
+    blobs.delete_unused(connection, sorted({one.blob_id for one in found}))
+    return len(found)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from byref.calibration import Standing
 from byref.db.tables import LedgerRow, SessionRow
@@ -108,6 +108,23 @@ _STANDING = (
     SessionRow.calibration_reported,
     SessionRow.calibration_estimated,
 )
+_OPEN = SessionRow.id == bindparam("of_session"), SessionRow.ended_at.is_(None)
+# Built once: building takes longer than running what it builds.
+_TAKE_STEP = (
+    update(SessionRow)
+    .where(*_OPEN)
+    .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
+    .returning(SessionRow.next_step - 1, *_STANDING)
+)
+_LOCK = update(SessionRow).where(*_OPEN).values(next_step=SessionRow.next_step).returning(SessionRow.next_step - 1)
+_RESERVE = (
+    update(SessionRow)
+    .where(SessionRow.id == bindparam("of_session"))
+    .values(pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
+)
+_SEE = select(SessionRow.id).where(*_OPEN)
+_STAND = select(*_STANDING).where(SessionRow.id == bindparam("of_session"))
+_APPEND = insert(LedgerRow)
 
 
 def digest(text: str) -> bytes:
@@ -117,12 +134,7 @@ def digest(text: str) -> bytes:
 
 def take_step(connection: Connection, session_row: int, pending: int = 0) -> Turn:
     """Lock the session, take its next step and add `pending` tokens to its context; SessionGone if it has ended."""
-    row = connection.execute(
-        update(SessionRow)
-        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
-        .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + pending)
-        .returning(SessionRow.next_step - 1, *_STANDING)
-    ).one_or_none()
+    row = connection.execute(_TAKE_STEP, {"of_session": session_row, "tokens": pending}).one_or_none()
     if row is None:
         raise SessionGone
     step, base, output, held, reported, estimated = row
@@ -133,19 +145,13 @@ def take_step(connection: Connection, session_row: int, pending: int = 0) -> Tur
 
 def see_that_it_is_open(connection: Connection, session_row: int) -> None:
     """Raise SessionGone if the session has ended, without a lock."""
-    here = SessionRow.id == session_row, SessionRow.ended_at.is_(None)
-    if connection.execute(select(SessionRow.id).where(*here)).scalar() is None:
+    if connection.execute(_SEE, {"of_session": session_row}).scalar() is None:
         raise SessionGone
 
 
 def lock(connection: Connection, session_row: int) -> int:
     """Lock the session without taking a step and return its last one; SessionGone if it has ended."""
-    step = connection.execute(
-        update(SessionRow)
-        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
-        .values(next_step=SessionRow.next_step)
-        .returning(SessionRow.next_step - 1)
-    ).scalar_one_or_none()
+    step = connection.execute(_LOCK, {"of_session": session_row}).scalar_one_or_none()
     if step is None:
         raise SessionGone
     return int(step)
@@ -153,14 +159,12 @@ def lock(connection: Connection, session_row: int) -> int:
 
 def reserve(connection: Connection, session_row: int, tokens: int) -> None:
     """Add tokens, by our count, to the session's context."""
-    connection.execute(
-        update(SessionRow).where(SessionRow.id == session_row).values(pending_tokens=SessionRow.pending_tokens + tokens)
-    )
+    connection.execute(_RESERVE, {"of_session": session_row, "tokens": tokens})
 
 
 def standing(connection: Connection, session_row: int) -> Standing:
     """Return the session's context without locking it; an empty one where the session is gone."""
-    row = connection.execute(select(*_STANDING).where(SessionRow.id == session_row)).one_or_none()
+    row = connection.execute(_STAND, {"of_session": session_row}).one_or_none()
     base, output, pending, reported, estimated = (0, None, 0, 1, 1) if row is None else row
     return Standing(base=base, base_output=output, pending=pending, reported=reported, estimated=estimated)
 
@@ -169,12 +173,8 @@ def append(connection: Connection, *, tenant: str, session_row: int, step: int, 
     """Insert one step."""
     if "detail" in columns:
         columns["detail"] = dump(columns["detail"])
-    values = {"detail": "{}", **columns}
-    connection.execute(
-        insert(LedgerRow).values(
-            tenant=tenant, session_id=session_row, step=step, kind=kind, created_at=datetime.now(UTC), **values
-        )
-    )
+    about = {"tenant": tenant, "session_id": session_row, "step": step, "kind": kind, "created_at": datetime.now(UTC)}
+    connection.execute(_APPEND, {**about, "detail": "{}", **columns})
 
 
 def given_before(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import zstandard
 from blake3 import blake3
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, case, delete, insert, select
 
 from byref.artifacts import store
 from byref.db.payloads import Read
@@ -35,15 +35,29 @@ class Names:
     """Of exact values, by name: row id, artifact's row id, digest."""
 
 
+_OF_SESSION = (
+    select(
+        NameRow.name,
+        NameRow.kind,
+        NameRow.id,
+        NameRow.artifact_id,
+        NameRow.digest,
+        NameRow.size_bytes,
+        case((NameRow.kind == "source", NameRow.data)).label("source"),
+    )
+    .where(NameRow.session_id == bindparam("of_session"), NameRow.kind.in_(("source", "exact")))
+    .order_by(NameRow.id)
+)
+
+
 def of_session(connection: Connection, session_id: int) -> Names:
     """Return the definitions, and where the exact values are."""
-    row = NameRow
-    mine = select(row.name, row.data, row.size_bytes).where(row.session_id == session_id, row.kind == "source")
-    sources = {name: _unpacked(data, size).decode() for name, data, size in connection.execute(mine.order_by(row.id))}
-    values = select(row.name, row.id, row.artifact_id, row.digest).where(
-        row.session_id == session_id, row.kind == "exact"
-    )
-    exact = {name: (row_id, artifact, bytes(digest)) for name, row_id, artifact, digest in connection.execute(values)}
+    sources, exact = {}, {}
+    for row in connection.execute(_OF_SESSION, {"of_session": session_id}):
+        if row.kind == "source":
+            sources[row.name] = _unpacked(row.source, row.size_bytes).decode()
+        else:
+            exact[row.name] = (row.id, row.artifact_id, bytes(row.digest))
     return Names(sources, exact)
 
 
@@ -99,7 +113,7 @@ def forget(connection: Connection, session_id: int, names: Collection[str]) -> N
 
 
 def reset(connection: Connection, session_id: int) -> None:
-    """Forget every name that code bound. Artifacts stay until they expire: replies name them."""
+    """Forget every name that code bound."""
     connection.execute(delete(NameRow).where(NameRow.session_id == session_id))
     connection.execute(delete(VariableRow).where(VariableRow.session_id == session_id, VariableRow.origin == "run"))
 

@@ -180,6 +180,8 @@ class Session:
     def reset(self) -> None:
         """Forget the names that code bound: values, functions, classes, imports; variables of outputs stay.
 
+        The values behind them are deleted, unless `keep` kept them. Figures stay: replies name them.
+
         Raises:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.

@@ -9,9 +9,10 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
@@ -194,6 +195,19 @@ def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
     return connection.execute(select(VariableRow.id).where(*mine)).first() is None
 
 
+# Built once: building takes longer than running what it builds.
+_OF_SESSION = select(
+    VariableRow.name,
+    VariableRow.shape,
+    VariableRow.path,
+    VariableRow.step,
+    VariableRow.origin,
+    VariableRow.kind,
+    VariableRow.revision,
+    VariableRow.artifact_id,
+).where(VariableRow.session_id == bindparam("of_session"))
+
+
 def find(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
@@ -207,7 +221,7 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
         row
         for column, values in ((VariableRow.name, set(bare.values())), (VariableRow.step, steps))
         for some in store.batched(values)
-        for row in connection.execute(_columns().where(VariableRow.session_id == session_id, column.in_(some)))
+        for row in connection.execute(_OF_SESSION.where(column.in_(some)), {"of_session": session_id})
     ]
     artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
@@ -223,31 +237,24 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
 
 def all_of(connection: Connection, source: Source, session_id: int) -> list[Variable]:
     """Return the session's variables in the order in which they were first bound."""
-    rows = connection.execute(_columns().where(VariableRow.session_id == session_id).order_by(VariableRow.id)).all()
+    rows = connection.execute(_OF_SESSION.order_by(VariableRow.id), {"of_session": session_id}).all()
     artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 
+_NEWEST = (
+    select(VariableRow.artifact_id, VariableRow.name, VariableRow.shape, func.count().over())
+    .join(ArtifactRow, ArtifactRow.id == VariableRow.artifact_id)
+    .where(VariableRow.session_id == bindparam("of_session"), store.is_live(bindparam("now")))
+    .order_by(VariableRow.artifact_id.desc(), VariableRow.id.desc())
+    .limit(bindparam("most"))
+)
+
+
 def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Named], int]:
     """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
-    row = VariableRow
-    query = select(row.artifact_id, row.name, row.shape, func.count().over()).where(row.session_id == session_id)
-    query = query.join(ArtifactRow, ArtifactRow.id == row.artifact_id).where(store.is_live())
-    rows = connection.execute(query.order_by(row.artifact_id.desc(), row.id.desc()).limit(limit)).all()
+    rows = connection.execute(_NEWEST, {"of_session": session_id, "now": datetime.now(UTC), "most": limit}).all()
     return [Named(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
-
-
-def _columns() -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
-    return select(
-        VariableRow.name,
-        VariableRow.shape,
-        VariableRow.path,
-        VariableRow.step,
-        VariableRow.origin,
-        VariableRow.kind,
-        VariableRow.revision,
-        VariableRow.artifact_id,
-    )
 
 
 def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from byref_sandbox import plots, values, wire
+from byref_sandbox import plots, shown, values, wire
 from byref_sandbox.bindings import Bindings
-from byref_sandbox.outcome import Failure
+from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
+from byref_sandbox.uses import FRAME
 from byref_sandbox.worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
 
 _MAX_KEPT: Final = 1_000
@@ -42,26 +43,32 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         before = dict(space)
         try:
             value = language.execute(program, space, stdout)
-            return _told(language, value, _names(language, program, space, before), request.terms.result_bytes)
+            names = _names(language, program, space, before) | _deleted(request, space, before)
+            return _told(language, value, names, request.terms)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
             failed = error_frame(_explained(language, error, program, request))
             if isinstance(error, Expired) or out_of_memory(error):
                 return [failed, *_stopped(language, space, before)]
             images = plots.frames_of(language.figures(is_done=False)[0])
-            return [failed, *images, *_kept(_names(language, program, space, before), request.terms.result_bytes)]
+            names = _names(language, program, space, before) | _deleted(request, space, before)
+            return [failed, *images, *_kept(names, request.terms.result_bytes)]
 
     return body
 
 
-def _told(language: Any, value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
+def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.Terms) -> list[wire.Frame]:
     """The reply of code that ended well, with its figures; they take their part of what may be sent."""
+    max_bytes = terms.result_bytes
     drawn, dropped = language.figures(value)
     images = plots.frames_of(drawn)
     if (failure := plots.too_big(images, max_bytes)) is not None:
         return [error_frame(failure), *_kept(names, max_bytes)]
     room = max_bytes - sum(len(each.png) for each in drawn)
-    *frames, last = reply(None if language.is_drawing(value) else value, names, room)
+    try:
+        *frames, last = reply(None if language.is_drawing(value) else value, names, room)
+    except MemoryError as error:  # the value alone: what cannot be kept for want of memory is named
+        return [error_frame(failure_of(error, terms)), *images, *_kept(names, room)]
     if isinstance(last, wire.Done):
         last = msgspec.structs.replace(last, figures_dropped=dropped)
     return [*images, *frames, last]
@@ -89,6 +96,9 @@ def _names(language: Any, program: Any, space: Mapping[str, Any], before: Mappin
     for name, value in itertools.islice(space.items(), _MAX_NAMED):
         if name.startswith(("__", ".")) or (name in before and before[name] is value):
             continue
+        if language.is_drawing(value):
+            names[name] = NoSource("part of a figure")
+            continue
         is_import = language.is_imported(value)
         if not is_import and not is_definition(value):
             names[name] = value
@@ -108,10 +118,17 @@ def _names(language: Any, program: Any, space: Mapping[str, Any], before: Mappin
     return names
 
 
+def _deleted(request: wire.Request, space: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, _Name]:
+    """Names of earlier runs that the code deleted."""
+    given = before.keys() if request.sources else {variable.name for variable in request.variables}
+    gone = [name for name in given if name in before and name not in space and name.isidentifier()]
+    return {name: NoSource(DELETED) for name in gone if name != FRAME or FRAME in request.names}
+
+
 def _stopped(language: Any, space: Mapping[str, Any], before: Mapping[str, Any]) -> list[wire.Frame]:
     """There is neither time nor memory left to look at the names."""
     made = [name for name in language.bound(space, before) if name.isidentifier()]
-    return [wire.Lost(name, "the run was stopped") for name in made[:_MAX_KEPT]]
+    return [wire.Lost(name, STOPPED) for name in made[:_MAX_KEPT]]
 
 
 def _explained(language: Any, error: BaseException, program: Any, request: wire.Request) -> Failure:
@@ -141,13 +158,13 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
 
 def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
     """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
-    shown = values.present(value)
-    packed = shown.exact
+    made = shown.present(value)
+    packed = made.exact
     if any(value is kept for kept in names.values()):
         packed = b""  # it is kept under that name
-    if len(packed) + len(shown.data) > max_bytes and not shown.is_partial:
+    if len(packed) + len(made.data) > max_bytes and not made.is_partial:
         packed = b""
-    room = max_bytes - len(shown.data) - len(shown.text or "") - len(packed)
+    room = max_bytes - len(made.data) - len(made.text or "") - len(packed)
     if room < 0:
         failure = Failure(
             "OutputLimit",
@@ -156,12 +173,12 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
         )
         return [error_frame(failure), *_kept(names, max_bytes)]
     done = wire.Done(
-        kind=shown.kind,
-        value=shown.data,
-        text=shown.text,
+        kind=made.kind,
+        value=made.data,
+        text=made.text,
         exact=packed,
         shape=clean(values.shape_of(value)) if packed else "",
-        is_partial=shown.is_partial,
+        is_partial=made.is_partial,
     )
     return [*_kept(names, room), done]
 

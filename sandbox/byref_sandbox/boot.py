@@ -16,7 +16,7 @@ from typing import NoReturn
 import msgspec
 
 from byref_sandbox.jail import Jail, Layer, Terms, address_space
-from byref_sandbox.libc import give_back_memory
+from byref_sandbox.libc import give_back_memory, name_process
 
 _CHECK_BYTES = 64 << 20
 
@@ -43,6 +43,7 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     if sqltext.is_available():
         sqlbody.warm()
     _forget_the_host()
+    name_process("byref:root")
     jail.prepare()
     gc.collect()
     give_back_memory()

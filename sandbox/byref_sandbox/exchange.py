@@ -16,8 +16,10 @@ import msgspec
 from byref_sandbox import wire
 from byref_sandbox.data import Load
 
-START_SECONDS = 30.0
-"""A zygote answers an order within this time, whatever else it is doing; loading prolongs it."""
+START_SECONDS = 5.0
+"""A zygote answers an order within this time, unless it is known to be busy; else it is wedged."""
+PLOTS_SECONDS: Final = 20.0
+"""For loading matplotlib, once."""
 END_SECONDS = 2.0
 """Beyond the time at which a zygote ends a run, and for the news of an end that has happened."""
 FRAMES_SLACK_BYTES: Final = 2 << 20
@@ -25,6 +27,22 @@ FRAMES_SLACK_BYTES: Final = 2 << 20
 _NEWS: Final = msgspec.msgpack.Decoder(wire.News)
 
 Fault = Literal["", "silent", "gone", "too big", "broken"]
+
+
+@dataclass(slots=True)
+class Vitals:
+    """What the host knows of a zygote, for all that use it."""
+
+    since: float = field(default_factory=time.monotonic)
+    runs: int = 0
+    running: int = 0
+    busy_until: float = 0.0
+    """It loads something, or makes tables of it: until then it need not answer."""
+
+    def is_busy_for(self, seconds: float) -> None:
+        """Notes what it was given to do, behind what it was given before; negative seconds take that back."""
+        start = max(self.busy_until, time.monotonic()) if seconds > 0 else self.busy_until
+        self.busy_until = start + seconds
 
 
 @dataclass(slots=True)
@@ -43,7 +61,7 @@ class Answer:
     wall_ms: float = 0.0
 
 
-def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load]) -> Answer:
+def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load], vitals: Vitals) -> Answer:
     """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
 
     Raises Broken if the order could not be given, and what a `loads` function raises.
@@ -61,7 +79,11 @@ def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load]
             theirs.close()
             os.close(write_end)
             os.close(body)
-        return _Exchange(ours, reply, request, loads).follow()
+        following = _Exchange(ours, reply, request, loads, vitals)
+        try:
+            return following.follow()
+        finally:
+            following.expect_no_more()
 
 
 class _Descriptor:
@@ -73,7 +95,10 @@ class _Descriptor:
 
 
 class _Exchange:
-    def __init__(self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Load]) -> None:
+    def __init__(
+        self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Load], vitals: Vitals
+    ) -> None:
+        self._vitals = vitals
         self._channel = channel
         self._reply = reply
         self._loads = loads
@@ -83,6 +108,9 @@ class _Exchange:
         self._reader = wire.FrameReader(terms.result_bytes + terms.stdout_bytes + FRAMES_SLACK_BYTES)
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
+        self._expected = 0.0
+        if request.plots:
+            self._expect(PLOTS_SECONDS)
         self._started = 0.0
 
     def follow(self) -> Answer:
@@ -94,7 +122,9 @@ class _Exchange:
         while not (answer.done or answer.refused or answer.fault or answer.ended):
             left = self._deadline - time.monotonic()
             ready = dict(poll.poll(max(0, left) * 1000 + 1)) if left > 0 else {}
-            if not ready:
+            if not ready and not answer.started and self._deadline < self._vitals.busy_until:
+                self._deadline = self._vitals.busy_until + START_SECONDS
+            elif not ready:
                 answer.fault = "silent"
             if self._channel.fileno() in ready:
                 self._hear()
@@ -116,8 +146,11 @@ class _Exchange:
         if isinstance(news, wire.Missing):
             for index in news.payloads:
                 self._give(index)
+        elif isinstance(news, wire.Working):
+            self._expect(news.held_bytes / wire.LOAD_BYTES_PER_SECOND)
         elif isinstance(news, wire.Started):
             self._answer.started = True
+            self.expect_no_more()
             self._answer.held_bytes = news.held_bytes
             self._started = time.monotonic()
             self._deadline = self._started + self._run_seconds + END_SECONDS
@@ -125,6 +158,15 @@ class _Exchange:
             self._answer.refused = news
         else:
             self._answer.ended = news
+
+    def _expect(self, seconds: float) -> None:
+        self._expected += seconds
+        self._vitals.is_busy_for(seconds)
+
+    def expect_no_more(self) -> None:
+        """What this run gave the zygote to do is done, or no longer waited for."""
+        self._vitals.is_busy_for(-self._expected)
+        self._expected = 0.0
 
     def _give(self, index: int) -> None:
         payload = self._loads[index]()
@@ -134,13 +176,14 @@ class _Exchange:
         descriptor = wire.memory_file(chunks)
         seconds = os.fstat(descriptor).st_size / wire.LOAD_BYTES_PER_SECOND
         self._run_seconds += seconds
+        self._expect(seconds)
         try:
             wire.send(self._channel, wire.Give(index), (descriptor,))
         except wire.Broken:
             self._answer.fault = "gone"
         finally:
             os.close(descriptor)
-        self._deadline = max(self._deadline, time.monotonic()) + START_SECONDS + seconds
+        self._deadline = max(self._deadline, time.monotonic() + START_SECONDS)
 
     def _read(self) -> bool:
         """Takes what the pipe holds; whether more may come."""

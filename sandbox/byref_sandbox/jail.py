@@ -210,7 +210,8 @@ def close_descriptors(keep: Collection[int]) -> None:
     """Closes every descriptor but those in `keep`, the standard ones included."""
     start = 0
     for descriptor in sorted(keep):
-        os.closerange(start, descriptor)
+        if start < descriptor:  # of an empty range Python closes everything
+            os.closerange(start, descriptor)
         start = descriptor + 1
     os.closerange(start, DESCRIPTORS)
 

@@ -24,6 +24,9 @@ _PACKAGES: Final = (
 _ENVIRONMENT: Final = {
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
+    # Memory in huge pages where the kernel gives them for the asking: what a run allocates takes fewer page faults, and a
+    # fork copies fewer page tables.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     # A process that forks must have one thread.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

@@ -6,15 +6,16 @@ import json
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
-from byref_sandbox import data, tables, wire
+from byref_sandbox import data, sqltables, tables, wire
 from byref_sandbox.bindings import frame_of
 from byref_sandbox.jsontext import collector_paused
 
 _ABSENT = object()
+_BIG_BYTES: Final = 64 << 20
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class Loaded:
     """By the path of their records."""
     tables: dict[bytes, Any] = field(default_factory=dict)
     """The same as Arrow tables, of those that a query read."""
+    left: set[bytes] = field(default_factory=set)
+    """Paths whose tables each run has to make for itself, if it can."""
     size: int = 0
     """About its memory."""
 
@@ -53,14 +56,33 @@ class Loaded:
         if not is_json or self.lacks(wanted):
             self.value = data.decode(content_type, raw)
 
+    def is_to_build(self, wanted: Wanted, *, arrow: bool) -> bool:
+        """Whether a table is wanted that is not there, and was not left to the runs before."""
+        missing = wanted.frames - self.frames.keys() - self.left if self.has_value else frozenset[bytes]()
+        return bool(missing or (arrow and wanted.frames & self.frames.keys() - self.tables.keys() - self.left))
+
     def build(self, wanted: Wanted) -> None:
-        """Makes the DataFrames that are wanted of the value; what is no table is left to the run to tell."""
-        for path in wanted.frames - self.frames.keys() if self.has_value else ():
+        """Makes the DataFrames that are wanted of the value; what is no table, or a huge one, is left to the run.
+
+        There the code can be named, and its limits hold.
+        """
+        for path in wanted.frames - self.frames.keys() - self.left if self.has_value else ():
             try:
+                value = self.at(path)
+                if not tables.is_built_quickly(value):
+                    raise data.Unusable("more cells than data")
                 with collector_paused():
-                    self.frames[path] = frame_of(self.at(path))
-            except Exception:  # noqa: BLE001  there the code can be named
-                continue
+                    self.frames[path] = frame_of(value)
+            except Exception:  # noqa: BLE001  of whatever kind: the run meets it again
+                self.left.add(path)
+
+    def build_arrow(self, wanted: Wanted) -> None:
+        """Makes Arrow tables of the DataFrames that are wanted and there; one that cannot be made is left to the run."""
+        for path in wanted.frames & self.frames.keys() - self.tables.keys() - self.left:
+            try:
+                self.tables[path] = sqltables.arrow_of(self.frames[path])
+            except Exception:  # noqa: BLE001  of whatever kind: the run meets it again
+                self.left.add(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +119,11 @@ class Store:
     def held_bytes(self) -> int:
         """About the memory of what is kept."""
         return sum(entry.size for entry in self._entries.values())
+
+    @property
+    def has_big_tables(self) -> bool:
+        """Whether runs that compute with tables are worth some megabytes of a standby's."""
+        return self.held_bytes >= _BIG_BYTES and any(entry.frames for entry in self._entries.values())
 
     def entry(self, key: str) -> Loaded:
         """What is kept under a key, perhaps nothing yet; it is now the most recently used."""

@@ -12,6 +12,12 @@ MAX_FIGURES: Final = 10
 MAX_FIGURE_PIXELS: Final = 4_000_000
 """Of one image: beyond it its resolution is lowered. Providers scale to a quarter of that."""
 MAX_FIGURE_SIDE: Final = 8_000
+NAMES_THERE: Final = "the names there are: "
+"""Behind it, in the hint of a NameError, are all of them."""
+DELETED: Final = "deleted by the code"
+"""In place of a reason, of a name of an earlier run that is to go."""
+STOPPED: Final = "the run was stopped"
+"""The reason why a name is not kept that is what it was before the run."""
 
 
 @dataclass(frozen=True, slots=True)

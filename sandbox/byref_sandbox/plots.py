@@ -17,6 +17,11 @@ _NAMED: Final = re.compile(r"\b(?:matplotlib|pylab|plt|mpl_toolkits)\b|[.\"']\s*
 _NAME: Final = re.compile(r"\w{1,80}")
 
 
+def is_available() -> bool:
+    """Whether code can plot here: matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def are_named(sources: Iterable[str]) -> bool:
     """Whether code may plot: loading matplotlib takes a second, so only code that names it, or `.plot`, pays for it."""
     return any(_NAMED.search(source) for source in sources)

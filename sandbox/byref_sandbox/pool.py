@@ -7,17 +7,18 @@ import itertools
 import os
 import socket
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Literal
 
 from byref_sandbox import plainjq, sqltext, wire
 from byref_sandbox.data import Data, Load
-from byref_sandbox.exchange import Answer, exchange
-from byref_sandbox.jail import LANGUAGE_ONLY, Layer, require
+from byref_sandbox.exchange import Answer, Vitals, exchange
+from byref_sandbox.jail import LANGUAGE_ONLY, Layer, SandboxUnavailable, require
 from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
 from byref_sandbox.process import RootProcess, check_layers
 from byref_sandbox.reading import jq_outcome_of, outcome_of
@@ -37,9 +38,10 @@ class _Warm:
 
     name: str
     number: int
+    root: RootProcess
     orders: socket.socket
-    running: int = 0
     held_bytes: int = 0
+    vitals: Vitals = field(default_factory=Vitals)
 
 
 class Sandbox:
@@ -47,7 +49,8 @@ class Sandbox:
 
     Starts on first use. `jail="full"` raises SandboxUnavailable where a mandatory layer is missing; "language-only" is
     the host's explicit choice to do without the operating system's layers. At most `sessions` warm sessions are kept, and
-    only while their decoded data fits into `memory_bytes`; at most `runs` runs go on at once, others wait.
+    only while their decoded data fits into `memory_bytes`; at most `runs` runs go on at once, others wait. A process that
+    runs are forked from is replaced after `recycle_runs` of them or `recycle_seconds`, once it is idle.
     """
 
     def __init__(
@@ -58,16 +61,20 @@ class Sandbox:
         sessions: int = 16,
         memory_bytes: int = 4 << 30,
         runs: int | None = None,
+        recycle_runs: int = 10_000,
+        recycle_seconds: float = 86_400.0,
     ) -> None:
         if jail not in _WITHOUT:
             raise ValueError(f"jail is {jail!r}; expected one of {sorted(_WITHOUT)!r}")
-        if min(sessions, memory_bytes, 1 if runs is None else runs) < 1:
-            raise ValueError("sessions, memory_bytes and runs must be positive")
+        if min(sessions, memory_bytes, 1 if runs is None else runs, recycle_runs) < 1 or not recycle_seconds > 0:
+            raise ValueError("sessions, memory_bytes, runs, recycle_runs and recycle_seconds must be positive")
         self.limits = limits or Limits()
         self._jail = jail
         self._max_sessions = sessions
         self._memory_bytes = memory_bytes
         self._runs = runs or max(4, 2 * (os.cpu_count() or 1))
+        self._recycle_runs = recycle_runs
+        self._recycle_seconds = recycle_seconds
         self._numbers = itertools.count(1)
         self._closed = False
         self._renew()
@@ -77,6 +84,10 @@ class Sandbox:
         self._lock = threading.RLock()
         self._slots = threading.BoundedSemaphore(self._runs)
         self._root: RootProcess | None = None
+        self._successor: RootProcess | None = None
+        """Of a root that is worn, while it imports what it needs."""
+        self._retired: list[RootProcess] = []
+        """Roots that still have runs."""
         self._warm: OrderedDict[str, _Warm] = OrderedDict()
 
     def __enter__(self) -> Sandbox:
@@ -97,9 +108,13 @@ class Sandbox:
         """Ends every process of the sandbox; runs that are going on end with an error."""
         with self._lock:
             self._closed = True
-            root, self._root = self._root, None
+            if self._successor is not None:
+                self._successor.kill()  # while it imports, it hears nothing
+            roots = self._roots()
+            self._root = self._successor = None
+            self._retired.clear()
             self._forget_sessions()
-        if root is not None:
+        for root in roots:
             root.close()
 
     def report(self) -> tuple[Layer, ...]:
@@ -206,7 +221,8 @@ class Sandbox:
             for attempt in range(_ATTEMPTS):
                 with self._zygote(session, plots=request.plots) as (root, warm):
                     try:
-                        answer = exchange(root.orders if warm is None else warm.orders, request, loads)
+                        orders, vitals = (root.orders, root.vitals) if warm is None else (warm.orders, warm.vitals)
+                        answer = exchange(orders, request, loads, vitals)
                     except wire.Broken as error:
                         answer = Answer(fault="gone", detail=str(error))
                     if answer.fault in ("silent", "gone"):
@@ -224,15 +240,17 @@ class Sandbox:
         with self._lock:
             root = self._rooted()
             warm = None if session is None else self._session(root, session, plots=plots)
-            if warm is not None:
-                warm.running += 1
+            root = root if warm is None else warm.root
+            vitals = root.vitals if warm is None else warm.vitals
+            vitals.runs += 1
+            vitals.running += 1
         try:
             yield root, warm
         finally:
-            if warm is not None:
-                with self._lock:
-                    warm.running -= 1
-                    self._evict()
+            with self._lock:
+                vitals.running -= 1
+                self._evict()
+                self._close_retired()
 
     def _rooted(self) -> RootProcess:
         if self._closed:
@@ -242,17 +260,46 @@ class Sandbox:
             self._root = None
             self._forget_sessions()
         if self._root is None:
-            root = RootProcess(_WITHOUT[self._jail])
-            try:
-                require(root.ready.layers)
-            except BaseException:
-                root.kill()
-                raise
-            self._root = root
+            root, self._successor = self._successor or RootProcess(_WITHOUT[self._jail]), None
+            self._root = _greeted(root)
+        elif self._is_worn(self._root.vitals):
+            self._succeed(self._root)
         return self._root
+
+    def _succeed(self, worn: RootProcess) -> None:
+        """Starts the successor of a root, without waiting for it, or puts it in its place once it is ready."""
+        if self._successor is None:
+            self._successor = RootProcess(_WITHOUT[self._jail])
+        elif self._successor.has_greeted:
+            successor, self._successor = self._successor, None
+            try:
+                self._root = _greeted(successor)
+            except SandboxUnavailable:  # the worn one still does its work
+                worn.vitals.runs, worn.vitals.since = 0, time.monotonic()
+                return
+            self._retired.append(worn)
+            for warm in [each for each in self._warm.values() if not each.vitals.running]:
+                self._let_go(warm)
+            self._close_retired()
+
+    def _is_worn(self, vitals: Vitals) -> bool:
+        return vitals.runs >= self._recycle_runs or time.monotonic() - vitals.since >= self._recycle_seconds
+
+    def _close_retired(self) -> None:
+        in_use = [warm.root for warm in self._warm.values()]
+        for root in list(self._retired):
+            if not root.vitals.running and root not in in_use:
+                self._retired.remove(root)
+                root.close()
+
+    def _roots(self) -> list[RootProcess]:
+        return [root for root in (self._root, self._successor, *self._retired) if root is not None]
 
     def _session(self, root: RootProcess, name: str, *, plots: bool) -> _Warm:
         warm = self._warm.get(name)
+        if warm is not None and not warm.vitals.running and (warm.root is not root or self._is_worn(warm.vitals)):
+            self._let_go(warm)
+            warm = None
         if warm is None:
             number = next(self._numbers)
             try:
@@ -260,7 +307,7 @@ class Sandbox:
             except wire.Broken:
                 root.kill()  # found dead at the next attempt
                 orders = root.orders
-            warm = self._warm[name] = _Warm(name, number, orders)
+            warm = self._warm[name] = _Warm(name, number, root, orders)
             self._evict(keep=warm)
         self._warm.move_to_end(name)
         return warm
@@ -271,23 +318,24 @@ class Sandbox:
         for warm in list(self._warm.values()):
             if len(self._warm) <= self._max_sessions and held <= self._memory_bytes:
                 return
-            if warm is keep or warm.running:
+            if warm is keep or warm.vitals.running:
                 continue
             held -= warm.held_bytes
-            del self._warm[warm.name]
-            warm.orders.close()
+            self._let_go(warm)
+
+    def _let_go(self, warm: _Warm) -> None:
+        del self._warm[warm.name]
+        warm.orders.close()
 
     def _lost(self, root: RootProcess, warm: _Warm | None) -> None:
         """A zygote that died or does not answer is ended for good; the next run gets a new one."""
         with self._lock:
             if warm is None:
-                if root is self._root:
-                    root.kill()
+                root.kill()
                 return
             if self._warm.get(warm.name) is warm:
-                del self._warm[warm.name]
                 root.kill_session(warm.number)
-                warm.orders.close()
+                self._let_go(warm)
 
     def _forget_sessions(self) -> None:
         for warm in self._warm.values():
@@ -296,13 +344,24 @@ class Sandbox:
 
     def _after_fork(self) -> None:
         """In a forked copy of the host: the processes are the parent's, this copy starts its own."""
-        root = self._root
+        roots = self._roots()
         warm = list(self._warm.values())
         self._renew()
         for each in warm:
             each.orders.close()
-        if root is not None:
+        for root in roots:
             root.abandon()
+
+
+def _greeted(root: RootProcess) -> RootProcess:
+    """The root once it is ready and has every layer it must have; raises SandboxUnavailable."""
+    root.greet()
+    try:
+        require(root.ready.layers)
+    except BaseException:
+        root.kill()
+        raise
+    return root
 
 
 def probe(*, jail: Jail = "full") -> tuple[Layer, ...]:

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import weakref
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
 from byref_sandbox import launch, wire
+from byref_sandbox.exchange import PLOTS_SECONDS, Vitals
 from byref_sandbox.jail import Layer, SandboxUnavailable
 
 START_SECONDS: Final = 120.0
@@ -27,13 +28,16 @@ _MAX_COMPLAINT: Final = 2_000
 
 
 class RootProcess:
-    """A running root zygote."""
+    """A root zygote, from its start on; it takes orders once `greet` has returned."""
+
+    ready: wire.Ready
 
     def __init__(self, without: frozenset[str]) -> None:
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the sandbox needs Linux; this is {sys.platform!r}")
+        self.vitals = Vitals()
         self.orders, theirs = wire.packet_sockets()
-        complaints = os.memfd_create("byref-zygote", os.MFD_CLOEXEC)
+        self._complaints = os.fdopen(os.memfd_create("byref-zygote", os.MFD_CLOEXEC))
         try:
             with theirs:
                 self._process = subprocess.Popen(
@@ -42,19 +46,17 @@ class RootProcess:
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=complaints,
+                    stderr=self._complaints,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,  # Ctrl-C at the host's terminal is the host's
                 )
-            self.ready = self._greeting(complaints)
         except BaseException:
             self.orders.close()
+            self._complaints.close()
             raise
-        finally:
-            os.close(complaints)
         # At the interpreter's exit, or when nobody holds it any more.
         self._sessions: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._finalizer = weakref.finalize(self, _end, self.orders, self._sessions, self._process)
+        self._finalizer = weakref.finalize(self, _end, self.orders, self._sessions, self._process, self._complaints)
 
     @property
     def pid(self) -> int:
@@ -66,9 +68,36 @@ class RootProcess:
         """Whether the process still runs."""
         return self._process.poll() is None
 
+    @property
+    def has_greeted(self) -> bool:
+        """Whether `greet` returns at once."""
+        return bool(self._poll(0))
+
+    def greet(self) -> None:
+        """Waits until everything is imported, and fills `ready`; raises SandboxUnavailable."""
+        with self._complaints:
+            fault = f"no answer within {START_SECONDS:g} s"
+            if self._poll(START_SECONDS):
+                try:
+                    self.ready = wire.receive(self.orders, _READY)[0]
+                except wire.Broken:
+                    fault = "it ended while starting"
+                else:
+                    return
+            self.kill()
+            said = os.pread(self._complaints.fileno(), 1 << 20, 0).decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
+
+    def _poll(self, seconds: float) -> object:
+        poll = select.poll()
+        poll.register(self.orders, select.POLLIN)
+        return poll.poll(seconds * 1000)
+
     def fork_session(self, number: int, memory_bytes: int, *, plots: bool = False) -> socket.socket:
         """The order socket of a new session zygote; raises Broken."""
         ours, theirs = wire.packet_sockets()
+        if plots:
+            self.vitals.is_busy_for(PLOTS_SECONDS)
         with theirs:
             try:
                 wire.send(self.orders, wire.Fork(number, memory_bytes, plots), (theirs.fileno(),))
@@ -103,26 +132,19 @@ class RootProcess:
         """In a forked copy of the host: the process is the parent's, only the descriptor goes."""
         self._finalizer.detach()
         self.orders.close()
+        self._complaints.close()
         self._process.returncode = 0  # not ours to wait for
 
-    def _greeting(self, complaints: int) -> wire.Ready:
-        poll = select.poll()
-        poll.register(self.orders, select.POLLIN)
-        fault = f"no answer within {START_SECONDS:g} s"
-        if poll.poll(START_SECONDS * 1000):
-            try:
-                return wire.receive(self.orders, _READY)[0]
-            except wire.Broken:
-                fault = "it ended while starting"
-        self._process.kill()
-        self._process.wait()
-        said = os.pread(complaints, 1 << 20, 0).decode("utf-8", "replace").strip()
-        raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
 
-
-def _end(orders: socket.socket, sessions: weakref.WeakSet[socket.socket], process: subprocess.Popen[bytes]) -> None:
+def _end(
+    orders: socket.socket,
+    sessions: weakref.WeakSet[socket.socket],
+    process: subprocess.Popen[bytes],
+    complaints: IO[str],
+) -> None:
     for each in (orders, *sessions):
         each.close()
+    complaints.close()
     try:
         process.wait(_CLOSE_SECONDS)
     except subprocess.TimeoutExpired:

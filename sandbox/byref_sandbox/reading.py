@@ -165,7 +165,9 @@ def _why_it_ended(ended: wire.Ended, limits: Limits) -> Failure:
         return Failure("Crash", "was killed by the system, which may have run out of memory", hint="use less memory")
     if ended.signal in _CRASHES:
         return Failure(
-            "Crash", f"crashed ({signal.Signals(ended.signal).name})", hint="nested too deeply, or out of memory?"
+            "Crash",
+            f"the code crashed its process ({signal.Signals(ended.signal).name})",
+            hint="compiled code failed: too deep a nesting, too little memory, or an array that is changed while it is in use",
         )
     return Failure("Crash", f"ended without a reply (status {ended.status}, signal {ended.signal})")
 

@@ -34,7 +34,7 @@ class Stream:
 
 def arrow_of(frame: pd.DataFrame) -> Any:
     """A DataFrame as an Arrow table, an index that says something first; what Arrow has no type for is JSON text."""
-    if values._index_says_something(frame.index):
+    if values.index_says_something(frame.index):
         frame = frame.reset_index(allow_duplicates=True)
     names, columns = [], []
     for position, label in enumerate(frame.columns):

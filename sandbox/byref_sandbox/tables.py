@@ -29,6 +29,14 @@ _HEAD_CHARS: Final = 256 << 10
 _HEAD_RECORDS: Final = 1_000
 """Records whose keys are taken for those of all; a later one with another key is noticed."""
 _MAX_FIELDS: Final = 1_000
+_MAX_SPARSENESS: Final = 10
+"""Cells of a table for each member of a record: the others are nulls."""
+_FEW_CELLS: Final = 1_000_000
+_FEW_FIELDS: Final = 24
+"""A record of so many fields takes little more memory than an empty dict."""
+_BLOCK_BYTES: Final = 256 << 10
+_BYTES_PER_MEMBER: Final = 5
+"""At least, in JSON: `"a":1` and what is around it."""
 _EXACT: Final = 2**53
 """Integers up to here are exact as 64-bit floats."""
 _ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
@@ -45,7 +53,7 @@ def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
             str(payload, "utf-8")  # msgspec does not look at the encoding
         inner = _at(payload, path)
         fields = _fields(inner)
-        return None if fields is None else _decoded(inner, fields)
+        return None if fields is None or _is_sparse(inner, fields) else _decoded(inner, fields)
     except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
         return None
 
@@ -57,6 +65,24 @@ def from_records(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
         if record.keys() != fields.keys():
             fields.update(dict.fromkeys(record))
     return _frame({name: [record.get(name) for record in records] for name in fields}, len(records))
+
+
+def is_built_quickly(value: object) -> bool:
+    """Whether making the table of a decoded JSON value takes no longer than its size lets expect.
+
+    Where each record has keys of its own, n records of one key each make a table of n × n cells.
+    """
+    if isinstance(value, dict):
+        return len(value) <= _MAX_FIELDS
+    if type(value) is not list or not all(type(record) is dict for record in value):
+        return True  # no records, and refused at once
+    members = sum(map(len, value))
+    fields: set[str] = set()
+    for record in value:
+        fields.update(record)
+        if len(fields) > _MAX_FIELDS:
+            return False
+    return len(fields) * len(value) <= _MAX_SPARSENESS * members + _FEW_CELLS
 
 
 def _at(payload: bytes, path: Sequence[str | int]) -> bytes | msgspec.Raw:
@@ -85,6 +111,16 @@ def _fields(text: bytes | msgspec.Raw) -> list[str] | None:
             return None
         fields.update(dict.fromkeys(record))
     return list(fields) if 0 < len(fields) <= _MAX_FIELDS else None
+
+
+def _is_sparse(text: bytes | msgspec.Raw, fields: list[str]) -> bool:
+    """Whether there may be far more cells than members; braces inside texts make it more careful, not less."""
+    if len(fields) <= _FEW_FIELDS:
+        return False
+    bytes_ = np.frombuffer(text, np.uint8)
+    starts = range(0, len(bytes_), _BLOCK_BYTES)
+    records = sum(np.count_nonzero(bytes_[start : start + _BLOCK_BYTES] == ord("{")) for start in starts)
+    return bool(records * len(fields) > _MAX_SPARSENESS * (len(bytes_) // _BYTES_PER_MEMBER) + _FEW_CELLS)
 
 
 def _decoded(text: bytes | msgspec.Raw, fields: list[str]) -> pd.DataFrame:

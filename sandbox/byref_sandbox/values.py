@@ -1,4 +1,4 @@
-"""What comes out of a run: data only, as JSON, and as the text a model reads.
+"""What comes out of a run: data only, as JSON, and what the next run is given of it.
 
 This runs inside the jail on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
 """
@@ -6,13 +6,13 @@ This runs inside the jail on whatever the code left behind: a `__repr__` that li
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import datetime
 import itertools
 import json
+import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -21,19 +21,8 @@ import pandas as pd
 
 from byref_sandbox import exact
 
-MAX_REPR_CHARS: Final = 20_000
-"""Of a value that is no data."""
-SHOWN_ROWS: Final = 10
-"""From either end of a table with more than `WHOLE_ROWS`."""
-WHOLE_ROWS: Final = 40
-SHOWN_COLUMNS: Final = 30
-SHOWN_CELL_CHARS: Final = 200
-MAX_CELLS_SHOWN_AS_JSON: Final = 2_000_000
-"""Of a table that is the value of a run."""
 MAX_CELLS_AS_JSON: Final = 200_000
 """Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
-
-Kind = Literal["none", "json", "dataframe", "series", "repr"]
 
 
 class NotData(ValueError):
@@ -52,45 +41,6 @@ class Keepsake(NamedTuple):
     """The name of its type where neither gives it back."""
     shape: str = ""
     """What it is, in words, where JSON does not tell."""
-
-
-class Presented(NamedTuple):
-    """A value as data and as text."""
-
-    kind: Kind
-    data: bytes
-    """JSON."""
-    text: str | None
-    """None: the JSON itself."""
-    exact: bytes = b""
-    """Of a big table the value with its types."""
-    is_partial: bool = False
-    """The table is too big for JSON: `data` is null."""
-
-
-def present(value: object) -> Presented:
-    """The last expression's value, as data and as a model reads it best; what is no data is shown by its repr."""
-    try:
-        if value is None:
-            return Presented("none", b"null", "")
-        if isinstance(value, pd.DataFrame):
-            return _table("dataframe", value, records_json, frame_text(value))
-        if isinstance(value, pd.Series):
-            return _table("series", value, lambda series: to_json(_series_data(series)), _series_text(value))
-        return Presented("json", to_json(value), _scalar_text(value))
-    except NotData:
-        text = _bounded_repr(value)
-        return Presented("repr", to_json(text), text)
-
-
-def _table(kind: Kind, table: Any, write: Callable[[Any], bytes], text: str) -> Presented:
-    packed = b""
-    if not is_small(table):
-        with contextlib.suppress(exact.NotExact):
-            packed = exact.encode(table)
-    if packed and table.size > MAX_CELLS_SHOWN_AS_JSON:
-        return Presented(kind, b"null", text, packed, is_partial=True)
-    return Presented(kind, write(table), text, packed)
 
 
 def keep(value: object) -> Keepsake:
@@ -115,7 +65,7 @@ def keep(value: object) -> Keepsake:
     if isinstance(value, pd.DataFrame):
         return Keepsake("dataframe", records_json(value), packed, shape=shape_of(value))
     return Keepsake(
-        "json", to_json(_series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value)
+        "json", to_json(series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value)
     )
 
 
@@ -126,9 +76,9 @@ def _form(value: object) -> Literal["json", "dataframe"]:
 def shape_of(value: object) -> str:
     """What a value is, in a few words, where JSON has no word for it."""
     if isinstance(value, pd.DataFrame):
-        return f"DataFrame of {_count(len(value), 'row')} and {_count(value.shape[1], 'column')}"
+        return f"DataFrame of {counted(len(value), 'row')} and {counted(value.shape[1], 'column')}"
     if isinstance(value, pd.Series):
-        return f"Series of {_count(len(value), 'value')}"
+        return f"Series of {counted(len(value), 'value')}"
     if isinstance(value, np.ndarray):
         return f"array{list(value.shape)} of {value.dtype}"[:100]
     return _type_name(value)
@@ -171,134 +121,53 @@ def to_json(value: object) -> bytes:
 
 def records_json(frame: pd.DataFrame) -> bytes:
     """A DataFrame as a JSON array of records; an index that says something becomes its first fields."""
-    names, columns = _columns(frame)
+    names, columns = columns_of(frame)
     if not names:
         return to_json([{} for _ in range(len(frame))])
     return to_json([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
 
-def frame_text(frame: pd.DataFrame) -> str:
-    """A DataFrame as a table: exact counts, then all of a small one, of any other the first and the last rows."""
-    rows, columns = frame.shape
-    part, notes, gap = frame, [], None
-    if not is_small(frame):
-        gap = SHOWN_ROWS if rows > 2 * SHOWN_ROWS else None
-        part = pd.concat([frame.iloc[:gap], frame.iloc[-gap:]]) if gap else frame
-        notes = [f"first {gap} and last {gap} rows shown"] if gap else []
-        if columns > SHOWN_COLUMNS:
-            part = part.iloc[:, :SHOWN_COLUMNS]
-            notes.append(f"first {SHOWN_COLUMNS} columns shown")
-    title = f"{_count(rows, 'row')} × {_count(columns, 'column')}"
-    names, cells = _columns(part, for_text=True)
-    lines = [" | ".join(map(_cell, row)) for row in zip(*cells, strict=True)]
-    if gap:
-        lines.insert(gap, f"… {_count(rows - 2 * gap, 'row')} …")
-    return "\n".join(["; ".join([title, *notes]), " | ".join(map(_cell, names)), *lines])
-
-
-def is_small(table: pd.DataFrame | pd.Series) -> bool:
-    """Whether a table is shown whole."""
-    return len(table) <= WHOLE_ROWS and (table.ndim == 1 or table.shape[1] <= SHOWN_COLUMNS)
-
-
-def _series_text(series: pd.Series) -> str:
-    rows = len(series)
-    title = _count(rows, "value") + (f" of {series.name!s}" if series.name is not None else "")
-    part, gap = series, None
-    if not is_small(series):
-        gap = SHOWN_ROWS
-        part = pd.concat([series.iloc[:gap], series.iloc[-gap:]])
-        title += f"; first {gap} and last {gap} shown"
-    lines = list(map(_cell, _column(part, for_text=True)))
-    if _index_says_something(series.index):
-        lines = [f"{_cell(label)}: {line}" for label, line in zip(_labels(part.index), lines, strict=True)]
-    if gap:
-        lines.insert(gap, f"… {_count(rows - 2 * gap, 'value')} …")
-    return "\n".join([title, *lines])
-
-
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 row`, `2,000 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _scalar_text(value: object) -> str | None:
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, np.generic):
-        return _scalar_text(value.item()) or str(value)
-    if isinstance(value, bool | int | float | complex):
-        return repr(value)
-    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
-        return str(value)
-    return None
-
-
-def _cell(value: object) -> str:
-    """One cell on one line."""
-    if value is None:
-        return "NaN"
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, bool | int | float):
-        text = repr(value)
-    elif isinstance(value, datetime.date):
-        text = value.isoformat()
-    else:
-        try:
-            text = to_json(value).decode()
-        except NotData:
-            text = _bounded_repr(value)
-    text = (
-        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") if "\n" in text or "\r" in text else text
-    )
-    if len(text) > SHOWN_CELL_CHARS:
-        return f"{text[:SHOWN_CELL_CHARS]}… [{len(text) - SHOWN_CELL_CHARS:,} more characters]"
-    return text
-
-
-def _bounded_repr(value: object) -> str:
-    try:
-        text = str(repr(value))
-    except Exception as error:  # noqa: BLE001  (the code's own __repr__)
-        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
-    if len(text) > MAX_REPR_CHARS:
-        return f"{text[:MAX_REPR_CHARS]}… [{len(text) - MAX_REPR_CHARS:,} more characters]"
-    return text
-
-
-def _index_says_something(index: pd.Index) -> bool:
+def index_says_something(index: pd.Index) -> bool:
     """Whether labels mean more than a row number: named, of several levels, or no integers."""
     return index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
 
 
-def _labels(index: pd.Index) -> list[str]:
+def labels_of(index: pd.Index) -> list[str]:
+    """The labels of an index as text."""
     if index.nlevels > 1:
         return [", ".join(map(str, label)) for label in index]
-    return [_key(label) for label in _column(index.to_series())]
+    return [_key(label) for label in column_of(index.to_series())]
 
 
-def _series_data(series: pd.Series) -> object:
-    values = _column(series)
-    if not _index_says_something(series.index):
+def series_data(series: pd.Series) -> object:
+    """A Series as plain data: a dict by label where its index says something, else a list."""
+    values = column_of(series)
+    if not index_says_something(series.index):
         return values
-    labels = _labels(series.index)
+    labels = labels_of(series.index)
     if len(set(labels)) < len(labels):
         return [{"index": label, "value": value} for label, value in zip(labels, values, strict=True)]
     return dict(zip(labels, values, strict=True))
 
 
-def _columns(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str], list[list[object]]]:
+def columns_of(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str], list[list[object]]]:
+    """Names and values of the columns, those of an index that says something first."""
     names: list[str] = []
     columns: list[list[object]] = []
-    if _index_says_something(frame.index):
+    if index_says_something(frame.index):
         for level in range(frame.index.nlevels):
             default = "index" if frame.index.nlevels == 1 else f"level_{level}"
             name = frame.index.names[level]
             names.append(default if name is None else _key(name))
-            columns.append(_column(frame.index.get_level_values(level).to_series(), for_text=for_text))
+            columns.append(column_of(frame.index.get_level_values(level).to_series(), for_text=for_text))
     for position, name in enumerate(frame.columns):
         names.append("_".join(str(part) for part in name if part != "") if isinstance(name, tuple) else _key(name))
-        columns.append(_column(frame.iloc[:, position], for_text=for_text))
+        columns.append(column_of(frame.iloc[:, position], for_text=for_text))
     return _unique(names), columns
 
 
@@ -316,7 +185,7 @@ def _unique(names: list[str]) -> list[str]:
     return unique
 
 
-def _column(series: pd.Series, *, for_text: bool = False) -> list[object]:
+def column_of(series: pd.Series, *, for_text: bool = False) -> list[object]:
     """The values as plain Python, None for missing ones; `for_text` drops the time of day where it is always midnight."""
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
@@ -358,20 +227,24 @@ def _plain(value: object) -> object:
             return _nested(_moments(value.ravel(), for_text=False), value.shape)
         return value.tolist()
     if isinstance(value, pd.DataFrame):
-        names, columns = _columns(value)
+        names, columns = columns_of(value)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     if isinstance(value, pd.Series):
-        return _series_data(value)
+        return series_data(value)
     if isinstance(value, pd.Index):
-        return _column(value.to_series()) if value.nlevels == 1 else [list(label) for label in value]
+        return column_of(value.to_series()) if value.nlevels == 1 else [list(label) for label in value]
     if isinstance(value, pd.api.extensions.ExtensionArray):
-        return _column(pd.Series(value))
+        return column_of(pd.Series(value))
     if isinstance(value, pd.Timestamp | pd.Timedelta):
         return value.isoformat()
     if isinstance(value, pd.Period | pd.Interval | complex):
         return str(value)
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, re.Pattern):
+        return value.pattern
+    if isinstance(value, np.random.Generator):
+        return str(value)
     if isinstance(value, collections.deque | range | collections.abc.Set | collections.abc.KeysView):
         return list(value)
     if isinstance(value, collections.abc.ValuesView):

@@ -89,7 +89,7 @@ def warm(language: Any) -> None:
 
 def _keep_and_read(pandas: Any) -> None:
     """Values with their types and tables of JSON: reading each kind of column imports something."""
-    from byref_sandbox import exact, tables, values
+    from byref_sandbox import exact, shown, tables, values
 
     days = pandas.date_range("2024-01-01", periods=2, freq="D")
     frame = pandas.DataFrame(
@@ -109,7 +109,7 @@ def _keep_and_read(pandas: Any) -> None:
     )
     for value in (frame, frame["text"], frame.set_index(["integers", "text"]), frame.describe(include="all")):
         exact.decode(exact.encode(value))
-        values.present(value)
+        shown.present(value)
         values.keep(value)
     tables.from_json(
         b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ()

@@ -1,7 +1,7 @@
 """What the processes of the sandbox say to each other, and how.
 
 Host to zygote: one datagram per order (`Run`, `Fork`, `Kill`) on a sequenced-packet socket, descriptors beside it, so
-that an order arrives whole or not at all. A run's order carries a call socket (for `Missing`, `Payload`, `Started`,
+that an order arrives whole or not at all. A run's order carries a call socket (for `Missing`, `Payload`, `Working`, `Started`,
 `Refused`, `Ended`), the write end of its reply pipe, and its `Request` in a memfd.
 
 Run to host: frames on the pipe, each a length and one typed record, msgpack. A run is hostile by then: the host takes
@@ -144,6 +144,20 @@ class Give(msgspec.Struct, frozen=True, tag="give"):
     payload: int
 
 
+class Take(msgspec.Struct, frozen=True):
+    """Zygote to standby: the run it was forked for; descriptors: write end of the reply pipe, Request, payloads."""
+
+    files: list[int]
+    """The payloads, by index."""
+
+
+class Working(msgspec.Struct, frozen=True, tag="working"):
+    """The zygote makes tables of what it holds, and answers nobody meanwhile."""
+
+    held_bytes: int
+    """Of what it makes them of, about."""
+
+
 class Started(msgspec.Struct, frozen=True, tag="started"):
     """The run begins; the clock runs."""
 
@@ -167,7 +181,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     cpu_seconds: float
 
 
-News = Missing | Started | Refused | Ended
+News = Missing | Working | Started | Refused | Ended
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn
@@ -94,6 +95,12 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
             _send(reply, [error_frame(failure_of(error, terms))], stdout, usage)
     finally:
         os._exit(0)
+
+
+def refuse(reply: int, failure: Failure) -> NoReturn:
+    """Ends the process of a run that cannot be begun."""
+    _send(reply, [error_frame(failure)], Captured(0), _Usage())
+    os._exit(0)
 
 
 def _guarded(
@@ -191,10 +198,10 @@ class _Usage:
 
     def __init__(self) -> None:
         self._resident = resident()
+        self._cpu_seconds = time.process_time()
 
     def cpu_ms(self) -> float:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return round((used.ru_utime + used.ru_stime) * 1000, 3)
+        return round((time.process_time() - self._cpu_seconds) * 1000, 3)
 
     def peak_bytes(self) -> int:
         return max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - self._resident)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import json
 import os
 import resource
 import select
@@ -23,17 +22,19 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from byref_sandbox import bodies, data, jqworker, sqlbody, sqltables, wire, worker
-from byref_sandbox.bindings import Bindings, OnlyTable
+from byref_sandbox import data, standby, wire
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
-from byref_sandbox.libc import give_back_memory
+from byref_sandbox.libc import give_back_memory, name_process
 from byref_sandbox.loaded import Loaded, Store, Wanted, wanted_of
+from byref_sandbox.runs import Runs, read_request
 
 MAX_CALLS: Final = 256
 _BIG_BYTES: Final = 1 << 20
+_RETRY_SECONDS: Final = 1.0
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
-_REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
+_LULL_MS: Final = 5
+"""Without news for so long, a zygote forks the standby of the next run: sooner it would slow down the run that began."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,15 +44,18 @@ class _Call:
     channel: socket.socket
     reply: int
     body: int
-    """The request's memfd; the root leaves it to the run to read."""
+    """The request's memfd."""
     wall_seconds: float
-    request: wire.Request | None
+    request: wire.Request | None = None
+    """None in the root, which leaves it to the run to read."""
     wanted: list[Wanted] = field(default_factory=list)
     waiting: set[int] = field(default_factory=set)
     """Payloads the host still has to give, by index."""
     files: dict[int, int] = field(default_factory=dict)
     """Payloads for this run alone: their memfds, by index."""
     pid: int = 0
+    cpu_before: float = 0.0
+    """Processor time of its process that was not the run's."""
     deadline: float = 0.0
     timed_out: bool = False
 
@@ -72,6 +76,10 @@ class Zygote:
         self._store = store
         self._calls: list[_Call] = []
         self._sessions: dict[int, int] = {}
+        self._has_plots = False
+        self._runs = Runs(jail, language, store)
+        self._standby: standby.Standby | None = None
+        self._no_standby_before = 0.0
         self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
@@ -85,7 +93,10 @@ class Zygote:
             calls = {call.channel.fileno(): call for call in self._calls}
             for descriptor in calls:
                 poll.register(descriptor, select.POLLIN)
-            for descriptor, _events in poll.poll(self._patience()):
+            ready = poll.poll(self._patience())
+            if not ready and self._standby is None and time.monotonic() >= self._no_standby_before:
+                self._make_standby()
+            for descriptor, _events in ready:
                 if descriptor == self._orders.fileno():
                     self._take_order()
                 elif descriptor == self._wake:
@@ -96,9 +107,12 @@ class Zygote:
             self._enforce()
 
     def _patience(self) -> int | None:
-        """Milliseconds until the next deadline."""
+        """Milliseconds until there is something to do without news."""
         deadlines = [call.deadline for call in self._calls if call.pid and not call.timed_out]
-        return max(0, int((min(deadlines) - time.monotonic()) * 1000) + 1) if deadlines else None
+        waits = [max(0, int((deadline - time.monotonic()) * 1000) + 1) for deadline in deadlines]
+        if self._standby is None:
+            waits.append(max(_LULL_MS, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
+        return min(waits, default=None)
 
     def _take_order(self) -> None:
         try:
@@ -116,13 +130,13 @@ class Zygote:
 
     def _quit(self) -> NoReturn:
         # Their parent-death signal would do it as well, a moment later.
+        self._dismiss_standby()
         for pid in (*self._sessions.values(), *(call.pid for call in self._calls if call.pid)):
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
 
     def _begin(self, order: wire.Run, channel: int, reply: int, body: int) -> None:
-        request = None if self._store is None else _read_request(body)
-        call = _Call(socket.socket(fileno=channel), reply, body, order.wall_seconds, request)
+        call = _Call(socket.socket(fileno=channel), reply, body, order.wall_seconds)
         self._calls.append(call)
         if len(self._calls) > MAX_CALLS:
             self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
@@ -130,17 +144,26 @@ class Zygote:
         if order.plots:
             self._learn_plots()
         call.waiting = set(order.given)
-        if self._store is not None and request is not None:
-            call.wanted = wanted_of(request)
-            call.waiting = {
-                index
-                for index in order.given
-                if self._store.entry(request.payloads[index].entry).lacks(call.wanted[index])
-            }
+        if self._store is not None and not self._look_up(call, self._store):
+            return
         if call.waiting:
             self._tell(call, wire.Missing(sorted(call.waiting)))
         else:
             self._start(call)
+
+    def _look_up(self, call: _Call, store: Store) -> bool:
+        """Leaves only those payloads to wait for that the store lacks, and says whether the request makes sense."""
+        try:
+            request = read_request(call.body)
+            wanted = wanted_of(request)
+            call.waiting = {
+                index for index in call.waiting if store.entry(request.payloads[index].entry).lacks(wanted[index])
+            }
+        except (msgspec.DecodeError, IndexError) as error:
+            self._refuse(call, "ValueError", f"the request could not be read: {error}")
+            return False
+        call.request, call.wanted = request, wanted
+        return True
 
     def _hear(self, call: _Call) -> None:
         """A payload that was missing, or the end of the call: the host no longer wants the run."""
@@ -161,6 +184,7 @@ class Zygote:
         """Decodes a payload into the store and says whether that worked."""
         payload = request.payloads[index]
         entry = store.entry(payload.entry)
+        self._dismiss_standby()
         try:
             raw = wire.read_memory_file(descriptor)
             with _sized(entry, len(raw)):
@@ -176,6 +200,9 @@ class Zygote:
             store.trim(())
             self._refuse(call, "MemoryLimit", "the data does not fit into the memory of a session")
             return False
+        except Exception as error:  # noqa: BLE001  whatever a library makes of odd data, others' data stays
+            self._refuse(call, "ValueError", f"the data of this variable could not be read: {error}")
+            return False
         finally:
             os.close(descriptor)
         store.trim({each.entry for each in request.payloads})
@@ -185,80 +212,76 @@ class Zygote:
         """Forks the run; its clock begins."""
         if self._store is not None and call.request is not None:
             self._build_frames(call, call.request, self._store)
-        gc.freeze()
         size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
-        parent = os.getpid()
         # Told first: a run whose beginning the host does not know of might be repeated.
         self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
-        try:
-            call.pid = os.fork()
-        except OSError as error:
-            self._refuse(call, "Crash", f"no process could be started: {error}")
-            return
-        if call.pid == 0:
-            self._run(call, parent)
+        if not self._hand_over(call):
+            gc.freeze()
+            parent = os.getpid()
+            try:
+                call.pid = os.fork()
+            except OSError as error:
+                self._refuse(call, "Crash", f"no process could be started: {error}")
+                return
+            if call.pid == 0:
+                self._run(call, parent)
         seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
         call.deadline = time.monotonic() + seconds
         call.close_files()
 
+    def _hand_over(self, call: _Call) -> bool:
+        """Gives the run to the standby, if there is one that can take it."""
+        if self._standby is None or len(call.files) > standby.MAX_FILES:
+            return False
+        ahead, self._standby = self._standby, None
+        call.cpu_before = ahead.cpu_seconds()
+        if not ahead.take(call.reply, call.body, call.files):
+            return False
+        call.pid = ahead.pid
+        return True
+
+    def _make_standby(self) -> None:
+        gc.freeze()
+        work = functools.partial(self._runs.run, os.getpid())
+        try:
+            self._standby = standby.fork(self._jail.descriptors, self._runs.rehearse, work)
+        except OSError:  # runs are forked then, if they can be
+            self._no_standby_before = time.monotonic() + _RETRY_SECONDS
+
+    def _dismiss_standby(self) -> None:
+        """What it holds is no longer all that a run is to find."""
+        if self._standby is not None:
+            self._standby.discard()
+            self._standby = None
+
     def _run(self, call: _Call, parent: int) -> NoReturn:
         """In the new process: nothing of the zygote's own stays in reach."""
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with(parent)
             close_descriptors((call.reply, call.body, *call.files.values(), *self._jail.descriptors))
-            request = call.request or _read_request(call.body)
-            jail = self._jail.less(request.without)
-            prepare = functools.partial(self._prepare, request, call.files)
-            terms = request.terms
-            if request.mode == "jq":
-                terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in call.files.values()))
-            worker.execute(terms, prepare, jail, reply=call.reply, parent=parent)
+            self._runs.run(parent, call.reply, call.body, call.files)
         finally:
             os._exit(1)
 
-    def _prepare(self, request: wire.Request, files: dict[int, int]) -> worker.Body:
-        if request.mode == "jq":
-            payload, path = request.payloads[0], json.loads(request.variables[0].path)
-            source = files[0] if files else payload.inline or b""
-            return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
-        loaded = self._loaded(request, files)
-        if request.mode == "sql":
-            return sqlbody.sql_body(request, loaded)
-        bindings = _bind(request, loaded)
-        if request.mode == "pick":
-            return jqworker.pick_body(request, bindings.values["input"])
-        if request.mode == "raw":
-            return bodies.raw_body(request, bindings)
-        return bodies.language_body(self._language, request, bindings)
-
-    def _loaded(self, request: wire.Request, files: dict[int, int]) -> dict[int, Loaded]:
-        """The request's payloads, by index."""
-        loaded: dict[int, Loaded] = {}
-        for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
-            if payload.inline is None and index not in files:
-                assert self._store is not None
-                loaded[index] = self._store.entry(payload.entry)
-                continue
-            raw = wire.read_memory_file(files[index]) if payload.inline is None else payload.inline
-            loaded[index] = Loaded()
-            loaded[index].load(payload.content_type, raw, wanted)
-            loaded[index].build(wanted)
-        return loaded
-
     def _build_frames(self, call: _Call, request: wire.Request, store: Store) -> None:
         """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
+        is_sql = request.mode == "sql"
         for payload, wanted in zip(request.payloads, call.wanted, strict=True):
-            if payload.inline is None and wanted.frames:
-                entry = store.entry(payload.entry)
-                with _sized(entry, 0):
-                    entry.build(wanted)
-                    if request.mode == "sql":
-                        for path in wanted.frames & entry.frames.keys() - entry.tables.keys():
-                            entry.tables[path] = sqltables.arrow_of(entry.frames[path])
+            entry = store.entry(payload.entry) if payload.inline is None else None
+            if entry is None or not entry.is_to_build(wanted, arrow=is_sql):
+                continue
+            self._tell(call, wire.Working(entry.size))
+            self._dismiss_standby()
+            with _sized(entry, 0):
+                entry.build(wanted)
+                if is_sql:
+                    entry.build_arrow(wanted)
 
     def _learn_plots(self) -> None:
+        if self._has_plots:
+            return
+        self._has_plots = True
+        self._dismiss_standby()
         with contextlib.suppress(Exception):  # a broken installation is none: the code is told that there are no plots
             self._language.learn_plots()
 
@@ -278,6 +301,7 @@ class Zygote:
         try:
             die_with(parent)
             close_descriptors((channel, *self._jail.descriptors))
+            name_process("byref:session")
             hard = resource.getrlimit(resource.RLIMIT_AS)[1]
             resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))
             store = Store(order.memory_bytes)
@@ -317,6 +341,10 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            if self._standby is not None and self._standby.pid == pid:  # it was killed, for its memory perhaps
+                self._standby.close()
+                self._standby = None
+                self._no_standby_before = time.monotonic() + _RETRY_SECONDS
             for session, session_pid in list(self._sessions.items()):
                 if session_pid == pid:
                     del self._sessions[session]
@@ -324,7 +352,12 @@ class Zygote:
                 if call.pid == pid:
                     ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
                     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
-                    self._tell(call, wire.Ended(ended, code, call.timed_out, usage.ru_utime + usage.ru_stime))
+                    self._tell(
+                        call,
+                        wire.Ended(
+                            ended, code, call.timed_out, max(0.0, usage.ru_utime + usage.ru_stime - call.cpu_before)
+                        ),
+                    )
                     self._calls.remove(call)
                     call.channel.close()
                     break
@@ -336,23 +369,3 @@ def _sized(entry: Loaded, least: int) -> Iterator[None]:
     before = resident()
     yield
     entry.size += max(least, resident() - before)
-
-
-def _read_request(body: int) -> wire.Request:
-    return _REQUESTS.decode(wire.read_memory_file(body))
-
-
-def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:
-    bindings = Bindings()
-    for variable in request.variables:
-        entry = loaded[variable.payload]
-        frame = entry.frames.get(variable.path)
-        if frame is not None:
-            bindings.frames[variable.name] = frame
-        if variable.frame and frame is not None:
-            bindings.values[variable.name] = frame
-        elif variable.is_value or frame is None:
-            bindings.values[variable.name] = entry.at(variable.path)
-        else:
-            bindings.values[variable.name] = OnlyTable(variable.name)
-    return bindings

@@ -187,6 +187,9 @@ def _reset() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pd.reset_option("^(display|mode)")
+    pyplot: Any = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
 
 
 def _seeded(example: doctest.Example) -> doctest.Example:
@@ -197,8 +200,9 @@ def _seeded(example: doctest.Example) -> doctest.Example:
 
 
 def measure(documentation: Iterator[tuple[str, str]]) -> Measure:
-    """Run all documented examples in plain Python and in the language."""
+    """Run all documented examples in plain Python and in the language, both with matplotlib where it is installed."""
     language, parser, found = Language(), doctest.DocTestParser(), Measure()
+    language.learn_plots()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         for path, text in documentation:
             try:

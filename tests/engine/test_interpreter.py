@@ -14,6 +14,7 @@ from byref import Engine, Policy, Session, ToolError, variables
 from byref.artifacts import staging
 
 COUNT = 10_000
+NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 
 
 @pytest.fixture
@@ -119,11 +120,60 @@ def test_what_is_not_kept_is_said(stocked: Session) -> None:
     assert "var_step_7 (no name to keep)" in ask(stocked, "var_step_7 = 1")
 
 
+def test_what_cannot_be_kept_is_not_what_it_was(stocked: Session) -> None:
+    ask(stocked, "x = 1\ny = 2\nz = 3\ndef f(): return 4")
+    assert ask(stocked, "x = (i for i in [])\nw = (i for i in [])") == "[not kept: x, w (a generator is no data)]"
+    assert "name 'x' is not defined" in mistake(stocked, "x")
+    assert ask(stocked, "del y, f, users") == NO_OUTPUT
+    assert "name 'y' is not defined" in mistake(stocked, "y")
+    assert "name 'f' is not defined" in mistake(stocked, "f()")
+    assert ask(stocked, "len(users), z") == "[10000,3]"
+    assert "z (the run was stopped)" in mistake(stocked, "z = 5\nx = [0] * 10**12")
+    assert ask(stocked, "z") == "3"
+
+
+def test_reset_takes_what_nothing_names(session: Session) -> None:
+    ask(session, "x = list(range(100))\ny = {1, 2}\nplt.plot(x)\nkept = [7]")
+    ask(session, "x = 5\nbig = pd.DataFrame({'a': range(300_000)})")
+    stored = session.store_artifact("notes", name="notes")
+    kept = session.keep(session.variable("kept").artifact)
+    session.reset()
+    assert {(artifact.id, artifact.name) for artifact in session.artifacts()} == {
+        (stored.id, "notes"),
+        (kept.id, None),
+        *((artifact.id, "plot_1") for artifact in session.artifacts() if artifact.kind == "image"),
+    }
+    assert "No variable with data is bound yet." in mistake(session, "x")
+    assert session.get_artifact("plot_1") is not None
+
+
+def test_artifacts_are_named_by_id_or_name(session: Session) -> None:
+    report = session.store_artifact(prose(2_000), name="a report")
+    ask(session, "plt.plot([1])")
+    plot = session.get_artifact("plot_1")
+    assert plot is not None
+    assert ask(session, f"type({report.id}).__name__, len({report.id})") == f'["str",{len(report.value)}]'
+    assert ask(session, f"${plot.id} == plot_1, plot_1[:4] == bytes([137]) + b'PNG', type(plot_1).__name__") == (
+        '[true,true,"bytes"]'
+    )
+    assert ask(session, "plot_1 = 3\nplot_1 + 1").startswith("4\n[kept for later calls: plot_1 (integer)]")
+    assert "is not defined" in mistake(session, "art_aaaaaaaaaaaa")
+
+
+def test_a_column_and_a_function_that_are_meant_are_named(stocked: Session) -> None:
+    ask(stocked, "def total(rows): return len(rows)")
+    assert "'field_0' is a key of the records of users: row['field_0'], or df(users)['field_0']" in mistake(
+        stocked, "field_0 * 2"
+    )
+    told = mistake(stocked, "totl(1)")
+    assert "Did you mean total?\nFunctions and classes: total\nVariables with data: " in told
+
+
 def test_mistakes_say_where_and_how_to_mend_them(stocked: Session) -> None:
     assert mistake(stocked, "x = 1\nusrs") == snapshot("""\
 NameError at line 2: name 'usrs' is not defined
     usrs
-Did you mean users?
+Did you mean 'users'?
 Variables with data: list_users (object(3 keys)), users (array(10000) of object), pagination (object(1 key))
 [kept for later calls: x (integer)]\
 """)
@@ -139,12 +189,12 @@ the keys are: id, field_0, field_1\
     assert mistake(stocked, "open('/etc/passwd')") == snapshot("""\
 NotAllowed at line 1: open() is not available: there are no files here
     open('/etc/passwd')
-the data is already bound as variables\
+the data is in: list_users, pagination, users, x\
 """)
     assert mistake(stocked, "import os") == snapshot("""\
 ModuleNotFoundError at line 1: No module named 'os' in the sandbox
     import os
-files, processes and the environment are not available; the data is already bound as variables\
+files, processes and the environment are not available; the data is in: list_users, pagination, users, x\
 """)
     assert mistake(stocked, "users.name") == snapshot("""\
 AttributeError at line 1: 'list' object has no attribute 'name'

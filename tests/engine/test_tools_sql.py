@@ -181,11 +181,18 @@ def test_runs_are_recorded(engine: Engine, tenant: str) -> None:
     assert [tuple(row) for row in rows] == [("sql", QUERY, True), ("sql", "SELEC", False)]
 
 
-def test_it_is_offered_where_duckdb_is(local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_offered_where_duckdb_is(
+    local: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     assert [tool["name"] for tool in local.session("a", tenant=tenant, tools=TOOLS).tools("anthropic")] == TOOLS
     assert "artifact_sql" not in [tool["name"] for tool in local.session("b", tenant=tenant).tools("anthropic")]
     monkeypatch.setattr(sqltext, "is_available", lambda: False)
+    monkeypatch.setattr(local, "_told", set())
     session = local.session("c", tenant=tenant, tools=TOOLS)
+    local.session("c2", tenant=tenant, tools=TOOLS)
+    local.session("c3", tenant=tenant)
+    told = "artifact_sql is not offered, though it is asked for: it needs DuckDB: pip install 'byref[sql]'"
+    assert [record.message for record in caplog.records] == [told]
     assert [tool["name"] for tool in session.tools("anthropic")] == TOOLS[1:]
     assert not session.owns("artifact_sql")
     with pytest.raises(ConfigurationError, match="artifact_sq'"):

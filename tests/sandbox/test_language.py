@@ -227,6 +227,28 @@ def test_refusals_name_construct_and_line(
     ("code", "kind", "line", "hint"),
     [
         ("x = 1\nusrs", "NameError", 2, "did you mean 'users'? the names there are: frame, users"),
+        ("name.upper()", "NameError", 1, "'name' is a key of the records of users: row['name']; the names there are: "),
+        ("t = pd.DataFrame({'total': [1]})\ntotal", "NameError", 2, "'total' is a column of t: t['total']; "),
+        ("frame.id.str.upper()", "AttributeError", 1, "'id' is integer (int64): use .astype(str).str"),
+        (
+            "frame['name'].dt.year",
+            "AttributeError",
+            1,
+            "'name' is text (str): use pd.to_datetime(column, errors='coerce')",
+        ),
+        (
+            "pd.Series([1.5]).dt.year",
+            "AttributeError",
+            1,
+            "the values are floating (float64): use pd.to_datetime(column, u",
+        ),
+        (
+            "pd.to_datetime(pd.Series(['2024-01-01'])).str[:4]",
+            "AttributeError",
+            1,
+            "are dates (datetime64[us]): use .dt",
+        ),
+        ("frame['name'].cat.codes", "AttributeError", 1, "use .astype('category').cat"),
         ("users[0]['nme']", "KeyError", 1, "did you mean 'name'? the keys are: id, name"),
         ("def f(r):\n    return r['x']\nf(users[0])", "KeyError", 2, "the keys are: id, name"),
         ("frame['nmae']", "KeyError", 1, "did you mean 'name'? the columns are: id, name"),
@@ -286,6 +308,48 @@ def test_explaining_hostile_errors_is_safe_and_bounded(language: Language, code:
     assert len(failed.kind) <= 200
     assert len(failed.message) <= 2000
     assert len(failed.hint or "") <= 2000
+
+
+# IPython's lines --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("%matplotlib inline\nx = 1\nx + 1", 2),
+        ("!pip install -q pandas numpy\n!pip install -U 'python-dateutil>=2'\n3", 3),
+        ("%load_ext autoreload\n%autoreload 2\n4", 4),
+        ("%%time\n5", 5),
+        ("%time 6", 6),
+        ("%timeit -n 10 -r 3 7", 7),
+        ("try:\n    import nonesuch\nexcept ImportError:\n    !pip install pandas\n8", 8),
+        ("x = (10\n  % 3)\nx", 1),
+        ("print('%s' % 1)\n%config InlineBackend.figure_format = 'retina'\n9", 9),
+        ("text = '''\n%matplotlib inline\n!ls\n'''\ntext", "\n%matplotlib inline\n!ls\n"),
+        ("%matplotlib inline\ntext = '''\n%matplotlib inline\n'''\ntext", "\n%matplotlib inline\n"),
+    ],
+)
+def test_lines_that_change_nothing_are_left_out(language: Language, code: str, value: object) -> None:
+    assert language.run(language.compile(code), {}, io.StringIO()).value == value
+
+
+def test_errors_behind_such_lines_name_their_own_line(language: Language) -> None:
+    assert failure(language, "%matplotlib inline\n%%time\nx = 1\n1 / 0").line == 4
+
+
+def test_a_thousand_such_lines_take_no_time(language: Language) -> None:
+    began = time.process_time()
+    for code in ("%matplotlib inline\n" * 1000, "!" * 10_000, "%" * 10_000 + "\n%time", "%time (\n" * 1000):
+        with pytest.raises(Refused):
+            language.compile(code)
+    assert time.process_time() - began < 2
+
+
+def test_display_shows_values(language: Language) -> None:
+    output = io.StringIO()
+    code = "display(1, 'a')\nfrom IPython.display import display as show\nshow(pd.DataFrame({'a': [1]}))"
+    language.run(language.compile(code), {}, output)
+    assert output.getvalue() == "1\na\n   a\n0  1\n"
 
 
 # Before the run: dollars and names ------------------------------------------------------------------------------------------

@@ -23,6 +23,13 @@ REFUSED = {
     + "try: [].foo\nexcept AttributeError as error:\n    error.obj += thief",
     "a view's base is resized under it": "v = np.arange(10)[:]\nv.base.resize(10 ** 5)\nv[0]",
     "a buffer's array is resized under it": "m = np.arange(10).data\nm.obj.resize(10 ** 5)\nm[0]",
+    "codes are made writable": "k = pd.Categorical(['a']).codes\nk.setflags(write=True)\nk[0] = 99\nk[0]",
+    "a view of codes is made writable": "k = pd.Categorical(['a']).codes.view()\nk.setflags(1)\nk[0] = 99\nk[0]",
+    "codes are made writable by a name": (
+        "k = pd.Categorical(['a']).codes\noperator.methodcaller('setflags', write=True)(k)\nk[0] = 99\nk[0]"
+    ),
+    "what codes are a view of": "k = pd.Categorical(['a']).codes.base\nk[0] = 99\nk[0]",
+    "codes of a level": "k = pd.MultiIndex.from_product([['a'], [1]]).codes[0]\nk.setflags(write=True)\nk[0] = 99\nk[0]",
     "two variables": "a = b = np.arange(10)\na.resize(100)",
     "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
     "a name to aggregate by, of a class of text": "class S(str): pass\npd.Series([1]).groupby([1]).agg(a=S('__reduce__'))",
@@ -258,3 +265,45 @@ def test_what_is_meant_well_works(language: Language, name: str) -> None:
 def test_a_zone_of_a_rule_is_no_path(language: Language) -> None:
     code = "from dateutil.rrule import rrulestr\nrrulestr('DTSTART;TZID=/etc/passwd:20240101T090000\\nRRULE:FREQ=DAILY')[0].tzinfo"
     assert _run(language, code) is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pd.Categorical.from_codes(np.array([99]), categories=['a'], validate=False)",
+        "pd.MultiIndex.from_product([['a'], [1]]).set_codes([99], level=0, verify_integrity=False)",
+        "np.add.at(pd.Categorical(['a']).codes, 0, 99)",
+        "np.maximum.at(pd.Categorical(['a']).codes, [0], [99])",
+        "np.put(pd.Categorical(['a']).codes, [0], [99])",
+        "np.copyto(pd.Categorical(['a']).codes, 99)",
+        "np.putmask(pd.Categorical(['a']).codes, [True], [99])",
+        "np.lib.stride_tricks.as_strided(pd.Categorical(['a']).codes)[0] = 99",
+        "np.lib.stride_tricks.sliding_window_view(pd.Categorical(['a']).codes, 1, writeable=True)[0] = 99",
+        "np.random.default_rng().shuffle(pd.Categorical(['a', 'b']).codes)",
+    ],
+)
+def test_codes_stay_within_their_categories(language: Language, code: str) -> None:
+    with pytest.raises(ValueError, match=r"read-only|codes? (need|max)"):
+        _run(language, code)
+
+
+def test_codes_that_are_given_are_copied(language: Language) -> None:
+    code = (
+        "k = np.array([0, 1], 'int8')\nc = pd.Categorical.from_codes(k, categories=['a', 'b'])\nk[0] = 99\nc.tolist()"
+    )
+    assert _run(language, code) == ["a", "b"]
+
+
+def test_arrays_of_ones_own_are_written_to_as_ever(language: Language) -> None:
+    code = """
+a = np.zeros(3)
+np.add.at(a, [0, 0, 2], 1)
+a.setflags(write=True, align=True)
+view = a[1:]
+f = pd.DataFrame({"x": [1, 2]})
+f.at[0, "x"] = 7
+f.at[1, "x"] += 1
+m = pd.MultiIndex.from_product([["a", "b"], [1]]).set_codes([1, 0], level=0)
+[a.tolist(), a.base is None, view.base is a, f.x.tolist(), m.tolist(), f.x.dtype.base.name]
+"""
+    assert _run(language, code) == [[2, 0, 1], True, True, [7, 3], [("b", 1), ("a", 1)], "int64"]

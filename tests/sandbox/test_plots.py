@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,12 @@ def test_what_stands_for_a_drawing_is_not_printed(plotting: Sandbox) -> None:
     assert run(plotting, "plt.plot([1])\n41 + 1").value == 42
 
 
+def test_parts_of_figures_are_not_kept(plotting: Sandbox) -> None:
+    outcome = run(plotting, "fig, axes = plt.subplots(1, 2)\nboth = fig, axes\nline, = axes[0].plot([1])\nn = 5")
+    assert list(outcome.bound) == ["n"]
+    assert outcome.unkept == dict.fromkeys(["fig", "axes", "both", "line"], "part of a figure")
+
+
 def test_figures_shown_before_an_error_come_out_with_it(plotting: Sandbox) -> None:
     outcome = run(plotting, "plt.plot([1])\nplt.savefig('first')\nplt.figure()\nplt.plot([2])\n1 / 0")
     assert outcome.error is not None and (outcome.error.kind, outcome.error.line) == ("ZeroDivisionError", 5)
@@ -227,6 +235,51 @@ def test_saving_writes_no_file(plotting: Sandbox) -> None:
         assert outcome.error is None and len(outcome.figures) == 1
         assert len(outcome.figures[0].name) <= 60
     assert not target.exists()
+
+
+def test_plots_and_queries_of_a_host_that_is_not_root(script: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        done = script(_AS_NOBODY, place)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "root": False,
+        "sizes": [[640, 480]] * 2,
+        "sum": [{"n": 3}],
+        "errors": [None] * 3,
+    }
+
+
+# Where this is root's own Python, in a folder that only root may enter, it is mounted at another place for this process.
+_AS_NOBODY = """
+import ctypes, os, sys
+from pathlib import Path
+from byref_sandbox.identity import can_nobody_read
+code = '''
+import json, os
+from byref_sandbox import Limits, Sandbox
+with Sandbox(Limits(wall_seconds=20, cpu_seconds=10)) as sandbox:
+    done = [sandbox.run("plt.plot([1, 2])", session=session) for session in (None, "s")]
+    done.append(sandbox.sql("SELECT sum(n)::INT AS n FROM $rows", {"rows": [{"n": 1}, {"n": 2}]}))
+sizes = [[figure.width, figure.height] for outcome in done for figure in outcome.figures]
+errors = [outcome.error and str(outcome.error) for outcome in done]
+print(json.dumps({"root": os.geteuid() == 0, "sizes": sizes, "sum": done[2].value, "errors": errors}))
+'''
+python, libraries = Path(sys.executable), Path(sys.base_prefix, "lib")
+if not can_nobody_read(Path(os.__file__).resolve()):
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = sys.argv[1]
+    os.chmod(place, 0o755)
+    assert libc.unshare(0x20000) == 0, "CLONE_NEWNS"
+    assert libc.mount(b"none", b"/", None, 0x44000, None) == 0, "MS_REC | MS_PRIVATE"
+    assert libc.mount(sys.base_prefix.encode(), place.encode(), None, 0x1000, None) == 0, "MS_BIND"
+    python, libraries = Path(place, "bin", Path(os.path.realpath(sys.executable)).name), Path(place, "lib")
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LD_LIBRARY_PATH": str(libraries)}
+os.execve(python, [str(python), "-c", code], environment)
+"""
 
 
 def test_without_matplotlib_code_is_told_what_is_missing() -> None:

@@ -12,42 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from process_table import alive, children, everyone, until
 
 from byref_sandbox import Data, Limits, Sandbox, exchange
 
 RECORDS = b'[{"a":1},{"a":2}]'
 ROWS = {"rows": Data("k", lambda: RECORDS)}
-
-
-def stat(pid: int) -> list[str]:
-    """State, parent, group and what follows of /proc/PID/stat; X and nothing for who is gone."""
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ["X", "0"]
-
-
-def children(pid: int) -> set[int]:
-    every = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return {each for each in every if stat(each)[0] not in "ZX" and stat(each)[1] == str(pid)}
-
-
-def alive(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if stat(pid)[0] not in "ZX"}
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def marked(marker: str) -> set[int]:
@@ -60,10 +35,19 @@ def marked(marker: str) -> set[int]:
     return alive(found)
 
 
-@pytest.fixture
-def own() -> Iterator[Sandbox]:
+@pytest.fixture(scope="module")
+def breakable() -> Iterator[Sandbox]:
     with Sandbox(Limits(wall_seconds=20, cpu_seconds=20)) as sandbox:
-        yield sandbox.start()
+        yield sandbox
+
+
+@pytest.fixture
+def own(breakable: Sandbox) -> Sandbox:
+    """A sandbox that a test may break, without sessions or runs of those before it."""
+    with breakable._lock:
+        breakable._forget_sessions()
+    assert until(lambda: not children(root_pid(breakable)))
+    return breakable
 
 
 def root_pid(sandbox: Sandbox) -> int:
@@ -99,11 +83,11 @@ def test_who_is_killed_leaves_no_orphan(tmp_path: Path, victim: str) -> None:
             assert host.stdout is not None
             assert host.stdout.readline() == "ready\n"
             below = f"{marker}/byref_sandbox"
-            # Root, session, and a run of each.
-            assert until(lambda: len(marked(below)) == 4), marked(below)
+            # Root, session, a run of each, and their standbys.
+            assert until(lambda: len(marked(below)) == 6), marked(below)
             (root,) = children(host.pid)
             (session,) = (pid for pid in children(root) if children(pid))
-            expected = {"host": set(), "root": set(), "session": (marked(below) - {session}) - children(session)}
+            expected = {"host": set(), "root": set(), "session": marked(below) - {session} - everyone(session)}
             os.kill({"host": host.pid, "root": root, "session": session}[victim], signal.SIGKILL)
             assert until(lambda: marked(below) == expected[victim]), (marked(below), expected)
         finally:
@@ -219,7 +203,7 @@ def test_closing_ends_runs_with_an_error_and_all_processes() -> None:
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(sandbox.run, "import time\ntime.sleep(20)", session=name) for name in ("a", None)]
         assert until(lambda: len(children(root)) == 2)
-        below = {root} | children(root) | {pid for child in children(root) for pid in children(child)}
+        below = {root} | everyone(root)
         began = time.monotonic()
         sandbox.close()
         kinds = {run.result(10).error.kind for run in runs}  # type: ignore[union-attr]
@@ -240,7 +224,7 @@ def test_a_sandbox_nobody_holds_is_ended() -> None:
 def test_crash_after_crash_is_recovered_from(own: Sandbox) -> None:
     for _ in range(3):
         root = root_pid(own)
-        below = {root} | children(root)
+        below = {root} | everyone(root)
         os.kill(root, signal.SIGKILL)
         assert until(lambda below=below: not alive(below))  # type: ignore[misc]
         assert own.run("len(rows)", ROWS, session="s").value == 2

@@ -229,3 +229,24 @@ def test_data_is_read_again_only_for_what_is_not_there(sandbox: Sandbox) -> None
     ):
         assert sandbox.run(code, variables, session="counted").error is None
         assert len(loads) == count, code
+
+
+def test_deleted_names_are_told(chain: Chain) -> None:
+    chain("x = 1\ny = 2\ndef f(): return 3")
+    assert chain("del x, f\nz = 1\ndel z").unkept == {"x": "deleted by the code", "f": "deleted by the code"}
+    assert chain("del y\n1 / 0").unkept == {"y": "deleted by the code"}
+
+
+def test_what_there_is_no_memory_to_write_down_is_named_and_the_rest_is_kept(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("y = 1\nx = bytes(300 << 20)\nlen(x)", limits=Limits(memory_bytes=512 << 20))
+    assert (outcome.error, outcome.value, list(outcome.bound)) == (None, 300 << 20, ["y"])
+    assert outcome.unkept == {"x": "too big: no memory is left to write it down"}
+    shown = sandbox.run("y = 1\nx = bytes(300 << 20)\nx", limits=Limits(memory_bytes=512 << 20))
+    assert shown.error is not None
+    assert (shown.error.kind, list(shown.bound), list(shown.unkept)) == ("MemoryLimit", ["y"], ["x"])
+
+
+def test_random_numbers_and_patterns_go_on(chain: Chain) -> None:
+    chain("rng = np.random.default_rng(7)\nfirst = rng.integers(0, 10**9)\npat = re.compile('a+', re.I)")
+    wanted = chain("r = np.random.default_rng(7)\nr.integers(0, 10**9)\nr.integers(0, 10**9, 3).tolist()").value
+    assert chain("[rng.integers(0, 10**9, 3).tolist(), pat.findall('xAa')]").value == [wanted, ["Aa"]]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from byref_sandbox import exact, values
+from byref_sandbox import exact, shown, values
 
 
 class Colour(enum.Enum):
@@ -233,40 +233,40 @@ def test_an_index_that_says_something_is_kept(frame: pd.DataFrame, records: obje
     ],
 )
 def test_series(series: pd.Series, data: object, text: str) -> None:
-    shown = values.present(series)
-    assert (shown.kind, json.loads(shown.data), shown.text) == ("series", data, text)
+    presented = shown.present(series)
+    assert (presented.kind, json.loads(presented.data), presented.text) == ("series", data, text)
 
 
 def test_a_frame_is_shown_whole_while_it_is_small() -> None:
-    shown = values.present(FRAME)
-    assert shown.kind == "dataframe"
-    assert shown.text == "3 rows × 3 columns\ng | v | w\nx | 1 | 1.5\ny | 2 | 2.5\nx | 3 | 3.5"
+    presented = shown.present(FRAME)
+    assert presented.kind == "dataframe"
+    assert presented.text == "3 rows × 3 columns\ng | v | w\nx | 1 | 1.5\ny | 2 | 2.5\nx | 3 | 3.5"
 
 
 def test_a_big_frame_says_what_is_shown() -> None:
     frame = pd.DataFrame({f"c{n}": range(1200) for n in range(40)})
-    text = values.frame_text(frame)
+    text = shown.frame_text(frame)
     lines = text.splitlines()
     assert lines[0] == "1,200 rows × 40 columns; first 10 and last 10 rows shown; first 30 columns shown"
     assert len(lines) == 23
     assert lines[12] == "… 1,180 rows …"
     assert [line.split(" | ")[0] for line in (lines[2], lines[11], lines[13], lines[22])] == ["0", "9", "1190", "1199"]
     assert lines[1].count("|") == 29
-    assert values.frame_text(frame.iloc[:1, :1]) == "1 row × 1 column\nc0\n0"
+    assert shown.frame_text(frame.iloc[:1, :1]) == "1 row × 1 column\nc0\n0"
 
 
 def test_dates_without_a_time_read_as_dates() -> None:
     frame = pd.DataFrame(
         {"d": pd.to_datetime(["2024-01-02", None]), "t": pd.to_datetime(["2024-01-02 03:00", "2024-01-02 00:00"])}
     )
-    assert values.frame_text(frame).splitlines()[2:] == [
+    assert shown.frame_text(frame).splitlines()[2:] == [
         "2024-01-02 | 2024-01-02T03:00:00",
         "NaN | 2024-01-02T00:00:00",
     ]
 
 
 def test_a_cell_is_one_bounded_line() -> None:
-    text = values.frame_text(pd.DataFrame({"t": ["a\nb", "x" * 1000], "o": [[1, {"a": 2}], None]}))
+    text = shown.frame_text(pd.DataFrame({"t": ["a\nb", "x" * 1000], "o": [[1, {"a": 2}], None]}))
     assert text.splitlines()[2] == 'a\\nb | [1,{"a":2}]'
     assert text.splitlines()[3] == "x" * 200 + "… [800 more characters] | NaN"
 
@@ -291,14 +291,14 @@ def test_a_cell_is_one_bounded_line() -> None:
     ],
 )
 def test_text_of_values(value: object, kind: str, text: str | None) -> None:
-    shown = values.present(value)
-    assert (shown.kind, shown.text) == (kind, text)
+    presented = shown.present(value)
+    assert (presented.kind, presented.text) == (kind, text)
 
 
 def test_what_is_no_data_is_shown_by_its_repr() -> None:
-    shown = values.present(10**5000)
-    assert shown.kind == "repr"
-    assert "int" in (shown.text or "")
+    presented = shown.present(10**5000)
+    assert presented.kind == "repr"
+    assert "int" in (presented.text or "")
 
     class Long:
         def __repr__(self) -> str:
@@ -308,9 +308,9 @@ def test_what_is_no_data_is_shown_by_its_repr() -> None:
         def __repr__(self) -> str:
             raise KeyError
 
-    assert (values.present(Long()).text or "").endswith("… [30,000 more characters]")
-    assert values.present(Liar()).text == "<Liar whose repr raised KeyError>"
-    assert json.loads(values.present(Liar()).data) == "<Liar whose repr raised KeyError>"
+    assert (shown.present(Long()).text or "").endswith("… [30,000 more characters]")
+    assert shown.present(Liar()).text == "<Liar whose repr raised KeyError>"
+    assert json.loads(shown.present(Liar()).data) == "<Liar whose repr raised KeyError>"
 
 
 def test_what_is_kept() -> None:

@@ -131,7 +131,7 @@ def told(reply: bytes, news: list[bytes]) -> exchange.Answer:
     thread.start()
     try:
         with ours:
-            return exchange._Exchange(ours, reading, request, loads).follow()
+            return exchange._Exchange(ours, reading, request, loads, exchange.Vitals()).follow()
     finally:
         os.close(reading)
         thread.join()

@@ -8,54 +8,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from process_table import alive, descendants, everyone, until
 
 from byref_sandbox import Data, Limits, Sandbox, exchange
 from byref_sandbox.loaded import Store
 from byref_sandbox.testing import run_in_jail
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def descendants(pid: int) -> set[int]:
-    """Every living process below `pid`."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if fields[0] != "Z":
-                parents[int(entry.name)] = int(fields[1])
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in found | {pid}} - found:
-        found |= more
-    return found
-
-
-def alive(pids: set[int]) -> set[int]:
-    living = set()
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state not in "ZX":
-            living.add(pid)
-    return living
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def root_pid(sandbox: Sandbox) -> int:
@@ -74,11 +37,21 @@ def in_background(call: Callable[[], object]) -> tuple[threading.Thread, list[ob
 RECORDS = b'[{"a":1},{"a":2}]'
 
 
-@pytest.fixture
-def own() -> Sandbox:
-    """A sandbox that a test may break."""
+@pytest.fixture(scope="module")
+def breakable() -> Iterator[Sandbox]:
     with Sandbox(Limits(wall_seconds=5, cpu_seconds=5)) as sandbox:
-        yield sandbox.start()
+        yield sandbox
+
+
+@pytest.fixture
+def own(breakable: Sandbox) -> Iterator[Sandbox]:
+    """A sandbox that a test may break, without sessions or runs of those before it."""
+    with breakable._lock:
+        breakable._forget_sessions()
+    assert until(lambda: not descendants(root_pid(breakable)))
+    memory_bytes = breakable._memory_bytes
+    yield breakable
+    breakable._memory_bytes = memory_bytes
 
 
 def test_the_zygote_has_one_thread_and_no_environment(sandbox: Sandbox) -> None:
@@ -215,17 +188,17 @@ def test_the_oldest_session_goes_first() -> None:
         for name in ("a", "b", "a", "c"):
             assert sandbox.run("len(rows)", {"rows": rows}, session=name).value == 2
         assert list(sandbox._warm) == ["a", "c"]
-        assert wait_until(lambda: len(descendants(root_pid(sandbox))) == 2)
+        assert until(lambda: len(descendants(root_pid(sandbox))) == 2)
 
 
 def test_a_killed_session_comes_back(own: Sandbox) -> None:
     rows = Data("k", lambda: RECORDS)
     assert own.run("len(rows)", {"rows": rows}, session="s").value == 2
     root = root_pid(own)
-    assert wait_until(lambda: len(descendants(root)) == 1)
+    assert until(lambda: len(descendants(root)) == 1)
     (session,) = descendants(root)
     os.kill(session, signal.SIGKILL)
-    assert wait_until(lambda: not alive({session}))
+    assert until(lambda: not alive({session}))
     assert own.run("len(rows)", {"rows": rows}, session="s").value == 2
     assert root_pid(own) == root
 
@@ -238,17 +211,17 @@ def test_a_zygote_killed_during_a_run_is_a_clear_error_and_the_next_run_works(
     thread, results = in_background(
         lambda: own.run("import time\ntime.sleep(30)", session=session, limits=Limits(wall_seconds=40))
     )
-    assert wait_until(lambda: len(descendants(root)) == (1 if session is None else 2))
-    below = descendants(root)
+    assert until(lambda: len(descendants(root)) == (1 if session is None else 2))
     # The session zygote is the root's child; a run without a session is killed with the root itself.
-    victim = root if session is None else min(below)
+    victim = root if session is None else min(descendants(root))
+    below = everyone(victim)
     os.kill(victim, signal.SIGKILL)
     thread.join(10)
     (outcome,) = results
     assert outcome.error.kind == "Crash"
     assert "died" in outcome.error.message
     assert outcome.error.hint == "run it again"
-    assert wait_until(lambda: not alive(below | {victim}))
+    assert until(lambda: not alive(below | {victim}))
     assert own.run("1 + 1", session=session).value == 2
 
 
@@ -257,7 +230,7 @@ def test_a_wedged_zygote_is_replaced(own: Sandbox, which: str, monkeypatch: pyte
     monkeypatch.setattr(exchange, "START_SECONDS", 1.0)
     assert own.run("1", session="s").value == 1
     root = root_pid(own)
-    assert wait_until(lambda: len(descendants(root)) == 1)
+    assert until(lambda: len(descendants(root)) == 1)
     (session,) = descendants(root)
     os.kill(root if which == "root" else session, signal.SIGSTOP)
     began = time.monotonic()
@@ -265,7 +238,7 @@ def test_a_wedged_zygote_is_replaced(own: Sandbox, which: str, monkeypatch: pyte
     assert outcome.value == 2, outcome.error
     assert 1 <= time.monotonic() - began < 20
     assert own.run("1 + 1", session="s").value == 2
-    assert wait_until(lambda: not alive({root if which == "root" else session}))
+    assert until(lambda: not alive({root if which == "root" else session}))
 
 
 def test_a_run_is_over_when_nobody_waits_for_it(own: Sandbox) -> None:
@@ -277,7 +250,7 @@ def test_a_run_is_over_when_nobody_waits_for_it(own: Sandbox) -> None:
     with pytest.raises(LookupError, match="the database is down"):
         own.run("x", {"x": Data("k", broken)}, session="s")
     assert own.run("1 + 1", session="s").value == 2
-    assert wait_until(lambda: len(descendants(root_pid(own))) == 1)
+    assert until(lambda: len(descendants(root_pid(own))) == 1)
 
 
 def test_threads_run_at_once(sandbox: Sandbox) -> None:
@@ -327,8 +300,8 @@ def test_three_hundred_runs_leave_nothing_behind(own: Sandbox) -> None:
     before = held()
     for number in range(300):
         assert own.run("len(rows)", {"rows": rows}, session="s" if number % 2 else None).value == 2
-    assert wait_until(lambda: held()[:2] == before[:2]), (before, held())
-    assert wait_until(lambda: held()[2] - before[2] < 512), (before, held())  # pages: two megabytes
+    assert until(lambda: held()[:2] == before[:2]), (before, held())
+    assert until(lambda: held()[2] - before[2] < 512), (before, held())  # pages: two megabytes
 
 
 @pytest.mark.parametrize("during", ["idle", "a run"])
@@ -348,20 +321,20 @@ time.sleep(60)
     with host:
         assert host.stdout is not None
         assert host.stdout.readline() == "ready\n"
-        assert wait_until(lambda: len(descendants(host.pid)) == (4 if during == "a run" else 3))
-        below = descendants(host.pid)
+        assert until(lambda: len(descendants(host.pid)) == (4 if during == "a run" else 3))
+        below = everyone(host.pid)
         host.kill()
-        assert wait_until(lambda: not alive(below)), below
+        assert until(lambda: not alive(below)), below
 
 
 def test_a_killed_root_takes_all_with_it(own: Sandbox) -> None:
     own.run("1", session="a")
     in_background(lambda: own.run("import time\ntime.sleep(4)", session="a"))
     root = root_pid(own)
-    assert wait_until(lambda: len(descendants(root)) == 2)
-    below = descendants(root)
+    assert until(lambda: len(descendants(root)) == 2)
+    below = everyone(root)
     os.kill(root, signal.SIGKILL)
-    assert wait_until(lambda: not alive(below))
+    assert until(lambda: not alive(below))
     assert own.run("1 + 1", session="a").value == 2
 
 
@@ -386,6 +359,36 @@ sandbox.close()
     assert done.stderr == ""
 
 
+def test_a_host_may_fork_in_the_middle_of_runs(script: Script) -> None:
+    """Its copy has no part in them: it starts its own, and its end ends nothing."""
+    done = script("""
+import os, threading, time
+from byref_sandbox import Sandbox
+sandbox = Sandbox()
+values = []
+def work(session):
+    values.append(sandbox.run("import time\\ntime.sleep(1)\\n7", session=session).value)
+threads = [threading.Thread(target=work, args=(session,)) for session in (None, "a", "b")]
+for session in (None, "a", "b"):
+    sandbox.run("1", session=session)
+for thread in threads:
+    thread.start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    print("child", sandbox.run("2", session="a").value, flush=True)
+    sandbox.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+for thread in threads:
+    thread.join()
+print("parent", values, sandbox.run("3", session="a").value)
+sandbox.close()
+""")
+    assert done.stdout.splitlines() == ["child 2", "parent [7, 7, 7] 3"], done.stderr
+    assert done.stderr == ""
+
+
 def test_a_host_that_ends_ends_them(script: Script) -> None:
     done = script("""
 from byref_sandbox import Sandbox
@@ -394,7 +397,7 @@ sandbox.run("1", session="s")
 print(sandbox._root.pid)
 """)
     assert done.stderr == ""
-    assert wait_until(lambda: not alive({int(done.stdout)}))
+    assert until(lambda: not alive({int(done.stdout)}))
 
 
 def test_a_closed_sandbox_says_so() -> None:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select
 
 from byref.artifacts.notes import first_note
 from byref.db.payloads import Source, StoredPayload
@@ -185,9 +185,43 @@ def insert_artifact(
     return int(connection.execute(row.returning(ArtifactRow.id)).scalar_one())
 
 
-def is_live() -> ColumnElement[bool]:
+def is_live(now: ColumnElement[datetime] | None = None) -> ColumnElement[bool]:
     """The condition of artifacts that have not expired: what has is not found any more, swept or not."""
-    return or_(ArtifactRow.expires_at.is_(None), ArtifactRow.expires_at > datetime.now(UTC))
+    return or_(ArtifactRow.expires_at.is_(None), ArtifactRow.expires_at > (datetime.now(UTC) if now is None else now))
+
+
+# Built once: building takes longer than running what it builds.
+_LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+    select(
+        ArtifactRow.id,
+        ArtifactRow.public_id,
+        ArtifactRow.name,
+        ArtifactRow.kind,
+        ArtifactRow.content_type,
+        ArtifactRow.size_bytes,
+        ArtifactRow.preview,
+        ArtifactRow.tokens,
+        ArtifactRow.shape,
+        ArtifactRow.json_schema,
+        ArtifactRow.step,
+        ArtifactRow.created_at,
+        ArtifactRow.expires_at,
+        ArtifactRow.ttl_seconds,
+        ArtifactRow.kept,
+        BlobRow.id.label("blob_id"),
+        BlobRow.key.label("blob_key"),
+        BlobRow.store.label("blob_store"),
+        BlobRow.digest,
+        BlobRow.size_bytes.label("stored_bytes"),
+        BlobRow.line_count,
+    )
+    .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
+    .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
+)
+
+
+def _now_of(session_id: int) -> dict[str, Any]:
+    return {"of_session": session_id, "now": datetime.now(UTC)}
 
 
 def find(connection: Connection, source: Source, session_id: int, key: str) -> Artifact | None:
@@ -200,7 +234,7 @@ def by_row_ids(connection: Connection, source: Source, session_id: int, ids: Col
     """Return the session's artifacts with these row ids, of which there may be any number."""
     found: dict[int, Artifact] = {}
     for some in batched(ids):
-        rows = connection.execute(_query(session_id).where(ArtifactRow.id.in_(some))).all()
+        rows = connection.execute(_LIVE.where(ArtifactRow.id.in_(some)), _now_of(session_id)).all()
         found |= {row.id: _artifact(row, source) for row in rows}
     return found
 
@@ -239,43 +273,13 @@ def batched(values: Collection[T]) -> Iterator[list[T]]:
 
 def all_of(connection: Connection, source: Source, session_id: int) -> list[Artifact]:
     """Return the session's artifacts, oldest first."""
-    rows = connection.execute(_query(session_id).order_by(ArtifactRow.id)).all()
+    rows = connection.execute(_LIVE.order_by(ArtifactRow.id), _now_of(session_id)).all()
     return [_artifact(row, source) for row in rows]
 
 
 def _by_key(connection: Connection, source: Source, session_id: int, rows: Mapping[str, int]) -> dict[str, Artifact]:
     artifacts = by_row_ids(connection, source, session_id, set(rows.values()))
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
-
-
-def _query(session_id: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
-    return (
-        select(
-            ArtifactRow.id,
-            ArtifactRow.public_id,
-            ArtifactRow.name,
-            ArtifactRow.kind,
-            ArtifactRow.content_type,
-            ArtifactRow.size_bytes,
-            ArtifactRow.preview,
-            ArtifactRow.tokens,
-            ArtifactRow.shape,
-            ArtifactRow.json_schema,
-            ArtifactRow.step,
-            ArtifactRow.created_at,
-            ArtifactRow.expires_at,
-            ArtifactRow.ttl_seconds,
-            ArtifactRow.kept,
-            BlobRow.id.label("blob_id"),
-            BlobRow.key.label("blob_key"),
-            BlobRow.store.label("blob_store"),
-            BlobRow.digest,
-            BlobRow.size_bytes.label("stored_bytes"),
-            BlobRow.line_count,
-        )
-        .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
-        .where(ArtifactRow.session_id == session_id, is_live())
-    )
 
 
 def _artifact(row: Row[Any], source: Source) -> Artifact:

@@ -23,7 +23,7 @@ from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.cli.parser import package_version
 from byref.db.failures import safe
 from byref.stores.guarded import Guarded
-from byref_sandbox import Sandbox, SandboxUnavailable, probe
+from byref_sandbox import Sandbox, SandboxUnavailable, probe, sqltext
 
 WARM_RUNS = 5
 """Of which the fastest is told."""
@@ -115,7 +115,8 @@ def _sandbox(options: Namespace) -> Iterator[Finding]:
         yield Finding("wall", layer.name, state, layer.detail, _took(layer.startup_ms, layer.run_us))
     once, each = sum(layer.startup_ms for layer in layers), sum(layer.run_us for layer in layers)
     yield Finding("sandbox", "walls", "ok", "what all that are in force cost together", _took(once, each))
-    tools = "code_interpreter, artifact_jq and jq in references"
+    sql = ", artifact_sql" if sqltext.is_available() else ""
+    tools = f"code_interpreter, artifact_jq{sql} and jq in references"
     if any(layer.mandatory and not layer.in_force for layer in layers):
         cure = "run on Linux with seccomp, or choose jail='language-only' knowing what that means"
         yield Finding("sandbox", "tools", "missing", f"not offered: {tools}; {cure}")

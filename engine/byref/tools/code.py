@@ -7,10 +7,11 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, plots, variables
+from byref import interpreter, plots, rendering, variables
 from byref.scope import Scope
 from byref.tools.mending import as_code
 from byref.tools.record import Answer, Arguments, Tool
+from byref_sandbox.plots import is_available as can_plot
 
 INLINE_SHARE = 0.5
 """Of `reply_tokens`: a larger value becomes a variable instead of being shown."""
@@ -41,17 +42,20 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     def commit(connection: Connection, step: int) -> str:
         names = interpreter.commit(connection, scope, execution, step, replied=True)
         named = plots.commit(connection, scope, drawn, step)
-        text = interpreter.render(execution, names, scope, known)
+        text = rendering.reply(execution, names, scope, known)
         about = plots.text_of(scope, drawn, named)
-        return about if about and text == interpreter.NO_OUTPUT else "\n".join(filter(None, (about, text)))
+        return about if about and text == rendering.NO_OUTPUT else "\n".join(filter(None, (about, text)))
 
     return Answer("", is_error=error is not None, commit=commit, images=drawn.shown)
 
 
+_PLOTS = " matplotlib as plt draws: figures come back as images." if can_plot() else ""
+
 CODE_INTERPRETER = Tool(
     "code_interpreter",
     "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a "
-    "DataFrame). pandas as pd, numpy as np and common standard modules are there; files and network are not.",
+    "DataFrame) and artifacts (by id, as str or bytes). pandas as pd, numpy as np and common standard modules are there; "
+    f"files and network are not.{_PLOTS}",
     CodeArguments,
     _run,
     example={"code": "len(users)"},

@@ -57,6 +57,8 @@ class Tool:
     needs_sandbox: bool = False
     is_installed: Callable[[], bool] = lambda: True
     """Whether what it needs beyond the core is there."""
+    cure: str = ""
+    """What to do where it is not."""
 
     @property
     def schema(self) -> dict[str, Any]:

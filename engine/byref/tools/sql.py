@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, observed, variables
+from byref import interpreter, observed, rendering, variables
 from byref import names as names_of
 from byref.errors import ToolError
 from byref.scope import Scope
@@ -35,7 +35,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     query, keep = arguments.query, arguments.save_as or ""
     sandbox = scope.sandbox
     if sandbox is None or not sqltext.is_available():
-        raise ToolError("artifact_sql is not available here")
+        raise ToolError("artifact_sql is not available here: it needs DuckDB, pip install 'byref[sql]', and a sandbox")
     if len(query) > interpreter.MAX_CODE_CHARS:
         raise ToolError(f"the query has {len(query):,} characters; at most {interpreter.MAX_CODE_CHARS:,} are taken")
     names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
@@ -76,7 +76,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
 
     def commit(connection: Connection, step: int) -> str:
         made = interpreter.commit(connection, scope, execution, step, replied=True)
-        return interpreter.render(execution, made, scope, listed)
+        return rendering.reply(execution, made, scope, listed)
 
     return Answer("", is_error=error is not None, commit=commit)
 
@@ -131,4 +131,5 @@ ARTIFACT_SQL = Tool(
     mend={"query": as_code, "save_as": as_key},
     needs_sandbox=True,
     is_installed=lambda: sqltext.is_available(),  # as it is when a session is opened
+    cure="it needs DuckDB: pip install 'byref[sql]'",
 )

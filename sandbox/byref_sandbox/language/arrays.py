@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from byref_sandbox.language.inspecting import is_own_frame
 from byref_sandbox.language.refusal import NotAllowed
@@ -99,3 +100,81 @@ def as_strided(
     if 0 not in lengths and (before < first or after > end):
         raise NotAllowed("as_strided() cannot look beyond its array", "use np.lib.stride_tricks.sliding_window_view()")
     return np.lib.stride_tricks.as_strided(array, lengths, steps, writeable=bool(writeable))
+
+
+# Memory that compiled code trusts ------------------------------------------------------------------------------------------
+
+
+def setflags(value: Any) -> Any:
+    """`array.setflags`, which makes nothing writable: pandas hands out its own arrays as read-only views."""
+    method = getattr(value, "setflags")  # noqa: B009
+    if not isinstance(value, np.ndarray):
+        return method
+
+    def call(write: Any = None, align: Any = None, uic: Any = None) -> None:
+        if write and not value.flags.writeable:
+            raise NotAllowed("setflags(write=True) is not available: the array is read-only", _COPY)
+        method(write=None if write is None else bool(write), align=align, uic=uic)
+
+    return call
+
+
+def base(value: Any) -> Any:
+    """`array.base`, unless the array is a read-only view of one that is not."""
+    found = value.base
+    if (
+        isinstance(value, np.ndarray)
+        and isinstance(found, np.ndarray)
+        and found.flags.writeable > value.flags.writeable
+    ):
+        raise NotAllowed(".base of a read-only array is not available", _COPY)
+    return found
+
+
+def at(value: Any) -> Any:
+    """`ufunc.at`, which does not look itself whether it may write; the `at` of tables as it is."""
+    method = value.at
+    if type(value) is not np.ufunc:
+        return method
+
+    def call(a: Any, indices: Any, *b: Any) -> None:
+        if isinstance(a, np.ndarray) and not a.flags.writeable:
+            raise ValueError("output array is read-only")
+        method(a, indices, *b)
+
+    return call
+
+
+def from_codes(value: Any) -> Any:
+    """`pd.Categorical.from_codes` with codes of its own, that are looked at."""
+    make = value.from_codes
+    if not (isinstance(value, type) and issubclass(value, pd.Categorical)):
+        return make
+
+    def call(codes: Any, categories: Any = None, ordered: Any = None, dtype: Any = None, validate: bool = True) -> Any:
+        own = np.array(codes) if isinstance(codes, np.ndarray) else codes
+        return make(own, categories=categories, ordered=ordered, dtype=dtype)
+
+    return call
+
+
+def set_codes(value: Any) -> Any:
+    """`index.set_codes`, which looks at the codes."""
+    method = value.set_codes
+    if not isinstance(value, pd.MultiIndex):
+        return method
+
+    def call(codes: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
+        return method(_own_codes(codes), level=level)
+
+    return call
+
+
+def _own_codes(codes: Any) -> Any:
+    if isinstance(codes, np.ndarray):
+        return np.array(codes)
+    return [np.array(part) if isinstance(part, np.ndarray) else part for part in codes] if codes is not None else None
+
+
+MEMORY = {"setflags": setflags, "base": base, "at": at, "from_codes": from_codes, "set_codes": set_codes}
+_COPY = "use .copy(): a copy can be written to"

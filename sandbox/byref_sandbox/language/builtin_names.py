@@ -36,7 +36,7 @@ def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
     collections = modules.facades["collections"]
     known.update(Counter=collections.Counter, defaultdict=collections.defaultdict)
     known.update(
-        print=_print, getattr=guards.getattr, hasattr=guards.hasattr, setattr=guards.setattr, delattr=guards.delattr, type=guards.type,
+        print=_print, display=modules.facades["IPython.display"].display, getattr=guards.getattr, hasattr=guards.hasattr, setattr=guards.setattr, delattr=guards.delattr, type=guards.type,
         dir=_dir, globals=_globals, locals=_locals, vars=_vars(guards), exit=_exit, quit=_exit,
         open=_refused("open", no_files("open()")),
         input=_refused("input", NotAllowed("input() is not available: nobody is there to answer", "put the value into the code")),

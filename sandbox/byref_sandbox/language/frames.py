@@ -15,6 +15,7 @@ import pandas as pd
 from byref_sandbox.language import names
 from byref_sandbox.language.allowed import NUMPY_HIDDEN
 from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.language.templates import refused_attribute
 
 _NO_METHODS = frozenset({"loadtxt", "genfromtxt", "savetxt"})
 
@@ -39,6 +40,9 @@ def text_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
                     f".{name}() cannot write to a file: there are no files here",
                     f"call .{name}() without a path to get the text",
                 )
+        template = options.get("float_format")
+        if isinstance(template, str) and (refused := refused_attribute(str.__str__(template))) is not None:
+            raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use '{:.2f}'")
         return method(*arguments, **options)
 
     return call

@@ -1,16 +1,16 @@
-"""What the compiled code calls in place of the risky operations: attributes by name, stores into attributes, class bodies."""
+"""What the compiled code calls in place of the risky operations: attributes by name, and stores into attributes."""
 
 from __future__ import annotations
 
-import builtins
 import types
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from byref_sandbox.language import copying, missing, names
 from byref_sandbox.language.arrays import check_buffer
 from byref_sandbox.language.attributes import Namespace
-from byref_sandbox.language.facades import Facade, StandInMeta, facade_name, stand_in
+from byref_sandbox.language.classes import Classes
+from byref_sandbox.language.facades import Facade, facade_name
 from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
 from byref_sandbox.language.refusal import NotAllowed, not_written
 from byref_sandbox.language.templates import safe_template
@@ -18,53 +18,26 @@ from byref_sandbox.language.templates import safe_template
 LIBRARIES = frozenset({"pandas", "numpy", "pyarrow", "zoneinfo"})
 _class_of_super: Callable[[Any], type] = super.__dict__["__thisclass__"].__get__
 _self_of_super: Callable[[Any], Any] = super.__dict__["__self__"].__get__
-_build_class = builtins.__build_class__
 
 Wrapper = Callable[[Callable[..., Any], str], Callable[..., Any]]
 
 
-class Guards:
-    """The checks, and the classes that the running code has made: the only ones whose attributes it may set or name with an underscore."""
+class Guards(Classes):
+    """The checks, on top of the classes that the running code has made."""
 
     def __init__(self) -> None:
-        self.user_classes: set[type] = set()
-        self.enum_classes: set[type] = set()
-        """Ours, made to be subclassed."""
-        self.bases: set[object] = set()
-        """What a class may inherit from."""
+        super().__init__()
         self.wrappers: dict[str, Wrapper] = {}
         """By attribute name, for methods of library objects that are had in another form."""
         self.substitutes: dict[str, tuple[type, Callable[[Any], Any]]] = {}
         """By attribute name, what objects of a class have in its place."""
-        self.stand_ins: dict[type, type] = {}
+        self.memory: dict[str, Callable[[Any], Any]] = {}
+        """By attribute name, what a value has in its place where it would give way to memory that compiled code trusts."""
         self.writable_types: tuple[type, ...] = ()
         self.writable_attributes: dict[type, frozenset[str]] = {}
-        self.abc_meta: type | None = None
         self._roots: dict[type, bool] = {}
-        self.type = self._make_type()
 
-    def reset(self) -> None:
-        """Forget the classes of the last run."""
-        self.user_classes.clear()
-        self.user_classes.update(self.enum_classes)
-
-    # Whose is it ---------------------------------------------------------------------------------------------------------------
-
-    def is_user_class(self, candidate: object) -> bool:
-        """Whether a class was made by the code, or is being made (its bases are known, itself not yet)."""
-        if not issubclass(type(candidate), type):
-            return False
-        assert isinstance(candidate, type)
-        if candidate in self.user_classes:
-            return True
-        if self.user_classes.isdisjoint(mro_of(candidate)):
-            return False
-        self.user_classes.add(candidate)
-        return True
-
-    def is_of_user(self, value: object) -> bool:
-        """Whether a value is a class of the code, or an instance of one."""
-        return self.is_user_class(type(value)) or self.is_user_class(value)
+    # Reading attributes --------------------------------------------------------------------------------------------------------
 
     def _is_library(self, kind: type) -> bool:
         known = self._roots.get(kind)
@@ -72,8 +45,6 @@ class Guards:
             known = any(str(module_of(c)).partition(".")[0] in LIBRARIES for c in mro_of(kind))
             self._roots[kind] = known
         return known
-
-    # Reading attributes --------------------------------------------------------------------------------------------------------
 
     def checked(self, value: Any, name: str) -> Any:
         """`value.name` for the names of CHECKED_ATTRIBUTES."""
@@ -87,6 +58,8 @@ class Guards:
         if kind is super:
             raise NotAllowed(f"super().{name} is not available", f"use self.{name}")
         unbound = issubclass(kind, type)
+        if name in names.TRUSTED_ATTRIBUTES:
+            return self._no_module(self.memory[name](value), name)
         if name == "obj":
             if issubclass(kind, BaseException):
                 raise NotAllowed("the attribute 'obj' of an error is not available")
@@ -323,71 +296,6 @@ class Guards:
         if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.WRITTEN_DUNDERS):
             raise NotAllowed(f"attribute {name!r} cannot be set", names.why_refused(name))
         return self.writable(value, name)
-
-    # Classes -------------------------------------------------------------------------------------------------------------------
-
-    def build_class(
-        self, body: Callable[..., Any], name: str, *bases: Any, metaclass: Any = None, **options: Any
-    ) -> Any:
-        """`class` statements: bases from the allow-list, no metaclass but ABCMeta."""
-        for base in bases:
-            if not self._is_base(base):
-                raise NotAllowed(
-                    f"a class cannot inherit from {name_of(base)}",
-                    "inherit from object, your own classes, exceptions or builtin containers",
-                )
-        if metaclass is not None:
-            if metaclass is not self.abc_meta:
-                raise NotAllowed("metaclasses are not available", "use __init_subclass__ or a class decorator")
-            from abc import ABCMeta
-
-            options["metaclass"] = ABCMeta
-        return self.adopt(_build_class(body, name, *bases, **options))
-
-    def adopt(self, cls: Any) -> Any:
-        """Count a class as made by the code."""
-        if issubclass(type(cls), type):
-            self.user_classes.add(cls)
-            # Positional patterns read attributes by these names, past the guards; anything may be an instance of a protocol.
-            may_be_read = names.is_ordinary if Protocol in mro_of(cls) else names.is_own
-            if not all(type(name) is str and may_be_read(name) for name in getattr(cls, "__match_args__", ())):
-                cls.__match_args__ = ()  # type: ignore[misc]
-        return cls
-
-    def _is_base(self, base: Any) -> bool:
-        if issubclass(type(base), type):
-            if issubclass(base, BaseExceptionGroup):
-                return False  # `except*` trusts what their methods return, and some versions of Python crash by it
-            return self.is_user_class(base) or base in self.bases or issubclass(base, BaseException)
-        if type(base) is types.FunctionType:
-            return base in self.bases
-        # Generic[T], list[int], …: a generic alias of one of the bases.
-        origin = getattr(base, "__origin__", None) if type(base).__module__ in ("typing", "types") else None
-        return origin is not None and issubclass(type(origin), type) and origin in self.bases | self.user_classes
-
-    def _make_type(self) -> type:
-        guards = self
-
-        class Meta(StandInMeta):
-            def __call__(cls, *arguments: Any) -> Any:  # noqa: N805
-                if len(arguments) != 1:
-                    raise NotAllowed("type() with three arguments is not available", "use a class statement")
-                value = arguments[0]
-                kind = type(value)
-                if issubclass(kind, type):
-                    return cls
-                known = guards.stand_ins.get(kind)
-                if known is not None:
-                    return known
-                if (kind.__module__ or "").startswith("pandas.io"):
-                    return guards.stand_ins.setdefault(kind, stand_in(kind, "there are no files here"))
-                return kind
-
-            def __getitem__(cls, item: object) -> object:  # noqa: N805
-                return types.GenericAlias(cls, (item,))
-
-        Meta.__name__ = Meta.__qualname__ = "type"
-        return Meta("type", (), {"_real": type, "__module__": "builtins", "__doc__": type.__doc__})
 
 
 _PLAIN = frozenset(

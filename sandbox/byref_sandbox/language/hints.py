@@ -6,13 +6,14 @@ import ast
 import difflib
 import re
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from byref_sandbox.language import missing
 from byref_sandbox.language.facades import Facade, facade_hints
+from byref_sandbox.language.magics import Magic
 from byref_sandbox.language.refusal import NotAllowed
-from byref_sandbox.outcome import Failure
+from byref_sandbox.outcome import NAMES_THERE, Failure
 
 MAX_MESSAGE_CHARS = 2_000
 MAX_LISTED = 30
@@ -24,6 +25,17 @@ def syntax_error(error: SyntaxError, source: str) -> Failure:
     line = error.lineno
     text = lines[line - 1].strip()[:200] if line and 0 < line <= len(lines) else ""
     return Failure("SyntaxError", str(error.msg)[:MAX_MESSAGE_CHARS], line, f"in: {text}" if text else None)
+
+
+def magic(refused: Magic) -> Failure:
+    """A line of IPython's that has no meaning here."""
+    if refused.packages:
+        package = refused.packages[0]
+        instead = missing.instead_of(package)
+        hint = instead[0] if instead is not None else "do without it: pandas and numpy are there"
+        return Failure("NotAllowed", f"{package!r} cannot be installed: there is no network", refused.line, hint)
+    message = f"{refused.what} is not available: this is Python alone, without IPython and a shell"
+    return Failure("NotAllowed", message, refused.line, f"leave the line out; {_where(())}")
 
 
 def explain(
@@ -79,7 +91,7 @@ def listed(names: Iterable[object]) -> str:
 
 
 def _close(name: str, candidates: Iterable[object]) -> str:
-    texts = [c for c in candidates if type(c) is str]
+    texts = [c for c in candidates if type(c) is str and c != name]
     folded = {c.casefold(): c for c in reversed(texts)}
     close = [folded[c] for c in difflib.get_close_matches(name.casefold(), list(folded)[:2000], n=3, cutoff=0.6)]
     return f"did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
@@ -105,7 +117,10 @@ def _hint(
             else []
         )
         there = list(dict.fromkeys([*known, *own]))
-        return f"{_close(error.name or '', [*there, *(n for n in builtin if n.isidentifier())])}the names there are: {listed(there)}"
+        missed = error.name or ""
+        close = _close(missed, there) or _close(missed, [name for name in builtin if name.isidentifier()])
+        inside = _inside(missed, frame) or close
+        return f"{inside}{NAMES_THERE}{listed(there)}"
     if isinstance(error, ImportError):
         if "`Import " in message_of(error):  # an optional dependency of pandas
             return "the package is not installed: do without it, for example with .to_string()"
@@ -113,7 +128,7 @@ def _hint(
     if isinstance(error, KeyError):
         return _key_hint(error, frame, lasti, source)
     if isinstance(error, AttributeError):
-        return _message_hint(message_of(error)) or _attribute_hint(error)
+        return _accessor_hint(error) or _message_hint(message_of(error)) or _attribute_hint(error)
     if isinstance(error, FileNotFoundError | PermissionError):
         return f"files are not available; {_where(known)}"
     if isinstance(error, RecursionError):
@@ -121,6 +136,65 @@ def _hint(
     if isinstance(error, TypeError | ValueError):
         return _message_hint(message_of(error))
     return None
+
+
+def _inside(name: str, frame: types.FrameType | None) -> str:
+    """Where a name that is not there is a column or a key of what is."""
+    from pandas import DataFrame
+
+    for owner, value in {**frame.f_globals, **frame.f_locals}.items() if frame is not None and name else ():
+        first = value[0] if type(value) is list and value else value
+        if not owner.isidentifier():
+            continue
+        if type(value) is DataFrame and name in value.columns:
+            return f"{name!r} is a column of {owner}: {owner}[{name!r}]; "
+        if type(first) is dict and name in first:
+            of = f"the records of {owner}: row[{name!r}]" if first is not value else f"{owner}: {owner}[{name!r}]"
+            return f"{name!r} is a key of {of}; "
+    return ""
+
+
+def _accessor_hint(error: AttributeError) -> str | None:
+    """What a column is, and how it is had, where it has no accessor of the kind that was asked for."""
+    from pandas import Index, Series
+    from pandas.api.types import infer_dtype
+
+    asked = re.match(r"Can only use \.(str|dt|cat) accessor", message_of(error))
+    if asked is None:
+        return None
+    trace, column = error.__traceback__, None
+    while trace is not None and not isinstance(column, Series | Index):
+        column = next((trace.tb_frame.f_locals[n] for n in ("data", "obj") if n in trace.tb_frame.f_locals), None)
+        trace = trace.tb_next
+    if not isinstance(column, Series | Index):
+        return None
+    kind = column.dtype.kind if hasattr(column.dtype, "kind") else "O"
+    what = {"M": "dates", "m": "durations"}.get(kind) or infer_dtype(column, skipna=True).replace("string", "text")
+    named = "the values are" if column.name is None else f"{str(column.name)[:60]!r} is"
+    return f"{named} {what} ({column.dtype}): {_ACCESSOR_CURES[asked[1]](what, kind)}"
+
+
+def _for_str(what: str, kind: str) -> str:
+    if kind in "Mm":
+        return "use .dt, for example .dt.strftime('%Y-%m')" if kind == "M" else "use .dt"
+    return (
+        "use .astype(str).str" if kind in "biufc" or what not in ("mixed", "empty") else "use .map(lambda value: ...)"
+    )
+
+
+def _for_dt(what: str, kind: str) -> str:
+    if kind in "iuf":
+        return "use pd.to_datetime(column, unit='s'), or 'ms', if these are epochs; then .dt"
+    if what in ("datetime", "date", "text", "datetime64"):
+        return "use pd.to_datetime(column, errors='coerce') first, with utc=True for several time zones; then .dt"
+    return "use pd.to_datetime(column, errors='coerce') first; then .dt"
+
+
+_ACCESSOR_CURES: Mapping[str, Callable[[str, str], str]] = {
+    "str": _for_str,
+    "dt": _for_dt,
+    "cat": lambda _what, _kind: "use .astype('category').cat",
+}
 
 
 def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str, Facade]) -> str:
@@ -135,7 +209,7 @@ def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str,
         names = f"{top} has: {listed(dir(modules[top]))}"
         return facade_hints(modules[top]).get(inner.partition(".")[0], names)
     if found is None:
-        return f"the modules there are: {', '.join(sorted(name for name in modules if '.' not in name and not name.startswith('_')))}"
+        return f"the modules there are: {', '.join(sorted((n for n in modules if '.' not in n and n[0] != '_'), key=str.casefold))}"
     hint, about_data = found
     return f"{hint}; {_where(known)}" if about_data else hint
 
@@ -245,10 +319,9 @@ _MESSAGE_HINTS = {
     "is not JSON serializable": "convert the value first, or pass default=str to json.dumps()",
     "can only concatenate str": "convert the numbers with str(), or use an f-string",
     "must be str, not": "convert the value with str(), or use an f-string",
-    "Can only use .dt accessor": "convert the column first with pd.to_datetime()",
-    "Can only use .str accessor": "convert the column first with .astype(str)",
     "truth value of a": "use & | ~ with parentheses between conditions, or .any() and .all()",
     "too many values to unpack": "look at one item first: it has more parts than names",
+    "is read-only": "the array belongs to a table: take a .copy() first, or assign to the column",
     "Shape of passed values": "the lengths differ: look at .shape first",
     "unhashable type": "use a tuple, or json.dumps(value, sort_keys=True), as the key",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import importlib
 import re
 import types
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from byref_sandbox.language.refusal import NotAllowed
 def install(guards: Guards, modules: Modules) -> None:
     """Add both to the modules, and what only they know to the guards."""
     _no_dunder_labels()
+    _no_zone_files()
     _numpy(guards, modules)
     _pandas(guards, modules)
     hints = dict.fromkeys(["array", "table", "Table", "compute", "parquet", "csv"], "use pandas")
@@ -49,6 +51,7 @@ def install(guards: Guards, modules: Modules) -> None:
     guards.wrappers.update(dict.fromkeys(names.EXPRESSION_METHODS, expression_method))
     guards.wrappers["pivot_table"] = frames.pivot
     guards.wrappers["resize"] = arrays.resize
+    guards.memory.update(arrays.MEMORY)
     indexers = (_LocIndexer, _iLocIndexer, _AtIndexer, _iAtIndexer)
     guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace, BaseException)
     guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
@@ -60,6 +63,11 @@ def install(guards: Guards, modules: Modules) -> None:
     options = frozenset(option for group in groups for option in dir(group))
     guards.stand_ins[DictWrapper] = stand_in(DictWrapper, "use pd.set_option()")
     guards.writable_attributes[DictWrapper] = options - {"string_storage"}
+
+
+def _no_zone_files() -> None:
+    """Keep pandas from taking the name of a time zone for a path: `dateutil//etc/passwd`."""
+    vars(importlib.import_module("pandas._libs.tslibs.timezones"))["dateutil_gettz"] = _zone_by_name
 
 
 def _no_dunder_labels() -> None:
@@ -180,6 +188,17 @@ def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
+def _zone_by_name(name: str) -> Any:
+    try:
+        zone = importlib.import_module("dateutil.tz").gettz(name) if _ZONE_NAME.fullmatch(name) else None
+    except ImportError:  # what it was made of is no longer in reach
+        zone = None
+    if zone is None:
+        raise NotAllowed(f"the time zone 'dateutil/{name[:60]}' is not available", "name the zone alone: 'Europe/Oslo'")
+    return zone
+
+
+_ZONE_NAME = re.compile(r"[A-Za-z][\w+-]*(/[\w+-]+){0,3}", re.ASCII)
 _OPTION_GROUPS = ("display", "mode", "future")
 """Not among them: what names modules and engines by a string (`plotting.backend`, `io.*`), and what asks for packages (`compute.*`)."""
 _HARMLESS_OPTION = re.compile(

@@ -34,7 +34,7 @@ _INSTEAD = {
     "orjson ujson simplejson": "use json",
     "tabulate prettytable rich texttable": "print(frame.to_string()) or return the DataFrame",
     "tqdm": "loop without it",
-    "IPython": "print() or return the value",
+    "ipywidgets": "print() or return the value",
     "pydantic attr attrs": "use dataclasses",
     "regex": "use re",
     "more_itertools": "use itertools",

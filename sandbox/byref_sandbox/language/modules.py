@@ -60,6 +60,7 @@ class Modules:
             self.add(name, attributes, importlib.import_module(name))
         self.add("__future__", {})
         self.add("logging", logs.logging_names() | {"Logger": self._stand_in(logs.Logger, _no_logger)}, logging)
+        self.add("IPython.display", {"display": _display}, hints=_SHOWN_BY)
         self.add("traceback", logs.traceback_names(), traceback)
         nested = [name for name in self.facades if "." in name]
         for name in nested:
@@ -292,6 +293,14 @@ def _singledispatch(function: Callable[..., Any]) -> Callable[..., Any]:
 
     setattr(dispatch, "register", register)  # noqa: B010
     return dispatch
+
+
+def _display(*values: object, **_options: object) -> None:
+    """IPython's: each value on lines of its own."""
+    print(*values, sep="\n")
+
+
+_SHOWN_BY = dict.fromkeys(("HTML", "Markdown", "Image", "JSON", "Math", "Latex", "clear_output"), "use print()")
 
 
 def _no_function(*_arguments: object, **_options: object) -> Any:

@@ -26,6 +26,8 @@ EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
 MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize sp_index")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
+TRUSTED_ATTRIBUTES = words("setflags base at from_codes set_codes")
+"""Ways to memory that compiled code trusts without looking: integers out of range there end the process."""
 BUFFER_ATTRIBUTES = words("readinto readinto1 pack_into")
 """What writes bytes into any buffer: into an array of objects, too, which are addresses there."""
 CLASS_ATTRIBUTES = words("mro register")
@@ -43,6 +45,7 @@ CHECKED_ATTRIBUTES = (
     | EXPRESSION_METHODS
     | PLOT_METHODS
     | MEMORY_ATTRIBUTES
+    | TRUSTED_ATTRIBUTES
     | BUFFER_ATTRIBUTES
     | CLASS_ATTRIBUTES
     | LIBRARY_ATTRIBUTES

@@ -21,6 +21,8 @@ from byref_sandbox.language.templates import refused_attribute
 _NO_TEX: Final = "mathtext needs no LaTeX: write '$x^2$' and leave usetex alone"
 _LOOKED_INTO: Final = 20
 """Of the items of a value, to see whether it is made of drawings."""
+_LOOKED_DEEP: Final = 2
+"""Into values within values: `plt.subplots` gives an array within a tuple."""
 _originals: dict[str, Any] = {}
 """What was put aside in this process, by name; the first Plots does it for all."""
 
@@ -67,7 +69,7 @@ class Plots:
                 self._gallery.show([value])
         return self._gallery.drawn, self._gallery.left_out
 
-    def is_drawing(self, value: object) -> bool:
+    def is_drawing(self, value: object, depth: int = 0) -> bool:
         """Whether a value is a figure or a part of one, or made of such: an image says it better than its repr."""
         from matplotlib.artist import Artist
         from matplotlib.container import Container
@@ -81,7 +83,7 @@ class Plots:
             items = list(value if not isinstance(value, np.ndarray) else value.flat)[:_LOOKED_INTO]  # type: ignore[call-overload]
         elif type(value) is dict:
             items = list(value.values())[:_LOOKED_INTO]
-        return any(self.is_drawing(item) for item in items if item is not value)
+        return depth < _LOOKED_DEEP and any(self.is_drawing(item, depth + 1) for item in items)
 
     # What is put in place of files, windows and programs ----------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Plots:
         parts |= {"pyplot": pyplot, "use": _nothing, "rc_context": _rc_context, "cycler": cycler.cycler}
         top = public(matplotlib, plot_names.TOP.split())
         modules.add("matplotlib", top | parts, matplotlib, plot_names.HINTS["matplotlib"])
-        modules.facades["pylab"] = pyplot
+        modules.facades["pylab"] = modules.facades["matplotlib.pylab"] = pyplot
 
     def _pyplot_functions(self) -> dict[str, Any]:
         figure = self._pyplot.figure

@@ -15,6 +15,7 @@ from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.magics import Magic, without_magics
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.language.transformer import Transformer
@@ -107,6 +108,7 @@ class Language:
         source = strip_dollars(source)
         walls = Transformer()
         try:
+            source = without_magics(source, self._modules.facades.__contains__)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -114,6 +116,8 @@ class Language:
                 if walls.problems:
                     raise Refused(_refusal(walls.problems))
                 code = compile(ast.fix_missing_locations(tree), filename, "exec", dont_inherit=True)
+        except Magic as magic:
+            raise Refused(hints.magic(magic)) from None
         except SyntaxError as error:
             raise Refused(hints.syntax_error(error, source)) from None
         except (RecursionError, MemoryError):

@@ -126,6 +126,17 @@ def free_names(source: str) -> frozenset[str]:
         return frozenset(_IDENTIFIER.findall(source))
 
 
+def assigned_names(source: str) -> frozenset[str]:
+    """Names that the code binds itself, by whatever statement; none of code that cannot be parsed."""
+    try:
+        tree = parsed(strip_dollars(source))
+    except UNPARSED:
+        return frozenset()
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return frozenset(bound | defined | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)})
+
+
 def _nesting(source: str) -> int:
     """An upper bound of how deep brackets and unary operators nest, strings included."""
     depth = deepest = 0

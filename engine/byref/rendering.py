@@ -1,0 +1,133 @@
+"""A run as the model reads it: output, value or error, and what became of its names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from byref.describe.truncate import truncate, truncate_json
+from byref.interpreter import Execution, missing_name
+from byref.scope import Scope
+from byref.variables import Variable
+from byref_sandbox.language.source import strip_dollars
+from byref_sandbox.outcome import NAMES_THERE
+
+NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
+_LISTED_NAMES = 30
+
+
+def reply(execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable]) -> str:
+    """Return a run as the model reads it: output, value or error, and what became of its names.
+
+    `known` are the variables to choose from where a name is missing.
+    """
+    outcome, limit = execution.outcome, scope.policy.reply_tokens
+    parts: list[str] = []
+    if outcome.stdout:
+        budget = limit // 2 if outcome.text else limit * 3 // 4
+        printed = truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count)
+        parts.append(printed.text)
+        cut = f"{printed.omitted_bytes:,} bytes" if printed.omitted_bytes else ""
+        lost = f"{outcome.stdout_dropped:,} characters at its end" if outcome.stdout_dropped else ""
+        if left := " and ".join(filter(None, (cut, lost))):
+            parts.append(
+                f"[INCOMPLETE: {left} of what was printed are left out. Print less: keys, length, a slice, fewer fields.]"
+            )
+    if outcome.error is None:
+        parts.extend(_value_parts(execution, names, scope))
+    else:
+        parts.append(_error_text(execution, known))
+    if execution.rebound:
+        parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
+    listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
+    for name, bound in outcome.bound.items():
+        if bound.was and name in listed:
+            listed[name] += f", no longer {bound.was}"
+    if listed:
+        parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
+    if execution.lost:
+        parts.append(f"[not kept: {_reasons(execution.lost, 'not kept: put what belongs together in one dict')}]")
+    return "\n".join(parts) or NO_OUTPUT
+
+
+def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:
+    outcome, limit = execution.outcome, scope.policy.reply_tokens
+    if outcome.kind == "none":
+        return []
+    if execution.result is None:
+        whole = truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count)
+        cut = f"[INCOMPLETE: {whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields.]"
+        return [whole.text, cut] if whole.omitted_bytes else [whole.text]
+    name = list(names)[-1]
+    if outcome.kind == "json" and isinstance(outcome.value, dict | list):
+        size = len(outcome.text.encode("utf-8", "surrogatepass"))
+        shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size)
+    else:
+        shown = truncate(outcome.text, budget=limit // 4, measure=scope.count)
+    return [
+        shown.text,
+        f"[INCOMPLETE: the value is too big to show; all of it is now the variable {name}: {names[name]}. "
+        f"Compute on {name} in the next call instead of printing it.]",
+    ]
+
+
+def _error_text(execution: Execution, known: list[Variable]) -> str:
+    error = execution.outcome.error
+    assert error is not None
+    where = f" at line {error.line}" if error.line is not None else ""
+    text = f"{error.kind}{where}: {error.message}"
+    lines = strip_dollars(execution.code).splitlines()
+    if error.kind != "SyntaxError" and error.line is not None and 0 < error.line <= len(lines):
+        text += f"\n    {lines[error.line - 1].strip()[:200]}"
+    if error.kind != "NameError":
+        return text + (f"\n{error.hint}" if error.hint else "")
+    names = {variable.name: variable.shape for variable in known}
+    missing = missing_name(execution.outcome)
+    close = (error.hint or "").partition(NAMES_THERE)[0].strip(" ;")
+    if execution.gone is not None:
+        text += f"\n{execution.gone}"
+    elif missing and (owner := _with_column(missing, known)) and " is a " not in close:
+        text += f"\n{missing!r} is a key of the records of {owner}: row[{missing!r}], or df({owner})[{missing!r}]"
+    elif close:
+        text += f"\n{close[0].upper()}{close[1:]}"
+    elif missing and (near := difflib.get_close_matches(missing, [*names, *execution.callables], 1)):
+        text += f"\nDid you mean {near[0]}?"
+    if execution.callables:
+        text += f"\nFunctions and classes: {_named(execution.callables, 'defined')}"
+    if not names:
+        return text + "\nNo variable with data is bound yet."
+    return text + f"\nVariables with data: {_listing(names, 'bound: the results that made them name them')}"
+
+
+def _with_column(name: str, known: Sequence[Variable]) -> str | None:
+    """The newest variable whose records have a key of this name."""
+    for variable in reversed(known[-_LISTED_NAMES:]):
+        schema: Any = variable.artifact.schema
+        for key in variable.path:
+            schema = schema.get("properties", {}).get(key) if isinstance(schema, dict) else None
+        records = schema.get("items") if isinstance(schema, dict) else None
+        if isinstance(records, dict) and name in records.get("properties", {}):
+            return variable.name
+    return None
+
+
+def _named(names: Sequence[str], further: str) -> str:
+    more = len(names) - _LISTED_NAMES
+    return ", ".join(names[:_LISTED_NAMES]) + (f". INCOMPLETE: {more:,} more are {further}" if more > 0 else "")
+
+
+def _reasons(lost: Mapping[str, str], further: str) -> str:
+    """Names by the reason that they share."""
+    together: dict[str, list[str]] = {}
+    for name, reason in list(lost.items())[:_LISTED_NAMES]:
+        together.setdefault(reason, []).append(name)
+    more = len(lost) - _LISTED_NAMES
+    shown = ", ".join(f"{', '.join(names)} ({reason})" for reason, names in together.items())
+    return shown + (f". INCOMPLETE: {more:,} more are {further}" if more > 0 else "")
+
+
+def _listing(names: Mapping[str, str], further: str) -> str:
+    shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f". INCOMPLETE: {more:,} more are {further}" if more else "")

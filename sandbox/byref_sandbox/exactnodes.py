@@ -1,0 +1,85 @@
+"""The tree that exact values are written as: nodes, and who writes and reads each kind of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+NUMPY_KINDS: Final = "biufcmMSU"
+"""Of arrays that are written as their bytes."""
+_MAX_DEPTH: Final = 200
+_INT64: Final = 2**63
+
+WRITERS: Final[dict[type, Callable[[Any, int], Any]]] = {}
+"""By exact type."""
+FAMILIES: Final[dict[type, Callable[[Any, int], Any]]] = {}
+"""By base class, where no exact type is known."""
+READERS: Final[dict[str, Callable[..., Any]]] = {}
+"""By tag."""
+
+
+class NotExact(ValueError):
+    """The value is more than data; the message says what it is."""
+
+
+# A node is None, bool, a 64-bit int, a finite or infinite float, str, bytes, or [tag, content…].
+
+
+def node(value: Any, depth: int) -> Any:
+    """Raises NotExact."""
+    kind = type(value)
+    if value is None or kind in (bool, float, bytes):
+        return value
+    if kind is str:
+        return (
+            value
+            if value.isascii() or not _has_surrogates(value)
+            else ["surrogates", value.encode("utf-8", "surrogatepass")]
+        )
+    if kind is int:
+        return value if -_INT64 <= value < _INT64 else ["int", hex(value)]
+    if depth > _MAX_DEPTH:
+        raise NotExact("nested too deeply, or contains itself")
+    write = WRITERS.get(kind)
+    if write is not None:
+        return write(value, depth + 1)
+    if isinstance(value, np.generic) and value.dtype.kind in NUMPY_KINDS:
+        return ["scalar", value.dtype.str, value.tobytes()]
+    for base, write_any in FAMILIES.items():
+        if isinstance(value, base):
+            return write_any(value, depth + 1)
+    name: str = type.__dict__["__name__"].__get__(kind)
+    raise NotExact(f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name[:60]}")
+
+
+def value_of(node: Any) -> Any:
+    """What a node stands for; raises LookupError, TypeError or ValueError on what `node` did not make."""
+    if type(node) is not list:
+        return node
+    return READERS[node[0]](*node[1:])
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def nodes(values: Any, depth: int) -> list[Any]:
+    """The nodes of several values."""
+    return [node(value, depth) for value in values]
+
+
+def pairs(value: Any, depth: int) -> list[Any]:
+    """The nodes of a mapping: key, value, key, value…"""
+    return [node(part, depth) for item in value.items() for part in item]
+
+
+def from_pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
+    """Keys and values of what `pairs` made."""
+    values = [value_of(node) for node in flat]
+    return list(zip(values[::2], values[1::2], strict=True))

@@ -1,0 +1,79 @@
+"""IPython's own lines in code: magics that change nothing here are taken out, all others are refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+
+from byref_sandbox.language.names import words
+from byref_sandbox.language.source import UNPARSED, parsed
+
+_MAX_LINES = 50
+"""Each costs a parse up to there."""
+_LINE = re.compile(r"(?P<indent>[ \t]*)(?P<sign>%%?|!+)[ \t]*(?P<name>\w+)(?P<rest>[^\n]*)")
+_CHANGES_NOTHING = words("matplotlib config load_ext reload_ext autoreload precision pdb xmode colors autosave")
+_ABOUT_A_STATEMENT = words("time timeit prun capture")
+"""What follows them is Python, on the line (`%time f()`) or below (`%%time`)."""
+_INSTALLS = words("pip pip3 conda mamba uv")
+_REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*")
+_IMPORTED_AS = {"scikit-learn": "sklearn", "python-dateutil": "dateutil", "beautifulsoup4": "bs4", "pyyaml": "yaml"}
+
+
+class Magic(Exception):
+    """A line that is refused; `what` is it, `packages` are those it would install."""
+
+    def __init__(self, line: int, what: str, packages: Collection[str] = ()) -> None:
+        super().__init__(what)
+        self.line = line
+        self.what = what
+        self.packages = tuple(packages)
+
+
+def without_magics(source: str, is_there: Callable[[str], bool]) -> str:
+    """The code as Python: line numbers stay, and code without magics, or broken in another way, comes back as it is.
+
+    Raises Magic for what has no meaning here, or would install what `is_there` does not know.
+    """
+    if not any(_LINE.match(line) for line in source.splitlines()):
+        return source
+    lines = source.split("\n")
+    for _ in range(_MAX_LINES):
+        try:
+            parsed("\n".join(lines))
+        except SyntaxError as error:  # the sign stands where a statement should begin, so Python stumbles over it
+            number = error.lineno or 0
+            found = _LINE.fullmatch(lines[number - 1]) if 0 < number <= len(lines) else None
+            if found is None:
+                return source
+            lines[number - 1] = _python(found, number, is_there)
+        except UNPARSED:
+            return source
+        else:
+            return "\n".join(lines)
+    return source
+
+
+def _python(found: re.Match[str], line: int, is_there: Callable[[str], bool]) -> str:
+    """What stands for a line."""
+    sign, name, rest = found["sign"], found["name"], found["rest"]
+    nothing = f"{found['indent']}pass"
+    if name in _INSTALLS and sign != "%%":
+        packages = _packages(rest)
+        if missing := [package for package in packages if not is_there(package)]:
+            raise Magic(line, f"{sign}{name}", missing)
+        return nothing
+    if sign.startswith("%") and name in _CHANGES_NOTHING:
+        return nothing
+    if sign.startswith("%") and name in _ABOUT_A_STATEMENT:
+        statement = re.sub(r"^(\s+-\w+(\s+\d+)?)+", "", rest).strip() if sign == "%" else ""
+        return f"{found['indent']}{statement}" if statement else nothing
+    raise Magic(line, f"{sign}{name}")
+
+
+def _packages(rest: str) -> list[str]:
+    """What `pip install …` asks for, by the names under which it is imported."""
+    words = rest.split("#")[0].split()
+    if "install" not in words:
+        return []
+    named = (_REQUIREMENT.match(word) for word in words[words.index("install") + 1 :] if not word.startswith("-"))
+    return [_IMPORTED_AS.get(found[0].lower(), found[0].lower().replace("-", "_")) for found in named if found]

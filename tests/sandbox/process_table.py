@@ -1,0 +1,67 @@
+"""The machine's processes, as tests look at them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+STANDBY = "byref:standby"
+
+
+def stat(pid: int) -> list[str]:
+    """State, parent, group and what follows of /proc/PID/stat; X and nothing for who is gone."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["X", "0"]
+
+
+def name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return (Path("/proc") / str(pid) / "comm").read_text().strip()
+    return ""
+
+
+def everyone(pid: int) -> set[int]:
+    """Every living process below `pid`."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            state, parent, *_ = stat(int(entry.name))
+            if state not in "ZX":
+                parents[int(entry.name)] = int(parent)
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in found | {pid}} - found:
+        found |= more
+    return found
+
+
+def descendants(pid: int) -> set[int]:
+    """Every living process below `pid` but those that stand by, or were forked a moment ago and are not yet anything."""
+    return {each for each in everyone(pid) if name(each) not in (STANDBY, name(int(stat(each)[1])))}
+
+
+def children(pid: int) -> set[int]:
+    """Living processes right below `pid` but those that stand by."""
+    return {each for each in descendants(pid) if stat(each)[1] == str(pid)}
+
+
+def standbys(pid: int) -> set[int]:
+    """Of one zygote: none or one."""
+    return {each for each in everyone(pid) if name(each) == STANDBY and stat(each)[1] == str(pid)}
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if stat(pid)[0] not in "ZX"}
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

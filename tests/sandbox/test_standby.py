@@ -1,0 +1,372 @@
+"""A fork stands by for each zygote's next run: it finds what a fork made for that run would find, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+from process_table import alive, children, descendants, everyone, standbys, until
+
+from byref_sandbox import Data, Limits, Sandbox, wire
+from byref_sandbox.testing import run_in_jail
+
+LIMITS = Limits(wall_seconds=5, cpu_seconds=5)
+ROWS = Data("rows", lambda: b'[{"a":1},{"a":2}]')
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Sandbox]:
+    with Sandbox(LIMITS) as sandbox:
+        yield sandbox.start()
+
+
+def root_pid(sandbox: Sandbox) -> int:
+    root = sandbox.start()._root
+    assert root is not None
+    return root.pid
+
+
+def zygote_of(sandbox: Sandbox, session: str | None) -> int:
+    """The process that the session's next run is forked from."""
+    if session is None:
+        return root_pid(sandbox)
+    before = children(root_pid(sandbox))
+    assert sandbox.run("1", session=session).value == 1
+    assert until(lambda: len(children(root_pid(sandbox))) == len(before) + 1)
+    (made,) = children(root_pid(sandbox)) - before
+    return made
+
+
+def standby_of(zygote: int) -> int:
+    assert until(lambda: len(standbys(zygote)) == 1)
+    time.sleep(0.05)  # it may be about to be replaced
+    assert until(lambda: len(standbys(zygote)) == 1)
+    (found,) = standbys(zygote)
+    return found
+
+
+@pytest.mark.parametrize("session", [None, "next"])
+def test_the_next_run_is_the_one_that_stands_by(shared: Sandbox, session: str | None) -> None:
+    zygote = zygote_of(shared, session)
+    for _ in range(3):
+        waiting = standby_of(zygote)
+        ran = run_in_jail("import os\nresult = os.getpid()", sandbox=shared, session=session)
+        assert ran.value == waiting
+        assert until(lambda waiting=waiting: not alive({waiting}))  # type: ignore[misc]
+
+
+def test_it_has_what_was_bound_last(shared: Sandbox) -> None:
+    zygote = zygote_of(shared, "bound")
+    standby_of(zygote)
+    for number in range(3):
+        data = {"x": Data(f"bound {number}", lambda number=number: b"[%d]" % number)}  # type: ignore[misc]
+        assert shared.run("x", data, session="bound").value == [number]
+        standby_of(zygote)
+        assert shared.run("x", data, session="bound").value == [number]
+        standby_of(zygote)
+        assert shared.run("df('x').shape", data, session="bound").value == [1, 1]
+
+
+def test_it_is_under_the_same_jail(shared: Sandbox) -> None:
+    """Descriptors, limits and rights of a run that stood by, beside those of one forked while none did."""
+    look = """
+import fcntl, os, resource
+def is_open(number):
+    try:
+        fcntl.fcntl(number, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
+limits = [name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_AS"]
+result = {
+    "open": sum(map(is_open, range(256))),
+    "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
+    "user": [os.getuid(), os.getgid(), os.getppid()],
+    "bounded": resource.getrlimit(resource.RLIMIT_AS)[0] < 4 << 30,
+}
+"""
+    zygote = zygote_of(shared, "jailed")
+    standby_of(zygote)
+    ahead = run_in_jail(look, sandbox=shared, session="jailed")
+    forked = run_in_jail(look, sandbox=shared, session="forked")
+    assert ahead.error is None
+    assert ahead.value["open"] == forked.value["open"] == 1
+    assert ahead.value["limits"] == forked.value["limits"]
+    assert ahead.value["user"][2] == zygote
+    assert ahead.value["user"][:2] == forked.value["user"][:2]
+    assert ahead.value["bounded"]
+    assert forked.value["bounded"]
+
+
+def test_the_clock_starts_with_the_run(shared: Sandbox) -> None:
+    """Neither its waiting nor its rehearsal is the run's."""
+    limits = Limits(wall_seconds=1.5, cpu_seconds=0.3)
+    zygote = zygote_of(shared, "clock")
+    standby_of(zygote)
+    time.sleep(2)
+    began = time.monotonic()
+    outcome = shared.run("1 + 1", session="clock", limits=limits)
+    assert outcome.value == 2
+    assert 0 < outcome.usage.cpu_ms < 250
+    assert outcome.usage.wall_ms <= (time.monotonic() - began) * 1000
+    standby_of(zygote)
+    outcome = shared.run("while True: pass", session="clock", limits=limits)
+    assert outcome.error is not None
+    assert outcome.error.kind == "CpuLimit"
+    assert outcome.usage.cpu_ms >= 200  # timers count in ticks
+
+
+def test_what_was_rehearsed_is_not_there(shared: Sandbox) -> None:
+    zygote = zygote_of(shared, "rehearsed")
+    standby_of(zygote)
+    assert shared.run("rehearsed", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
+    standby_of(zygote)
+    assert shared.run("table", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
+
+
+def test_one_that_was_killed_is_not_missed(shared: Sandbox) -> None:
+    zygote = zygote_of(shared, "killed")
+    for _ in range(3):
+        victim = standby_of(zygote)
+        os.kill(victim, signal.SIGKILL)
+        assert until(lambda victim=victim: not alive({victim}))  # type: ignore[misc]
+        assert shared.run("1 + 1", session="killed").value == 2
+    assert standby_of(zygote) != victim
+
+
+def test_many_at_once_are_forked_beside_it(shared: Sandbox) -> None:
+    zygote = zygote_of(shared, "many")
+    standby_of(zygote)
+    with ThreadPoolExecutor(4) as pool:
+        runs = [
+            pool.submit(shared.run, f"len(rows) * {number}", {"rows": ROWS}, session="many") for number in range(12)
+        ]
+        assert [run.result(30).value for run in runs] == [2 * number for number in range(12)]
+    assert until(lambda: not children(zygote))
+    assert len(standbys(zygote)) <= 1
+
+
+def test_it_goes_with_its_session(shared: Sandbox) -> None:
+    zygote = zygote_of(shared, "gone")
+    waiting = standby_of(zygote)
+    with shared._lock:
+        shared._forget_sessions()
+    assert until(lambda: not alive({zygote, waiting}))
+
+
+def order(orders: object, body: bytes, given: list[int]) -> wire.News | None:
+    """What a zygote says of a request of these bytes; the last word."""
+    ours, theirs = wire.packet_sockets()
+    reading, writing = os.pipe()
+    descriptor = wire.memory_file([body])
+    last = None
+    with ours:
+        ours.settimeout(5)
+        wire.send(orders, wire.Run(1.0, given), (theirs.fileno(), writing, descriptor))  # type: ignore[arg-type]
+        theirs.close()
+        for each in (reading, writing, descriptor):
+            os.close(each)
+        while data := ours.recv(4096):
+            last = msgspec.msgpack.decode(data, type=wire.News)
+    return last
+
+
+GARBLED = {
+    "no MessagePack": (b"\xc1" * 10, []),
+    "nothing": (b"", []),
+    "of another type": (msgspec.msgpack.encode({"mode": "code", "source": 7}), []),
+    "of no such mode": (msgspec.msgpack.encode({"mode": "shell", "source": "", "terms": None}), []),
+    "text that is none": (b"\x82\xa4mode\xa4code\xa6source\xa2\xff\xff", []),
+    "nested": (b"\x91" * 100_000, []),
+}
+
+
+@pytest.mark.parametrize("name", GARBLED)
+def test_a_request_that_is_none_is_refused_and_its_zygote_lives(shared: Sandbox, name: str) -> None:
+    body, given = GARBLED[name]
+    session = shared._warm.get("garbled") or (shared.run("1", session="garbled") and shared._warm["garbled"])
+    before = children(root_pid(shared))
+    answer = order(session.orders, body, given)
+    assert isinstance(answer, wire.Refused), answer
+    assert "could not be read" in answer.message
+    root = shared._root
+    assert root is not None
+    assert isinstance(order(root.orders, body, given), wire.Ended)
+    assert shared.run("1 + 1", session="garbled").value == 2
+    assert shared.run("1 + 1").value == 2
+    assert until(lambda: children(root_pid(shared)) == before)
+
+
+def test_a_request_for_more_than_it_names_is_refused(shared: Sandbox) -> None:
+    shared.run("1", session="garbled")
+    terms = wire.Terms(1.0, 1.0, 1 << 20, 100, 100, 100)
+    body = msgspec.msgpack.encode(wire.Request("code", "1", terms))
+    assert isinstance(order(shared._warm["garbled"].orders, body, [3]), wire.Refused)
+    assert shared.run("1 + 1", session="garbled").value == 2
+
+
+def wide(size: int) -> bytes:
+    return json.dumps([{f"key{number}": number} for number in range(size)]).encode()
+
+
+@pytest.mark.parametrize("code", ["len(wide)", "df('wide').shape[0]"])
+def test_a_table_of_absurd_width_keeps_no_zygote_busy(shared: Sandbox, code: str) -> None:
+    """66 kB of JSON, 25 million cells: whoever wants them spends its own time on them, others' runs go on."""
+    data = {"wide": Data("wide", lambda: wide(5_000))}
+    shared.run("1", session="wide")
+    limits = Limits(wall_seconds=0.5, cpu_seconds=10)
+    outcome = shared.run(f"{code}, df(wide)" if "len" in code else code, data, session="wide", limits=limits)
+    assert outcome.error is not None
+    assert outcome.error.kind == "TimeLimit"
+    began = time.monotonic()
+    assert shared.run("1 + 1", session="wide").value == 2
+    assert time.monotonic() - began < 1
+    assert shared.run("len(wide)", data, session="wide").value == 5_000
+
+
+def test_sparse_records_are_no_table_before_they_are_read(shared: Sandbox) -> None:
+    """A first record of many keys, and then very many of none."""
+    first = json.dumps({f"key{number}": number for number in range(900)})
+    text = f"[{first}{',{}' * 300_000}]".encode()
+    began = time.monotonic()
+    outcome = shared.run("len(sparse)", {"sparse": Data("sparse", lambda: text)}, session="sparse")
+    assert outcome.value == 300_001
+    limits = Limits(wall_seconds=0.5, cpu_seconds=10)
+    shared.run("df('sparse').shape", {"sparse": Data("sparse", lambda: text)}, session="sparse", limits=limits)
+    assert time.monotonic() - began < 5
+    assert shared.run("1 + 1", session="sparse").value == 2
+
+
+def test_a_session_is_replaced_after_so_many_runs(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+    data = {"x": Data("k", lambda: loads.append(1) or b"[1]")}  # type: ignore[func-returns-value]
+    root = shared.start()._root
+    assert root is not None
+    root.vitals.runs = 0
+    monkeypatch.setattr(shared, "_recycle_runs", 3)
+    before = len(children(root.pid))
+    assert [shared.run("x", data, session="worn").value for _ in range(7)] == [[1]] * 7
+    assert len(loads) == 3
+    assert until(lambda: len(children(root.pid)) == before + 1)
+
+
+def test_a_session_is_replaced_when_it_is_old_but_not_while_it_runs(shared: Sandbox) -> None:
+    with ThreadPoolExecutor() as pool:
+        shared.run("1", session="old")
+        first = shared._warm["old"]
+        slow = pool.submit(shared.run, "import time\ntime.sleep(0.5)\n'done'", session="old")
+        assert until(lambda: first.vitals.running == 1)
+        first.vitals.since -= shared._recycle_seconds
+        assert shared.run("2", session="old").value == 2
+        assert shared._warm["old"] is first
+        assert slow.result(20).value == "done"
+        assert shared.run("3", session="old").value == 3
+        assert shared._warm["old"] is not first
+
+
+def test_a_root_is_replaced_and_nobody_waits_for_that() -> None:
+    with Sandbox(LIMITS, recycle_runs=5) as sandbox, ThreadPoolExecutor() as pool:
+        first = root_pid(sandbox)
+        sandbox.run("1", session="s")
+        slow = pool.submit(sandbox.run, "import time\ntime.sleep(4)\n'done'", session="s")
+        slowest = 0.0
+        deadline = time.monotonic() + 60
+        while root_pid(sandbox) == first and time.monotonic() < deadline:
+            began = time.monotonic()
+            assert sandbox.run("1 + 1").value == 2
+            slowest = max(slowest, time.monotonic() - began)
+        assert root_pid(sandbox) != first
+        assert slowest < 1
+        assert slow.result(20).value == "done"  # it kept its root
+        assert until(lambda: not alive({first}))
+        assert sandbox.run("2", session="s").value == 2
+        successor = sandbox._successor
+        left = {root_pid(sandbox)} | ({successor.pid} if successor else set())
+        assert until(lambda: children(os.getpid()) & everyone(os.getpid()) >= left)
+    assert until(lambda: not alive(left))
+
+
+def chaos(sandbox: Sandbox, kills: int, seed: int) -> None:
+    """Kills any of the sandbox's processes at any moment: each run ends in its value or says that it was lost."""
+    draw = random.Random(seed)
+    ended = threading.Event()
+    answers: list[object] = []
+
+    def client(number: int) -> None:
+        session = [None, "a", "b"][number]
+        while not ended.is_set():
+            outcome = sandbox.run("len(rows)", {"rows": ROWS}, session=session)
+            answers.append(outcome.value if outcome.error is None else outcome.error.kind)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(kills):
+        answered = len(answers)
+        until(lambda answered=answered: len(answers) > answered, 5)  # type: ignore[misc]
+        time.sleep(draw.random() * 0.02)
+        root = sandbox._root
+        if root is None:  # it is being started
+            continue
+        if number % 40 == 5:  # it takes everything with it, and two seconds to come back
+            root._process.kill()
+        elif victims := sorted(everyone(root.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(draw.choice(victims), signal.SIGKILL)
+    ended.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert set(answers) <= {2, "Crash"}, set(answers)
+    assert answers.count(2) > kills / 4
+    for session in (None, "a", "b"):
+        assert sandbox.run("len(rows)", {"rows": ROWS}, session=session).value == 2
+    assert until(lambda: len(descendants(root_pid(sandbox))) == 2)
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_whatever_is_killed_the_next_run_works() -> None:
+    with Sandbox(LIMITS) as sandbox:
+        for session in (None, "a", "b"):
+            sandbox.run("1", session=session)
+        before = descriptors()
+        chaos(sandbox, 25, 1)
+        assert descriptors() == before
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_however_often_the_next_run_works() -> None:
+    with Sandbox(LIMITS) as sandbox:
+        for session in (None, "a", "b"):
+            sandbox.run("1", session=session)
+        before = descriptors()
+        chaos(sandbox, 200, 2)
+        assert descriptors() == before
+
+
+def test_a_run_that_stood_by_is_sooner_there(shared: Sandbox) -> None:
+    """Seconds to an answer with a standby and without, in turns."""
+    zygote = zygote_of(shared, "sooner")
+    ahead: list[float] = []
+    forked: list[float] = []
+    for _ in range(15):
+        standby_of(zygote)
+        for times in (ahead, forked):
+            began = time.perf_counter()
+            assert shared.run("1 + 1", session="sooner").value == 2
+            times.append(time.perf_counter() - began)
+    assert statistics.median(ahead) < statistics.median(forked)
