@@ -136,6 +136,7 @@ def test_no_secret_is_in_any_log(addresses: Addresses) -> None:
     assert "s3cret" not in (addresses.place.folder / "stderr").read_text()
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_at_its_address_is_found_again(place: Place) -> None:
     port = free_port()
     command = [sys.executable, SHOP, "near", "--http", str(port)]

@@ -94,6 +94,7 @@ def test_a_server_that_is_back_is_told_what_the_client_had_said(place: Place) ->
         asyncio.run(work())
 
 
+@pytest.mark.slow
 @MODES
 def test_servers_that_cannot_start_do_not_keep_the_others_down(place: Place, mode: str) -> None:
     servers = {
@@ -164,6 +165,7 @@ def test_evil_names_and_schemas_are_made_harmless(place: Place) -> None:
     assert all(tool.description != "I am not byref's" for tool in tools if tool.name == "artifact_jq")
 
 
+@pytest.mark.slow
 def test_a_message_without_end_ends_its_server_alone(place: Place) -> None:
     config = place.write({"huge": raw("huge"), "sound": place.shop("sound")})
 
@@ -329,6 +331,7 @@ def test_what_servers_say_to_stderr_is_passed_on_bounded_and_harmless(place: Pla
     assert "lines left out" in place.errors()
 
 
+@pytest.mark.slow
 def test_a_session_is_kept_across_starts_if_it_has_a_name(place: Place) -> None:
     config = place.write({"north": place.shop("north")})
 
