@@ -205,7 +205,7 @@ def test_run_prints_the_reply_and_a_mistake_is_exit_code_1(run: Run, users: Path
     assert run("run", "top[1]['id']").out == "1\n"
     wrong = run("run", "user_2")
     assert wrong.code == 1
-    assert "Did you mean users_2?" in wrong.out
+    assert "Did you mean 'users_2'" in wrong.out
     assert run("run", "1/0", "--json").json["is_error"] is True
 
 
