@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from byref.adapters.extras import missing
+from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
-from byref.errors import ConfigurationError, StorageFailure, ToolError
+from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
 from byref.policy import Policy
-from byref.result import Result, ToolReply
 from byref.session import Session
 
 try:
@@ -24,24 +23,26 @@ try:
         AfterModelCallEvent,
         AfterToolCallEvent,
         BeforeModelCallEvent,
-        BeforeToolCallEvent,
         HookOrder,
         MessageAddedEvent,
+        MultiAgentInitializedEvent,
     )
-    from strands.middleware import InvokeModelContext, InvokeModelStage, ToolResultEvent
-    from strands.plugins import Plugin
-    from strands.types.tools import (
-        AgentTool,
-        ToolGenerator,
-        ToolResult,
-        ToolResultStatus,
-        ToolSpec,
-        ToolUse,
+    from strands.middleware import (
+        ExecuteToolContext,
+        ExecuteToolStage,
+        InvokeModelContext,
+        InvokeModelStage,
+        ToolResultEvent,
     )
+    from strands.models import Model
+    from strands.multiagent.base import MultiAgentBase
+    from strands.plugins import MultiAgentPlugin, Plugin
+    from strands.types.tools import ToolResult
 except ImportError as error:
     raise missing("byref.adapters.strands", "strands-agents", "strands") from error
 
-from byref.adapters.strands_content import content_of, usage_of
+from byref.adapters.strands_calls import ByrefTool, calling, is_direct, is_side_call, may_refer, noting, resolved
+from byref.adapters.strands_content import is_as_it_came, output_of, replied, sendable, usage_of
 from byref.adapters.strands_storage import ByrefOffloadStorage, ByrefStorage
 
 __all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
@@ -49,25 +50,30 @@ __all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
 logger = logging.getLogger("byref")
 
 STATE: Final = "byref"
-"""In an agent's state: what its system prompt says besides, so that it says the same when the conversation is resumed."""
+"""In an agent's state: its session, if that has no other name, and what its system prompt says besides."""
 MOST_INSTRUCTIONS: Final = 20
 """Of tools, in the system prompt; the newest stay."""
 MOST_DIRECT: Final = 100
 """Direct calls of one agent that are remembered until their results are put into the conversation; not all are."""
-_WRITTEN: Final = "byref_written"
-"""In a tool use whose references were resolved: the input as the model wrote it."""
 
 
-class ByrefPlugin(Plugin):
+class ByrefPlugin(Plugin, MultiAgentPlugin):
     """`Agent(plugins=[ByrefPlugin(engine)])`: results are gated, references resolved, usage recorded, byref's tools offered.
 
     One plugin serves any number of agents. The conversation is `session`, a fixed id or a function of the agent; without
-    it the session manager's id (`id/agent_id` for an agent with an id of its own), and for an agent that has no session
-    manager an id that no other has. `tenant` may be a function of the agent, too: of its `state`, say. `model` and
-    `context_window` are those of the agent's model if not given. `policy` and `tools` are as `Engine.session` takes them.
+    it that of the Swarm or Graph that has this plugin too, which its agents share; else the session manager's id
+    (`id/agent_id` for an agent with an id of its own); else an id that no other agent has, kept in its `state`. `tenant` may
+    be a function of the agent, too: of its `state`, say. `model` and `context_window` are those of the agent's model if not
+    given. `policy` and `tools` are as `Engine.session` takes them.
+
+    References are resolved after all hooks on `BeforeToolCallEvent`, and results gated at `order` among those on
+    `AfterToolCallEvent`, last by default: other plugins see the call as the model wrote it and the result as the tool gave it.
 
     What tools instruct the model to show, and after a compaction what data is still there, is added to the system prompt
     of each request; `agent.system_prompt` stays as it is.
+
+    Raises:
+        ConfigurationError: no `Engine` is given; or, where an agent is made, it has a tool with a name of byref's.
     """
 
     name = "byref"
@@ -82,26 +88,47 @@ class ByrefPlugin(Plugin):
         tools: Sequence[str] | None = None,
         model: str | None = None,
         context_window: int | None = None,
+        order: float = HookOrder.SDK_LAST,
     ) -> None:
-        self._engine, self._id, self._tenant, self._policy = engine, session, tenant, policy
-        self._model, self._context_window = model, context_window
+        self._engine, self._id, self._tenant, self._policy = check_engine(engine), session, tenant, policy
+        self._model, self._context_window, self._order = model, context_window, order
         self._specs = engine.tools("mcp", tools=tools, policy=policy)
         self._minted: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
         self._opened: WeakKeyDictionary[Agent, Session] = WeakKeyDictionary()
         self._direct: WeakKeyDictionary[Agent, deque[str]] = WeakKeyDictionary()
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
         """Offer byref's tools to an agent and listen to it; nothing is read or written yet."""
-        self._minted[agent] = uuid.uuid4().hex
+        registry = agent.tool_registry
+        taken = {name.replace("-", "_"): name for name in [*registry.registry, *registry.dynamic_tools]}
+        for spec in self._specs:
+            if spec["name"] in taken:
+                raise ConfigurationError(
+                    f"the agent has a tool {taken[spec['name']]!r}, and byref one of that name: rename it, "
+                    "or leave byref's out by ByrefPlugin(tools=[…])"
+                )
+        # Strands' own id of an agent is 32 random bits: two of a thousand conversations could be one.
+        self._minted[agent] = f"{agent.session_id}-{uuid.uuid4().hex}"
         self._direct[agent] = deque(maxlen=MOST_DIRECT)
-        agent.tool_registry.process_tools([ByrefTool(self, spec) for spec in self._specs])
-        agent.add_hook(self._resolve, BeforeToolCallEvent)
-        agent.add_hook(self._process, AfterToolCallEvent)
+        registry.process_tools([ByrefTool(self.session, spec) for spec in self._specs])
+        agent.add_middleware(ExecuteToolStage, self._execute)
+        agent.add_hook(self._process, AfterToolCallEvent, order=self._order)
         agent.add_hook(self._process_direct, MessageAddedEvent, order=HookOrder.SDK_FIRST)  # before it is persisted
         agent.add_hook(self._record_usage, AfterModelCallEvent)
         agent.add_hook(self._note_compaction, BeforeModelCallEvent)
         agent.add_middleware(InvokeModelStage.Input, _with_notes)
+
+    def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
+        """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or one of its own."""
+        manager = getattr(orchestrator, "session_manager", None)
+        shared = getattr(manager, "session_id", None) or f"{orchestrator.id}-{uuid.uuid4().hex}"
+
+        def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before
+            self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
+
+        orchestrator.add_hook(share, MultiAgentInitializedEvent)
 
     def session(self, agent: Agent) -> Session:
         """Return the session of an agent's conversation, opened or created; reads the database.
@@ -109,13 +136,12 @@ class ByrefPlugin(Plugin):
         Raises:
             StorageFailure: the database failed, and this plugin had not opened the session before.
         """
-        tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(agent)
         config: object = agent.model.get_config()
         named = config.get("model_id") if isinstance(config, Mapping) else None
         try:
             opened = self._engine.session(
                 self._session_id(agent),
-                tenant=tenant,
+                tenant=self._tenant_of(agent),
                 model=self._model or (named if isinstance(named, str) else None),
                 context_window=self._context_window or agent.model.context_window_limit,
                 policy=self._policy,
@@ -128,38 +154,33 @@ class ByrefPlugin(Plugin):
         self._opened[agent] = opened
         return opened
 
-    async def _resolve(self, event: BeforeToolCallEvent) -> None:
-        """Put data in place of references in a tool's input; a reference that does not hold is the tool's error."""
-        use, tool = event.tool_use, event.selected_tool
-        given = use["input"]
-        if isinstance(tool, ByrefTool) or event.cancel_tool or _WRITTEN in use or _is_direct(event):
+    async def _execute(
+        self, context: ExecuteToolContext, next_fn: Callable[[ExecuteToolContext], AsyncGenerator[Any, None]]
+    ) -> AsyncGenerator[Any, None]:
+        """Run a tool on data in place of references; a reference that does not hold is the tool's error."""
+        agent: Any = context.agent
+        tool, use = context.tool, context.tool_use
+        if isinstance(tool, ByrefTool):
+            async with aclosing(next_fn(context)) as events:
+                async for event in events:
+                    yield event
             return
-        if not isinstance(given, Mapping) or not _may_refer(given):
-            return
-        schema = {} if tool is None else tool.tool_spec.get("inputSchema", {}).get("json", {})
-
-        def resolved() -> dict[str, Any]:
-            # Strands takes null out of the schemas of optional parameters, and lets it pass all the same.
-            nulls = {name: None for name, value in given.items() if value is None}
-            required = [name for name in schema.get("required", []) if name not in nulls]
-            stated = {name: value for name, value in given.items() if name not in nulls}
-            session = self.session(event.agent)
-            tool_name, call_id = use["name"], use["toolUseId"]
+        if not is_direct(context.invocation_state) and may_refer(use["input"]):
             try:
-                data = session.resolve(stated, {**schema, "required": required}, tool=tool_name, call_id=call_id)
-            except ConfigurationError:  # no schema that is one: the tool's own affair
-                data = session.resolve(stated, tool=tool_name, call_id=call_id)
-            return {name: data.get(name) for name in [*given, *data]}
-
-        try:
-            data = await asyncio.to_thread(resolved)
-        except ToolError as error:
-            event.cancel_tool = str(error)
-        except StorageFailure:
-            logger.warning("byref could not look for references in the input of %r", use["name"], exc_info=True)
-            event.cancel_tool = "the store of this conversation's data cannot be reached: try again later"
-        else:
-            event.tool_use = cast(ToolUse, {**use, "input": data, _WRITTEN: given})
+                data = await asyncio.to_thread(lambda: resolved(self.session(agent), use, tool))
+            except ToolError as error:
+                yield _refusal(use["toolUseId"], str(error))
+                return
+            except StorageFailure:
+                logger.warning("byref could not look for references in the input of %r", use["name"], exc_info=True)
+                told = "the store of this conversation's data cannot be reached: try again later"
+                yield _refusal(use["toolUseId"], told)
+                return
+            context = context.replace(tool_use={**use, "input": data})
+        inner = next_fn(context.replace(tool=noting(tool)))
+        async with aclosing(inner), aclosing(calling(self._tenant_of(agent), self._session_id(agent), inner)) as events:
+            async for event in events:
+                yield event
 
     async def _process(self, event: AfterToolCallEvent) -> None:
         """Let the model read of a tool's result what the session says of it."""
@@ -168,10 +189,11 @@ class ByrefPlugin(Plugin):
             return
         if getattr(tool, "delegate", False):  # its result is the agent's answer: a user reads it
             return
-        if _is_direct(event):
+        if is_direct(event.invocation_state):
+            self._pin(event.agent)
             self._direct[event.agent].append(use["toolUseId"])
             return
-        event.result = await self._read(event.agent, event.result, use["name"], use.get(_WRITTEN, use["input"]))
+        event.result = await self._read(event.agent, event.result, use["name"], use["input"])
 
     async def _process_direct(self, event: MessageAddedEvent) -> None:
         """Do the same with the result of a direct call, `agent.tool.…()`, once it is put into the conversation.
@@ -189,116 +211,107 @@ class ByrefPlugin(Plugin):
                 block["toolResult"] = await self._read(agent, block["toolResult"], use["name"], use["input"])
 
     async def _read(self, agent: Agent, result: ToolResult, tool: str, arguments: object) -> ToolResult:
-        output = {name: value for name, value in result.items() if name in ("toolUseId", "status", "content")}
-
-        def processed() -> Result:
+        def processed() -> tuple[ToolResult, str | None]:
             is_error = result["status"] == "error"
             session = self.session(agent)
-            return session.process(
-                output, tool=tool, call_id=result["toolUseId"], arguments=arguments, is_error=is_error
+            read = session.process(
+                output_of(result), tool=tool, call_id=result["toolUseId"], arguments=arguments, is_error=is_error
             )
+            return sendable(result) if is_as_it_came(read, session.policy) else replied(result, read), read.instructions
 
         try:
-            read = await asyncio.to_thread(processed)
+            read, instructions = await asyncio.to_thread(processed)
         except StorageFailure:
             if (self._policy or self._engine.policy).on_storage_failure == "raise":
                 raise
             logger.exception("byref could not open its session; the result of %r passes as it is", tool)
-            return result
-        if read.instructions:
+            return sendable(result)
+        if instructions:
             notes = _notes(agent)
-            said = [one for one in notes.get("instructions", []) if one != read.instructions]
-            agent.state.set(STATE, {**notes, "instructions": [*said, read.instructions][-MOST_INSTRUCTIONS:]})
-        return cast(ToolResult, {**result, "content": content_of(read)})
+            said = [one for one in notes.get("instructions", []) if one != instructions]
+            agent.state.set(STATE, {**notes, "instructions": [*said, instructions][-MOST_INSTRUCTIONS:]})
+        return read
 
     async def _record_usage(self, event: AfterModelCallEvent) -> None:
-        """Record what the provider counted of a request."""
+        """Record what the provider counted of a request; the answer is paid for, and is not lost if that fails."""
         if event.stop_response is None:
             return
         usage = event.stop_response.message.get("metadata", {}).get("usage")
         if not usage or not usage.get("inputTokens"):
             return
+
+        def recorded() -> None:
+            session = self.session(event.agent)
+            session.record_usage(usage_of(usage), context=not is_side_call(session))
+
         try:
-            await asyncio.to_thread(lambda: self.session(event.agent).record_usage(usage_of(usage)))
-        except StorageFailure:
+            await asyncio.to_thread(recorded)
+        except (SessionGone, StorageFailure):
             logger.warning("byref could not record usage", exc_info=True)
 
     async def _note_compaction(self, event: BeforeModelCallEvent) -> None:
         """Tell the session, and the model by a reminder, that the conversation manager has removed messages."""
         agent = event.agent
+        self._pin(agent)
         removed = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
         notes = _notes(agent)
         if removed <= notes.get("removed", 0):
             return
-        tokens = await agent.model.count_tokens(agent.messages, system_prompt=agent.system_prompt)
+        tokens = await _tokens(agent)
 
         def noted() -> str:
             session = self.session(agent)
-            session.on_compaction(tokens)
+            if not is_side_call(session):
+                session.on_compaction(tokens)
             return session.reminder() if session.artifacts() else ""
 
         try:
             reminder = await asyncio.to_thread(noted)
-        except StorageFailure:
+        except (SessionGone, StorageFailure):
             logger.warning("byref could not note a compaction", exc_info=True)
         else:
-            agent.state.set(STATE, {**notes, "removed": removed, "reminder": reminder})
+            agent.state.set(STATE, {**_notes(agent), "removed": removed, "reminder": reminder})
+
+    def _tenant_of(self, agent: Agent) -> str:
+        return self._tenant if isinstance(self._tenant, str) else self._tenant(agent)
 
     def _session_id(self, agent: Agent) -> str:
         if self._id is not None:
             return self._id if isinstance(self._id, str) else self._id(agent)
+        if agent in self._shared:
+            return self._shared[agent]
         if getattr(agent, "_session_manager", None) is None:
-            # Strands' own id of such an agent is 32 random bits: two of a thousand conversations could be one.
-            return f"{agent.session_id}-{self._minted[agent]}"
+            kept = _notes(agent).get("session")
+            return kept if isinstance(kept, str) else self._minted[agent]
         return agent.session_id if agent.agent_id == "default" else f"{agent.session_id}/{agent.agent_id}"
 
-
-class ByrefTool(AgentTool):
-    """One of byref's tools, for the agent that calls it."""
-
-    def __init__(self, plugin: ByrefPlugin, spec: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._plugin = plugin
-        schema = {"json": spec["inputSchema"]}
-        self._spec = ToolSpec(name=spec["name"], description=spec["description"], inputSchema=schema)
-
-    @property
-    def tool_name(self) -> str:
-        """Its name."""
-        return self._spec["name"]
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        """Its definition."""
-        return self._spec
-
-    @property
-    def tool_type(self) -> str:
-        """Whose it is."""
-        return "byref"
-
-    async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> ToolGenerator:
-        """Answer a call; a mistake of the model's is an error result."""
-        agent, call_id = invocation_state["agent"], tool_use["toolUseId"]
-        arguments = tool_use["input"]
-
-        def called() -> ToolReply:
-            return self._plugin.session(agent).call(self.tool_name, arguments, call_id=call_id)
-
-        reply = await asyncio.to_thread(called)
-        status: ToolResultStatus = "error" if reply.is_error else "success"
-        yield ToolResultEvent({"toolUseId": call_id, "status": status, "content": content_of(reply)})
+    def _pin(self, agent: Agent) -> None:
+        """Keep an id that only this plugin knows in the agent's state, which snapshots take along."""
+        if self._session_id(agent) == self._minted[agent] and "session" not in (notes := _notes(agent)):
+            agent.state.set(STATE, {**notes, "session": self._minted[agent]})
 
 
-def _is_direct(event: BeforeToolCallEvent | AfterToolCallEvent) -> bool:
-    """Whether a program called the tool, by `agent.tool.…()`: it gives data, and gets data."""
-    return "agent" in event.invocation_state and "event_loop_cycle_id" not in event.invocation_state
+def _agents_of(orchestrator: Any) -> Iterator[Agent]:
+    """The agents of a Swarm or a Graph, and of those within it."""
+    for node in getattr(orchestrator, "nodes", {}).values():
+        executor = node.executor
+        if isinstance(executor, MultiAgentBase):
+            yield from _agents_of(executor)
+        elif isinstance(executor, Agent):
+            yield executor
 
 
-def _may_refer(arguments: Mapping[str, Any]) -> bool:
-    """Whether references may be among the arguments: most have none, and go to their tool untouched."""
-    written = json.dumps(arguments, default=str)
-    return any(mark in written for mark in ("$", "art_", "art:"))
+def _refusal(call_id: str, text: str) -> ToolResultEvent:
+    return ToolResultEvent({"toolUseId": call_id, "status": "error", "content": [{"text": text}]})
+
+
+async def _tokens(agent: Any) -> int:
+    """What the conversation has now, as its model counts; a model's own counting may be a request, and fail."""
+    try:
+        return int(await agent.model.count_tokens(agent.messages, system_prompt=agent.system_prompt))
+    except Exception:
+        logger.warning("the model could not count tokens; they are estimated", exc_info=True)
+        return await Model.count_tokens(agent.model, agent.messages, system_prompt=agent.system_prompt)
 
 
 def _notes(agent: Any) -> dict[str, Any]:
