@@ -5,49 +5,51 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from byref.adapters.extras import missing
+from byref import ledger
+from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy, check_tools
-from byref.result import Result, sendable
+from byref.result import sendable
 from byref.session import Session
 
 try:
-    from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
     from langchain.tools.tool_node import ToolCallRequest
-    from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage, convert_to_messages
-    from langchain_core.messages.utils import count_tokens_approximately
+    from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
     from langchain_core.tools import BaseTool
     from langgraph.config import get_config
     from langgraph.runtime import Runtime, get_runtime
-    from langgraph.types import Command
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
-__all__ = ["INSTRUCTIONS", "ByrefMiddleware", "ByrefTool"]
+from byref.adapters.langchain_requests import (
+    Recent,
+    instructed,
+    leads,
+    model_of,
+    record,
+    reminder_of,
+    summary_in,
+    with_text,
+)
+from byref.adapters.langchain_results import AWAY, Call, Conversation, Handled, block_of, read_message
+from byref.adapters.langchain_results import INSTRUCTIONS as INSTRUCTIONS
 
-INSTRUCTIONS = "byref_instructions"
-"""Where a tool message keeps, in `additional_kwargs`, what its tool wants the model told in the system message."""
-_REMINDED = "byref_reminded"
+__all__ = ["ByrefMiddleware"]
 
 logger = logging.getLogger("byref")
-
-_caller: ContextVar[tuple[str, str] | None] = ContextVar("byref_caller", default=None)
-"""Tenant and id of the conversation of which a tool is running: an agent that this tool runs is not the conversation."""
-
-Handled = ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]
 
 
 class ByrefTool(BaseTool):
     """One of byref's own tools, bound to the conversation of the run that calls it; what it answers is never gated."""
 
-    open: Callable[[], Session]
+    open: Callable[[], Session | None]
+    """None: the database is away."""
     args_schema: dict[str, Any]
 
     def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -55,17 +57,44 @@ class ByrefTool(BaseTool):
         return (tool_input, tool_call_id), {}
 
     def _run(self, arguments: Any, call_id: str | None) -> Any:
-        reply = self.open().call(self.name, arguments, call_id=call_id)
-        content = sendable(reply.content)
+        session = self.open()
+        content: Any = AWAY
+        is_error = True
+        if session is not None:
+            reply = session.call(self.name, arguments, call_id=call_id)
+            content, is_error = sendable(reply.content), reply.is_error
         if isinstance(content, list):
-            content = [_block(block) for block in content]
+            content = [block_of(block) for block in content]
         if call_id is None:
             return content
-        status = "error" if reply.is_error else "success"
-        return ToolMessage(content, name=self.name, tool_call_id=call_id, status=status)
+        return ToolMessage(content, name=self.name, tool_call_id=call_id, status="error" if is_error else "success")
 
     async def _arun(self, arguments: Any, call_id: str | None) -> Any:
         return await asyncio.to_thread(self._run, arguments, call_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of a conversation: its newest handle, and the model that it was opened for."""
+
+    session: Session
+    model: str | None
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request to a model as the model is to get it."""
+
+    request: ModelRequest[Any]
+    session: Session | None
+    """None: the database is away."""
+    leads: bool
+    """Whether its usage is the conversation's context."""
+
+    def record(self, answers: Iterable[object]) -> None:
+        if self.session is not None:
+            record(self.session, answers, context=self.leads)
 
 
 class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -73,15 +102,16 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
 
     List it first, but after HumanInTheLoopMiddleware, which writes a note in front of what an edited call gave: byref sees
     what the middlewares after it leave of a result. The conversation is the run's `thread_id`, or `session`; `session` and
-    `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless given, those of the agent's
-    chat model when a conversation begins. `policy` and `tools` are those of `Engine.session`.
+    `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless given, those of the chat
+    model of each request. `policy` and `tools` are those of `Engine.session`.
 
     A LangGraph graph of one's own takes the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
-    awrap_tool_call=byref.awrap_tool_call)`, and `byref.session().record_usage(answer)` after each call of the model.
+    awrap_tool_call=byref.awrap_tool_call)`, and `byref.record_usage(answer)` after each call of the model.
 
-    Raises, during a run:
-        ConfigurationError: the run has no `thread_id`.
-        StorageFailure: the database is away; the run goes on from its checkpoint.
+    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
+        ConfigurationError: the run has no `thread_id`, or the agent has a tool named as one of byref's.
+        SessionGone: the conversation has ended; neither model nor tool is called.
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
     def __init__(
@@ -96,33 +126,54 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
-        self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
+        self._engine = check_engine(engine)
+        self._tenant, self._session, self._policy = tenant, session, policy
         self._model, self._window = model, context_window
         self._names = None if tools is None else check_tools(tools)
+        self._known: Recent[Conversation, _Known] = Recent()
+        self._noted: Recent[object, bool] = Recent()
         self.tools = [
             ByrefTool(
                 name=tool["name"],
                 description=tool["description"],
                 args_schema=tool["inputSchema"],
-                open=self.session,
+                open=self._opened,
             )
-            for tool in engine.tools("mcp", tools=tools, policy=policy)
+            for tool in self._engine.tools("mcp", tools=tools, policy=policy)
         ]
 
     def session(self) -> Session:
-        """Return the conversation of the run that is on: called in a node or a tool, or anywhere if `session` is fixed."""
-        return self._open(self._model, self._window)
+        """Return the conversation of the run that is on: called in a node or a tool, or anywhere if `session` is fixed.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        return self._open(self._conversation())
+
+    def record_usage(self, answer: AIMessage) -> None:
+        """Record what a model's answer says of its tokens, in a node of one's own; an answer without usage is none.
+
+        Nothing that goes wrong with that is raised: it is logged, for the answer is there.
+        """
+        if answer.usage_metadata is None:
+            return
+        try:
+            session = self.session()
+        except StorageFailure:
+            logger.exception("byref could not record the usage of %r; the next answer sets the context", answer.id)
+            return
+        record(session, [answer], context=leads(self._engine, (session.tenant, session.id)))
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Handled]) -> Any:
         """Resolve the references in a call's arguments, run the tool, and put what the model reads in its message."""
         if isinstance(request.tool, ByrefTool):
             return handler(request)
-        session, ready = self._resolved(request)
-        if isinstance(ready, ToolMessage):
-            return ready
-        with _calling(session):
-            output = handler(ready)
-        return _gated(session, request, output)
+        call = self._called(request)
+        if isinstance(call, ToolMessage):
+            return call
+        with call.running():
+            output = handler(call.ready)
+        return call.read(output)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Handled]]
@@ -130,32 +181,32 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do the same, awaited; nothing of byref's runs on the event loop."""
         if isinstance(request.tool, ByrefTool):
             return await handler(request)
-        session, ready = await asyncio.to_thread(self._resolved, request)
-        if isinstance(ready, ToolMessage):
-            return ready
-        with _calling(session):
-            output = await handler(ready)
-        return await asyncio.to_thread(_gated, session, request, output)
+        call = await asyncio.to_thread(self._called, request)
+        if isinstance(call, ToolMessage):
+            return call
+        with call.running():
+            output = await handler(call.ready)
+        return await asyncio.to_thread(call.read, output)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+    ) -> ModelResponse[Any]:
         """Offer the tools that the conversation has, give instructions, remind after a compaction, and record the usage."""
-        session, ready, reminded = self._ready(request)
-        response = handler(ready)
-        _record(session, response)
-        return _with_state(response, reminded)
+        asked = self._asked(request)
+        response = handler(asked.request)
+        asked.record(response.result)
+        return response
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+    ) -> ModelResponse[Any]:
         """Do the same, awaited."""
-        session, ready, reminded = await asyncio.to_thread(self._ready, request)
-        response = await handler(ready)
-        await asyncio.to_thread(_record, session, response)
-        return _with_state(response, reminded)
+        asked = await asyncio.to_thread(self._asked, request)
+        response = await handler(asked.request)
+        await asyncio.to_thread(asked.record, response.result)
+        return response
 
-    def _open(self, model: str | None, window: int | None) -> Session:
+    def _conversation(self) -> Conversation:
         name = self._session(get_runtime()) if callable(self._session) else self._session
         if name is None:
             name = get_config().get("configurable", {}).get("thread_id")
@@ -164,55 +215,129 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
                 "the run has no thread_id, by which byref knows its conversation: run it with "
                 'config={"configurable": {"thread_id": …}}, or give ByrefMiddleware(session=…)'
             )
-        tenant = self._tenant(get_runtime()) if callable(self._tenant) else self._tenant
-        return self._engine.session(
-            str(name), tenant=tenant, model=model, context_window=window, policy=self._policy, tools=self._names
+        return self._tenant(get_runtime()) if callable(self._tenant) else self._tenant, str(name)
+
+    def _open(
+        self, conversation: Conversation, model: str | None = None, window: int | None = None, *, leads: bool = False
+    ) -> Session:
+        """Open a conversation for a model; for that of the last request where none is given."""
+        tenant, name = conversation
+        known = self._known.get(conversation)
+        if model is None and window is None and known is not None:
+            model, window = known.model, known.window
+        session = self._engine.session(
+            name,
+            tenant=tenant,
+            model=self._model or model,
+            context_window=self._window or window,
+            policy=self._policy,
+            tools=self._names,
         )
+        session._scope.read(lambda connection: ledger.see_that_it_is_open(connection, session._scope.row))
+        if leads or known is None:
+            self._known.put(conversation, _Known(session, model, window))
+        return session
 
-    def _resolved(self, request: ToolCallRequest) -> tuple[Session, ToolCallRequest | ToolMessage]:
-        """The request with the data that its arguments refer to, or what the model is told of a reference that fails."""
-        session, call = self.session(), request.tool_call
-        if request.tool is None:
-            return session, request
+    def _opened(
+        self,
+        conversation: Conversation | None = None,
+        model: str | None = None,
+        window: int | None = None,
+        *,
+        leads: bool = False,
+    ) -> Session | None:
+        """Do the same; while the database is away the last handle, which shortens what it takes in, or None."""
+        conversation = conversation or self._conversation()
         try:
-            arguments = _arguments(session, call, request.tool)
-        except ToolError as error:
-            refused = ToolMessage(str(error), name=call["name"], tool_call_id=call["id"], status="error")
-            return session, _processed(session, refused, call["name"], call["args"])
-        return session, request.override(tool_call={**call, "args": arguments})
+            return self._open(conversation, model, window, leads=leads)
+        except StorageFailure:
+            if (self._policy or self._engine.policy).on_storage_failure == "raise":
+                raise
+            logger.exception("byref could not open the session %r; the turn goes on", conversation[1])
+            known = self._known.get(conversation)
+            return None if known is None else known.session
 
-    def _ready(self, request: ModelRequest[Any]) -> tuple[Session, ModelRequest[Any], AnyMessage | None]:
-        """The request as the model is to get it, and the summary that byref has added to, if there is a new one."""
-        model: Any = request.model
-        profile = getattr(model, "profile", None) or {}
-        name = next((n for n in (getattr(model, a, None) for a in ("model_name", "model")) if isinstance(n, str)), None)
-        session = self._open(self._model or name, self._window or profile.get("max_input_tokens") or None)
-        tools = [tool for tool in request.tools if not isinstance(tool, ByrefTool) or session.owns(tool.name)]
+    def _called(self, request: ToolCallRequest) -> Call | ToolMessage:
+        """A call with the data that its arguments refer to, or what the model is told of a reference that fails."""
+        self._see_that_names_differ([request.tool])
+        conversation, written = self._conversation(), request.tool_call
+        session = self._opened(conversation)
+        policy = self._policy or self._engine.policy if session is None else session.policy
+        call = Call(conversation, session, policy, request, written["args"])
+        try:
+            if session is None:
+                raise StorageFailure
+            call.arguments = _arguments(session, written, request.tool)
+        except ToolError as error:
+            return call.refused(str(error))
+        except StorageFailure:
+            if policy.on_storage_failure == "raise":
+                raise
+            if _may_refer(written["args"]):
+                logger.exception("byref could not look for references in the arguments of %r", written["name"])
+                return call.refused(AWAY)
+        return call
+
+    def _asked(self, request: ModelRequest[Any]) -> _Asked:
+        self._see_that_names_differ(request.tools)
+        conversation = self._conversation()
+        is_leading = leads(self._engine, conversation)
+        session = self._opened(conversation, *model_of(request.model), leads=is_leading)
+        tools = [
+            tool
+            for tool in request.tools
+            if not isinstance(tool, ByrefTool) or session is None or session.owns(tool.name)
+        ]
         direct = {tool.name for tool in tools if isinstance(tool, BaseTool) and tool.return_direct}
-        reminded = _reminded(session, request.messages)
+        policy = self._policy or self._engine.policy if session is None else session.policy
         messages: list[AnyMessage] = [
-            reminded
-            if reminded is not None and message.id == reminded.id
-            else _processed(session, message, str(message.name))
+            read_message(session, message, str(message.name), policy=policy)
             if isinstance(message, ToolMessage) and message.name in direct
             else message
             for message in request.messages
         ]
-        system = _instructed(request.system_message, messages)
-        return session, request.override(tools=tools, messages=messages, system_message=system), reminded
+        summary = summary_in(messages)
+        if summary is not None and session is not None:
+            reminder = self._reminder(session, request.messages, summary, is_leading)
+            if reminder:
+                messages[messages.index(summary)] = with_text(summary, reminder)
+        system = instructed(request.system_message, messages)
+        ready = request.override(tools=tools, messages=messages, system_message=system)
+        return _Asked(ready, session, is_leading)
+
+    def _reminder(self, session: Session, messages: list[AnyMessage], summary: AnyMessage, is_leading: bool) -> str:
+        try:
+            return reminder_of(session, messages, summary, self._noted, context=is_leading)
+        except StorageFailure:
+            if session.policy.on_storage_failure == "raise":
+                raise
+            logger.exception("byref could not say what data the session %r has", session.id)
+            return ""
+
+    def _see_that_names_differ(self, tools: Sequence[BaseTool | dict[str, Any] | None]) -> None:
+        names = {tool.name for tool in self.tools}
+        for tool in tools:
+            name = tool.get("name") if isinstance(tool, dict) else None if tool is None else tool.name
+            if name in names and not isinstance(tool, ByrefTool):
+                raise ConfigurationError(
+                    f"the agent has a tool {name!r} of its own, in the place of byref's: rename it, or leave byref's out "
+                    "by ByrefMiddleware(tools=[…])"
+                )
 
 
-@contextmanager
-def _calling(session: Session) -> Iterator[None]:
-    token = _caller.set((session.tenant, session.id))
-    try:
-        yield
-    finally:
-        _caller.reset(token)
+def _may_refer(arguments: Any) -> bool:
+    """Whether references may be among the arguments: most have none, and need no data."""
+    written = json.dumps(arguments, default=str)
+    return any(mark in written for mark in ("$", "art_", "art:"))
 
 
-def _arguments(session: Session, call: Any, tool: BaseTool) -> dict[str, Any]:
-    """A call's arguments with their data; those that refer to none are for the tool alone to judge."""
+def _arguments(session: Session, call: Any, tool: BaseTool | None) -> dict[str, Any]:
+    """A call's arguments with their data; those that refer to none are for the tool alone to judge.
+
+    A tool that another middleware brings at run time has no schema here.
+    """
+    if tool is None:
+        return session.resolve(call["args"], tool=call["name"], call_id=call["id"])
     kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic's, new or old
     schema = (
         kind
@@ -226,117 +351,3 @@ def _arguments(session: Session, call: Any, tool: BaseTool) -> dict[str, Any]:
         if isinstance(misfit, ToolError) and arguments != call["args"]:
             raise
         return arguments
-
-
-def _gated(session: Session, request: ToolCallRequest, output: Handled) -> Handled:
-    """What a tool gave, with the message that answers its call as the model is to read it; all else is left alone.
-
-    `return_direct` is for the user: such a message stays whole, and is processed when a model is about to read it.
-    """
-    call = request.tool_call
-
-    def one(item: Any) -> Any:
-        if isinstance(item, dict) and item.get("tool_call_id") == call["id"] and "content" in item:
-            (item,) = convert_to_messages([item])
-        if not isinstance(item, ToolMessage) or item.tool_call_id != call["id"]:
-            return item
-        return _processed(session, item, call["name"], call["args"])
-
-    def some(value: Any) -> Any:
-        if not isinstance(value, list):
-            return one(value)
-        items = [one(item) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-
-    def handled(item: Any) -> Any:
-        if not isinstance(item, Command):
-            return one(item)
-        update = item.update
-        new = {key: some(value) for key, value in update.items()} if isinstance(update, dict) else some(update)
-        return replace(item, update=new)
-
-    if request.tool is not None and request.tool.return_direct and getattr(output, "status", "") == "success":
-        return output
-    return [handled(item) for item in output] if isinstance(output, list) else handled(output)
-
-
-def _processed(session: Session, message: ToolMessage, tool: str, arguments: object = None) -> ToolMessage:
-    given: Any = message.content
-    if isinstance(given, list):  # LangChain takes a text by itself for a block of text
-        given = [{"type": "text", "text": item} if isinstance(item, str) else item for item in given]
-    result = session.process(
-        given, tool=tool, call_id=message.tool_call_id, arguments=arguments, is_error=message.status == "error"
-    )
-    is_same = result.content == given or (isinstance(given, list) and _says(result, given))
-    beside = {key: value for key, value in message.additional_kwargs.items() if key != INSTRUCTIONS}
-    if result.instructions:
-        beside[INSTRUCTIONS] = result.instructions
-    content = sendable(message.content if is_same else result.content)
-    return message.model_copy(update={"content": content, "additional_kwargs": beside})
-
-
-def _says(result: Result, blocks: list[Any]) -> bool:
-    """Whether it is these blocks as JSON: blocks that byref does not know pass as they came, where they pass whole."""
-    try:
-        return result.route == "inline" and bool(json.loads(result.text) == blocks)
-    except ValueError:
-        return False
-
-
-def _record(session: Session, response: ModelResponse[Any]) -> None:
-    """Record what a model's answer says of its tokens; an answer that is there is not lost because the database is away."""
-    for message in response.result:
-        if isinstance(message, AIMessage) and message.usage_metadata is not None:
-            is_side_call = _caller.get() == (session.tenant, session.id)
-            try:
-                session.record_usage(message, request_id=message.id, context=not is_side_call)
-            except StorageFailure:
-                logger.exception("byref could not record the usage of %r; the next answer sets the context", message.id)
-
-
-def _reminded(session: Session, messages: list[AnyMessage]) -> AnyMessage | None:
-    """The summary that SummarizationMiddleware has put in place of messages, with what data is still there; once."""
-    for message in messages:
-        known, is_told = message.additional_kwargs, _REMINDED in message.additional_kwargs
-        if (
-            known.get("lc_source") == "summarization"
-            and not is_told
-            and message.id
-            and isinstance(message.content, str)
-        ):
-            session.on_compaction(count_tokens_approximately(messages))
-            content = f"{message.content}\n\n{session.reminder()}" if session.artifacts() else message.content
-            return message.model_copy(update={"content": content, "additional_kwargs": {**known, _REMINDED: True}})
-    return None
-
-
-def _instructed(system: SystemMessage | None, messages: list[AnyMessage]) -> SystemMessage | None:
-    """The system message with what the tools of these messages want the model told, each text once."""
-    texts = dict.fromkeys(
-        str(message.additional_kwargs[INSTRUCTIONS])
-        for message in messages
-        if isinstance(message, ToolMessage) and INSTRUCTIONS in message.additional_kwargs
-    )
-    if not texts:
-        return system
-    before: list[Any] = list(system.content_blocks) if system is not None else []
-    return SystemMessage(content=[*before, {"type": "text", "text": "\n\n".join(texts)}])
-
-
-def _with_state(
-    response: ModelResponse[Any], reminded: AnyMessage | None
-) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-    """The response, and with it the message that takes the place of the one with its id."""
-    if reminded is None:
-        return response
-    return ExtendedModelResponse(response, Command(update={"messages": [reminded]}))
-
-
-def _block(block: Any) -> Any:
-    """An image or a document, which byref writes as MCP does, as LangChain's content block."""
-    match block:
-        case {"data": data, "mimeType": kind, "type": "image"}:
-            return {"type": "image", "base64": data, "mime_type": kind}
-        case {"data": data, "mimeType": kind} | {"resource": {"blob": data, "mimeType": kind}}:
-            return {"type": "file", "base64": data, "mime_type": kind}
-    return block

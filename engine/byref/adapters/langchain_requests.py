@@ -1,0 +1,167 @@
+"""What a LangChain model is asked, and what its answer says of tokens, as the session of the conversation has it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from byref.adapters.extras import missing
+from byref.adapters.langchain_results import INSTRUCTIONS, Conversation, caller
+from byref.engine import Engine
+from byref.errors import ByrefError, QuotaExceeded, StorageFailure
+from byref.session import Session
+
+try:
+    from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+    from langchain_core.messages.utils import count_tokens_approximately
+    from langgraph.config import get_config
+except ImportError as error:
+    raise missing("byref.adapters.langchain", "langchain", "langchain") from error
+
+logger = logging.getLogger("byref")
+
+MOST: Final = 10_000
+"""Conversations of which something is remembered in memory."""
+REMINDER: Final = "reminder-"
+"""How the names of artifacts begin that keep what was added to a summary, so that it is the same in each request."""
+KEPT: Final = 3
+"""Such artifacts of a conversation: agents side by side have a summary each."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """The newest `MOST` entries of a mapping; for any thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[K, V] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return an entry, or None."""
+        return self._kept.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Make an entry the newest."""
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = value
+            if len(self._kept) > MOST:
+                del self._kept[next(iter(self._kept))]
+
+
+Path = tuple[tuple[str | None, str], ...]
+"""Of each graph that an agent runs in, from the outermost: its checkpoint, and the task of it that the agent is in."""
+_leaders: WeakKeyDictionary[Engine, Recent[Conversation, Path]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def leads(engine: Engine, conversation: Conversation) -> bool:
+    """Tell whether the agent that is on speaks for its conversation's context.
+
+    None that a tool runs, and of those that run side by side on one thread the first: tasks of one step of a graph, which
+    LangGraph's namespaces tell apart.
+    """
+    if caller.get() == conversation:
+        return False
+    configurable = get_config().get("configurable", {})
+    tasks = str(configurable.get("checkpoint_ns") or "").split("|")[:-1]
+    checkpoints = configurable.get("checkpoint_map") or {}
+    path = tuple((checkpoints.get("|".join(tasks[:depth])), task) for depth, task in enumerate(tasks))
+    with _lock:
+        leaders = _leaders.setdefault(engine, Recent())
+        for mine, other in zip(path, leaders.get(conversation) or (), strict=False):
+            if mine != other:
+                if mine[0] == other[0] and mine[0] is not None:
+                    return False
+                break
+        leaders.put(conversation, path)
+    return True
+
+
+def model_of(model: Any) -> tuple[str | None, int | None]:
+    """Return the name of a chat model, and the tokens of its window if its profile says them."""
+    told: Callable[[], Mapping[str, Any]] = getattr(model, "_get_ls_params", dict)
+    named = (getattr(model, attribute, None) for attribute in ("model_name", "model"))
+    others = (told().get("ls_model_name"), getattr(model, "model_id", None))
+    name = next((one for one in (*named, *others) if isinstance(one, str) and one), None)
+    window = (getattr(model, "profile", None) or {}).get("max_input_tokens")
+    return name, window or None
+
+
+def record(session: Session, answers: Iterable[object], *, context: bool) -> None:
+    """Record what a model's answers say of their tokens; an answer that is there is not lost because that fails."""
+    for message in answers:
+        if isinstance(message, AIMessage) and message.usage_metadata is not None:
+            try:
+                session.record_usage(message, request_id=message.id, context=context)
+            except ByrefError:
+                logger.exception("byref could not record the usage of %r; the next answer sets the context", message.id)
+
+
+def summary_in(messages: list[AnyMessage]) -> AnyMessage | None:
+    """The summary that a middleware has put in place of messages."""
+    return next((one for one in messages if one.additional_kwargs.get("lc_source") == "summarization"), None)
+
+
+def reminder_of(
+    session: Session, messages: list[AnyMessage], summary: AnyMessage, noted: Recent[object, bool], *, context: bool
+) -> str:
+    """What is added to a summary: the data that was there when it was made, the same in each request; empty if none was.
+
+    A summary may have no id, and be made anew for each request: it is known by its words.
+
+    Raises:
+        StorageFailure: the database failed.
+    """
+    name = REMINDER + blake2b(str(summary.content).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    kept = session.get_artifact(name)
+    if kept is not None:
+        return str(kept.value)
+    key = session.tenant, session.id, name
+    if noted.get(key):
+        return ""
+    if context:
+        session.on_compaction(count_tokens_approximately(messages))
+    artifacts = session.artifacts()
+    ours = [one for one in artifacts if (one.name or "").startswith(REMINDER)]
+    if len(artifacts) == len(ours):
+        noted.put(key, True)
+        return ""
+    for old in ours[: 1 - KEPT]:
+        session.delete_artifact(old)
+    text = session.reminder()
+    try:
+        session.store_artifact(text, name=name)
+    except (StorageFailure, QuotaExceeded):
+        logger.warning("byref could not keep a reminder; the next request gets another", exc_info=True)
+    return text
+
+
+def with_text(message: AnyMessage, text: str) -> AnyMessage:
+    """The message with a text behind what it says."""
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
+    return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})
+
+
+def instructed(system: SystemMessage | None, messages: list[AnyMessage]) -> SystemMessage | None:
+    """The system message with what the tools of these messages want the model told, each text once, behind all else."""
+    texts = dict.fromkeys(
+        str(message.additional_kwargs[INSTRUCTIONS])
+        for message in messages
+        if isinstance(message, ToolMessage) and INSTRUCTIONS in message.additional_kwargs
+    )
+    if not texts:
+        return system
+    added = {"type": "text", "text": "\n\n".join(texts)}
+    if system is None:
+        return SystemMessage(content=[added])
+    said = system.content
+    before: list[Any] = said if isinstance(said, list) else [{"type": "text", "text": said}] if said else []
+    return system.model_copy(update={"content": [*before, added]})

@@ -1,0 +1,261 @@
+"""What a LangChain tool gave: caught before it is written out as text, and put through the session of its conversation."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from byref.adapters.extras import missing
+from byref.describe.truncate import truncate
+from byref.outputs import values
+from byref.policy import Policy
+from byref.result import Result, sendable
+from byref.session import Session
+from byref.tokens import SampledCounter
+
+try:
+    from langchain.tools.tool_node import ToolCallRequest
+    from langchain_core.messages import ToolMessage, convert_to_messages
+    from langchain_core.tools import BaseTool
+    from langgraph.prebuilt.tool_node import msg_content_output
+    from langgraph.types import Command
+except ImportError as error:
+    raise missing("byref.adapters.langchain", "langchain", "langchain") from error
+
+logger = logging.getLogger("byref")
+
+INSTRUCTIONS: Final = "byref_instructions"
+"""Where a tool message keeps, in `additional_kwargs`, what its tool wants the model told in the system message."""
+AWAY: Final = "the store of this conversation's data cannot be reached: try again later"
+"""What the model reads where its call needs data and the database is away."""
+_CUT: Final = "[INCOMPLETE: the whole output could not be stored; only a new call gives it again.]"
+_OVERRIDDEN: Final = ("invoke", "ainvoke", "run", "arun", "_to_args_and_kwargs", "_parse_input")
+_SOUND: Final = ("audio", "video", "input_audio")
+"""Blocks that LangChain takes for data and writes out as JSON."""
+
+Handled = ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]
+Conversation = tuple[str, str]
+"""Tenant and id."""
+
+caller: ContextVar[Conversation | None] = ContextVar("byref_caller", default=None)
+"""The conversation of which a tool is running: an agent that this tool runs is not the conversation."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a host's tool."""
+
+    conversation: Conversation
+    session: Session | None
+    """None: the database is away."""
+    policy: Policy
+    request: ToolCallRequest
+    """As the model wrote it."""
+    arguments: dict[str, Any]
+    """With the data that they refer to."""
+    caught: list[Any] = field(default_factory=list)
+    """What the tool returned last."""
+
+    @property
+    def ready(self) -> ToolCallRequest:
+        """The request to run: with the data, and with a copy of the tool that tells what it returns."""
+        call: Any = {**self.request.tool_call, "args": self.arguments}
+        if self.request.tool is None:
+            return self.request.override(tool_call=call)
+        return self.request.override(tool_call=call, tool=_overheard(self.request.tool, self.caught))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Mark what runs inside as run by a tool of this conversation."""
+        token = caller.set(self.conversation)
+        try:
+            yield
+        finally:
+            caller.reset(token)
+
+    def read(self, output: Handled) -> Handled:
+        """What the tool gave, with the message that answers its call as the model is to read it; all else is left alone.
+
+        `return_direct` is for the user: such a message stays whole, and is processed when a model is about to read it.
+        """
+        tool = self.request.tool
+        if tool is not None and tool.return_direct and getattr(output, "status", "") == "success":
+            return output
+        if isinstance(output, ToolMessage) and output.tool_call_id == self.request.tool_call["id"]:
+            return self._read_message(output, self._raw(output))
+        return [self._handled(item) for item in output] if isinstance(output, list) else self._handled(output)
+
+    def refused(self, text: str) -> ToolMessage:
+        """The answer to a call whose tool is not run."""
+        call = self.request.tool_call
+        return self._read_message(ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error"))
+
+    def _handled(self, item: Any) -> Any:
+        if not isinstance(item, Command):
+            return self._one(item)
+        update = item.update
+        new = (
+            {key: self._some(value) for key, value in update.items()}
+            if isinstance(update, dict)
+            else self._some(update)
+        )
+        return replace(item, update=new)
+
+    def _some(self, value: Any) -> Any:
+        if not isinstance(value, list):
+            return self._one(value)
+        items = [self._one(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+
+    def _one(self, item: Any) -> Any:
+        call_id = self.request.tool_call["id"]
+        if isinstance(item, dict) and item.get("tool_call_id") == call_id and "content" in item:
+            (item,) = convert_to_messages([item])
+        if not isinstance(item, ToolMessage) or item.tool_call_id != call_id:
+            return item
+        return self._read_message(item)
+
+    def _read_message(self, message: ToolMessage, raw: list[Any] | None = None) -> ToolMessage:
+        call = self.request.tool_call
+        return read_message(self.session, message, call["name"], call["args"], policy=self.policy, raw=raw)
+
+    def _raw(self, message: ToolMessage) -> list[Any] | None:
+        """What the tool returned, in a list, where the message is that, written out, and its text is not as good.
+
+        A middleware in between may have changed the message, and that holds.
+        """
+        text = message.content
+        if not self.caught or not isinstance(text, str):
+            return None
+        (raw,) = self.caught
+        if self.request.tool is not None and self.request.tool.response_format == "content_and_artifact":
+            raw = raw[0] if isinstance(raw, tuple) and raw else None
+        if raw is None or isinstance(raw, str):
+            return None
+        sounds = isinstance(raw, list) and any(isinstance(one, dict) and one.get("type") in _SOUND for one in raw)
+        if not sounds and text.startswith(('{"', '[{"', '[["')):
+            return None  # JSON, which says it all: not worth writing it once more to see that it is
+        try:
+            is_json, same = True, json.dumps(raw, ensure_ascii=False) == text
+        except values.RAISED:
+            is_json, same = False, _words(raw) == text
+        return [raw] if same and (sounds or not is_json) else None
+
+
+def read_message(
+    session: Session | None,
+    message: ToolMessage,
+    tool: str,
+    arguments: object = None,
+    *,
+    policy: Policy,
+    raw: list[Any] | None = None,
+) -> ToolMessage:
+    """Return a tool's message as the model is to read it; `raw` holds what the tool returned, where that says more."""
+    given: Any = message.content
+    if isinstance(given, list):  # LangChain takes a text by itself for a block of text
+        given = [{"type": "text", "text": item} if isinstance(item, str) else item for item in given]
+    if session is None:
+        logger.error("byref could not open its session; the result of %r is not stored", tool)
+        return message.model_copy(update={"content": _shortened(message.content, policy)})
+    result = session.process(
+        raw[0] if raw else given,
+        tool=tool,
+        call_id=message.tool_call_id,
+        arguments=arguments,
+        is_error=message.status == "error",
+    )
+    beside = {key: value for key, value in message.additional_kwargs.items() if key != INSTRUCTIONS}
+    if result.instructions:
+        beside[INSTRUCTIONS] = result.instructions
+    if raw:
+        content = (
+            message.content if _is_as_written(session, result, tool, raw[0]) else msg_content_output(result.content)
+        )
+    else:
+        is_same = result.content == given or (isinstance(given, list) and _says(result, given))
+        content = message.content if is_same else result.content
+    return message.model_copy(update={"content": sendable(content), "additional_kwargs": beside})
+
+
+def block_of(block: Any) -> Any:
+    """An image or a document, which byref writes as MCP does, as LangChain's content block."""
+    match block:
+        case {"data": data, "mimeType": kind, "type": "image"}:
+            return {"type": "image", "base64": data, "mime_type": kind}
+        case {"data": data, "mimeType": kind} | {"resource": {"blob": data, "mimeType": kind}}:
+            return {"type": "file", "base64": data, "mime_type": kind}
+    return block
+
+
+def _overheard(tool: BaseTool, caught: list[Any]) -> BaseTool:
+    """A copy of a tool that runs the tool itself and keeps what it returned; the tool where it runs in ways of its own."""
+    if any(not getattr(type(tool), name).__module__.startswith("langchain_core.") for name in _OVERRIDDEN):
+        return tool
+    run: Callable[..., Any] = tool._run
+    arun: Callable[..., Any] = tool._arun
+
+    @functools.wraps(run)
+    def _run(*args: Any, **kwargs: Any) -> Any:
+        caught.clear()
+        returned = run(*args, **kwargs)
+        caught[:] = [returned]
+        return returned
+
+    @functools.wraps(arun)
+    async def _arun(*args: Any, **kwargs: Any) -> Any:
+        caught.clear()
+        returned = await arun(*args, **kwargs)
+        caught[:] = [returned]
+        return returned
+
+    copy = tool.model_copy()
+    object.__setattr__(copy, "_run", _run)  # no fields of the model
+    object.__setattr__(copy, "_arun", _arun)
+    return copy
+
+
+def _words(raw: Any) -> str | None:
+    try:
+        return str(raw)
+    except values.RAISED:  # it has raised before, then
+        return None
+
+
+def _is_as_written(session: Session, result: Result, tool: str, raw: Any) -> bool:
+    """Whether what passes whole stays as LangChain wrote it: not what a policy shapes, nor what gives its data once."""
+    shaping = session.policy.tool(tool)
+    is_shaped = shaping.mapper is not None or shaping.template is not None
+    return result.route == "inline" and not is_shaped and not isinstance(raw, Iterator)
+
+
+def _says(result: Result, blocks: list[Any]) -> bool:
+    """Whether it is these blocks as JSON: blocks that byref does not know pass as they came, where they pass whole."""
+    try:
+        return result.route == "inline" and bool(json.loads(result.text) == blocks)
+    except ValueError:
+        return False
+
+
+def _shortened(content: Any, policy: Policy) -> Any:
+    """Content of a message cut to what the policy lets a model read of what is not stored."""
+    if isinstance(content, list):
+        return [_shortened(item, policy) for item in content]
+    if isinstance(content, dict):
+        text = content.get("text")
+        return {**content, "text": _shortened(text, policy)} if isinstance(text, str) else content
+
+    def measure(text: str) -> int:
+        return counter.count(text, "text")
+
+    counter = SampledCounter()
+    most = policy.truncate_tokens if policy.max_result_tokens is None else policy.max_result_tokens
+    if measure(content) <= most:
+        return content
+    return f"{truncate(content, budget=policy.truncate_tokens, measure=measure).text}\n{_CUT}"
