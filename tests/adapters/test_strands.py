@@ -108,7 +108,7 @@ TOOLS = [list_orders, refund, echo, fail, look]
 
 @pytest.fixture(scope="module")
 def one_engine() -> Iterator[Engine]:
-    with Engine("sqlite://") as engine:
+    with Engine("sqlite://", jail="language-only") as engine:
         yield engine
 
 
@@ -374,8 +374,7 @@ def test_a_retried_result_is_not_taken_in(engine: Engine, agent_of: Any) -> None
         tried.append(1)
         event.retry = len(tried) == 1
 
-    agent = agent_of([("echo", {"text": "x"})], "ok", hooks=[])
-    agent.add_hook(retry, AfterToolCallEvent)
+    agent = agent_of([("echo", {"text": "x"})], "ok", hooks=[retry])
     agent("go")
     assert len(tried) == 2
     assert len([entry for entry in engine.session("chat").ledger() if entry.kind == "output"]) == 1

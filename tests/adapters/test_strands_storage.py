@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from strands import Agent, tool
+from strands.models.model import Model
 from strands.session import SnapshotSessionManager
 from strands.storage import Storage
 from strands.storage.search import StorageSearchResult
@@ -293,6 +294,19 @@ def test_threads_at_once(offloaded: ByrefOffloadStorage) -> None:
 # Strands on top
 
 
+class Silent(Model):
+    """Is never asked."""
+
+    def update_config(self, **model_config: Any) -> None: ...
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    def structured_output(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def stream(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 @tool
 def report() -> dict[str, Any]:
     """Report."""
@@ -309,7 +323,7 @@ def test_the_context_offloader_stores_and_retrieves(
     engine: Engine, storage: ByrefStorage, offloaded: ByrefOffloadStorage, legacy: bool
 ) -> None:
     offloader = ContextOffloader(storage=offloaded if legacy else storage)
-    agent = Agent(model="unused", tools=[report], plugins=[offloader], callback_handler=None)
+    agent = Agent(model=Silent(), tools=[report], plugins=[offloader], callback_handler=None)
     given = agent.tool.report()["content"]
     lines = given[0]["text"].rpartition("[Stored references:]\n")[2].splitlines()
     references = [line.split()[0] for line in lines]
@@ -330,7 +344,7 @@ def test_snapshots_of_an_agent_are_kept(tmp_path: Path) -> None:
 
     def begin(engine: Engine) -> Agent:
         manager = SnapshotSessionManager("chat-42", storage=ByrefStorage(engine))
-        return Agent(model="unused", tools=[report], session_manager=manager, callback_handler=None)
+        return Agent(model=Silent(), tools=[report], session_manager=manager, callback_handler=None)
 
     with Engine(url) as engine:
         agent = begin(engine)
