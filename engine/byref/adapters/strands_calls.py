@@ -9,14 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel
-
 from byref.adapters.extras import missing
 from byref.errors import ConfigurationError
 from byref.result import ToolReply
 from byref.session import Session
 
 try:
+    from pydantic import BaseModel
     from strands import Agent
     from strands.middleware import ToolResultEvent
     from strands.tools.decorator import DecoratedFunctionTool
