@@ -15,7 +15,6 @@ import pytest
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import (
     HumanInTheLoopMiddleware,
-    SummarizationMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
@@ -552,24 +551,6 @@ def test_a_tools_own_message_gives_no_instructions(engine: Engine, tenant: str) 
     assert not any(isinstance(message, SystemMessage) for message in model.requests[-1])
 
 
-def test_a_summary_tells_once_what_data_is_still_there(engine: Engine, tenant: str) -> None:
-    main = scripted([call("list_orders")], "One.", "Two.", "Three.")
-    main.turns = [lambda messages: [call("list_orders")] if len(messages) == 1 else "Fine."] * 9
-    summaries = scripted("They asked for orders.", "They asked again.")
-    summaries.turns = [summaries.turns[0]] * 9
-    byref = ByrefMiddleware(engine, tenant=tenant)
-    summarise = SummarizationMiddleware(summaries, trigger=("messages", 6), keep=("messages", 2))
-    agent = create_agent(main, [list_orders], middleware=[byref, summarise], checkpointer=InMemorySaver())
-    for words in ("Which orders?", "And?", "And then?", "Last?"):
-        state = agent.invoke({"messages": [("user", words)]}, thread())
-    (summary,) = [m for m in state["messages"] if "They asked for orders." in str(m.content)]
-    assert str(summary.content).count("- orders: array(3000) of object(2 keys)") == 1
-    seen = [str(m.content) for request in main.requests for m in request if "They asked for" in str(m.content)]
-    assert len(seen) == 2 and set(seen) == {summary.content}  # to the byte, for the prompt cache
-    kinds = [entry.kind for entry in engine.session("chat-42", tenant=tenant).ledger()]
-    assert kinds.count("compaction") == 1
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_conversation_goes_on_in_a_new_process(tmp_path: Path, mode: str) -> None:
     saver, url = InMemorySaver(), f"sqlite:///{tmp_path / 'byref.db'}"
@@ -672,7 +653,7 @@ def test_a_graph_of_ones_own_takes_the_parts(engine: Engine, tenant: str, mode: 
 
     def model(state: MessagesState) -> dict[str, list[AnyMessage]]:
         answer = bound.invoke(state["messages"])
-        byref.session().record_usage(answer)
+        byref.record_usage(answer)
         return {"messages": [answer]}
 
     graph = StateGraph(MessagesState)

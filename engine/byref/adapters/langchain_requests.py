@@ -114,12 +114,13 @@ def reminder_of(
 ) -> str:
     """What is added to a summary: the data that was there when it was made, the same in each request; empty if none was.
 
-    A summary may have no id, and be made anew for each request: it is known by its words.
+    A summary may be made anew for each request, without an id: it is known by its words, then.
 
     Raises:
         StorageFailure: the database failed.
     """
-    name = REMINDER + blake2b(str(summary.content).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    words = f"{summary.id} {summary.content}".encode("utf-8", "replace")
+    name = REMINDER + blake2b(words, digest_size=8).hexdigest()
     kept = session.get_artifact(name)
     if kept is not None:
         return str(kept.value)
