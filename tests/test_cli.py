@@ -40,7 +40,9 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shared_sandbox: None
+) -> Run:
     """Run the command in a folder of its own; `stdin` is what it reads."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BYREF_DB", raising=False)
