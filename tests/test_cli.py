@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pty
@@ -439,7 +440,9 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
-    process = command("process", "-", cwd=tmp_path, stdin=subprocess.PIPE)
+    # Whoever runs the tests may ignore interrupts, as a shell does for what it runs in the background.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = command("process", "-", cwd=tmp_path, stdin=subprocess.PIPE, preexec_fn=heed)
     assert process.stdin
     process.stdin.write(bytes(1 << 20))  # more than a pipe holds: once it is written, the command is reading
     process.stdin.flush()
