@@ -1,7 +1,7 @@
 """The examples of README.md and docs/ are tests: Python is run, commands are run and their output is compared.
 
 The examples of one document share names and a folder of their own, in which commands are run too: with pytest-xdist they
-need `--dist loadfile`.
+need `--dist loadfile`. All engines of all documents share one sandbox, which takes a second to start.
 """
 
 from __future__ import annotations
@@ -16,19 +16,25 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 import byref.cli
+import byref.engine
+import byref_sandbox
+from byref_sandbox import Sandbox
 
 EXAMPLES = Path(__file__).parent / "examples"
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
+HEAD = r"""((?:'[^']*'|"[^"$]*"|[^'"|&;<>$])*)(\|?)(.*)"""
+"""What stands before the first pipe that is not quoted, if there is nothing special in it; the pipe; the rest."""
 
 
 class ScriptedClient:
@@ -84,12 +90,53 @@ def see_that_calls_are_answered(messages: list[Any]) -> None:
             assert not called or (message["role"] == "user" and answered == called), f"{called} answered by {message}"
 
 
+class Lasting(Sandbox):
+    """A sandbox that engines leave running when they are closed."""
+
+    def close(self) -> None:
+        """Leave it to whoever made it to call `end`."""
+
+    def end(self) -> None:
+        """End its processes."""
+        super().close()
+
+
+LASTING: list[Lasting] = []
+"""The one that is shared, where one was started."""
+
+
+def lasting(*arguments: Any, **options: Any) -> Sandbox:
+    """Give an engine or a document the shared sandbox in place of one as it comes, and one of its own if it is special."""
+    if arguments or options not in ({}, {"jail": "full"}):
+        return Sandbox(*arguments, **options)
+    if not LASTING:
+        LASTING.append(Lasting())
+    return LASTING[0]
+
+
+def pytest_unconfigure() -> None:
+    """End the shared sandbox."""
+    for sandbox in LASTING:
+        sandbox.end()
+
+
+@pytest.fixture
+def shared_sandbox() -> Iterator[None]:
+    """Let every engine of a test that would start a sandbox share one with all others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byref.engine, "Sandbox", lasting)
+        yield
+
+
 def begin(names: dict[str, Any]) -> None:
     """Give a document a folder, real data in it, and the names its examples take for granted."""
     from vega_datasets import local_data
 
     names["_back"], names["_folder"] = Path.cwd(), Path(tempfile.mkdtemp(prefix="byref-docs-"))
     names["_environment"] = dict(os.environ)
+    names["_patch"] = patch = pytest.MonkeyPatch()
+    patch.setattr(byref.engine, "Sandbox", lasting)
+    patch.setattr(byref_sandbox, "Sandbox", lasting)
     os.chdir(names["_folder"])
     for name in ("BYREF_DB", "BYREF_DEBUG"):
         os.environ.pop(name, None)
@@ -108,6 +155,7 @@ def end(names: dict[str, Any]) -> None:
     for value in names.values():
         if isinstance(value, byref.Engine):
             value.close()
+    names["_patch"].undo()
     os.chdir(names["_back"])
     os.environ.clear()
     os.environ.update(names["_environment"])
@@ -124,17 +172,26 @@ def run_commands(example: Example) -> None:
 
 
 def run_command(command: str) -> str:
-    """Return what a command prints, errors and output together; `byref` alone runs in this process, which is quick."""
-    bare = re.sub(r"'[^']*'|\"[^\"$]*\"", "", command)
-    if not command.startswith("byref ") or re.search(r"""[|&;<>"'$]""", bare):
-        return subprocess.run(
-            ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
-        ).stdout
+    """Return what a command prints, errors and output together; `byref`, alone or at the head of a pipe, runs in this process."""
+    head, pipe, rest = re.fullmatch(HEAD, command, re.DOTALL).groups()  # type: ignore[union-attr]  the first part may be empty
+    if not head.startswith("byref ") or not (pipe or not rest):
+        return run_in_shell(command)
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
-        byref.cli.main(shlex.split(command)[1:])
+    complaints = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) if pipe else printed
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints), contextlib.suppress(SystemExit):
+        byref.cli.main(shlex.split(head)[1:])
     printed.seek(0)
-    return printed.read()
+    if not pipe:
+        return printed.read()
+    complaints.seek(0)
+    return complaints.read() + run_in_shell(rest, printed.read())
+
+
+def run_in_shell(command: str, given: str | None = None) -> str:
+    """The same of any command; `given` is what it reads."""
+    return subprocess.run(
+        ["bash", "-c", command], input=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+    ).stdout
 
 
 pytest_collect_file = Sybil(

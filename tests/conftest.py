@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from sqlalchemy import create_engine, make_url
 
 from byref import db
 from byref.db.database import Database
+from starting_line import Stable
 
 for _profile, _examples in {"whole": 100, "quick": 30}.items():
     settings.register_profile(
@@ -31,6 +31,12 @@ for _profile, _examples in {"whole": 100, "quick": 30}.items():
 def pytest_configure(config: pytest.Config) -> None:
     """Fewer examples in a quick run: those that say how many they take for themselves take a part of the profile's."""
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected is there to stay: looking through it again and again takes a part of the run's time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -131,45 +137,21 @@ def database(database_url: str) -> Iterator[Database]:
     database.close()
 
 
+@pytest.fixture(scope="session")
+def stable() -> Iterator[Stable]:
+    """Where the processes of all races come from."""
+    stable = Stable()
+    yield stable
+    stable.close()
+
+
 @pytest.fixture
-def race() -> Callable[..., list[str]]:
+def race(stable: Stable) -> Callable[..., list[str]]:
     """Run a script in several processes at the same moment; give what each printed, or fail with what one complained.
 
     The script imports what it needs, calls `go()`, and does its work; arguments are in `sys.argv[1:]`.
     """
-
-    def run(processes: int, script: str, *arguments: str) -> list[str]:
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-c", _STARTING_LINE + script, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(processes)
-        ]
-        for process in started:
-            assert process.stdout
-            process.stdout.readline()
-        for process in started:
-            assert process.stdin
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        ended = [process.communicate(timeout=120) for process in started]
-        assert [errors for _, errors in ended if errors] == []
-        assert [process.returncode for process in started] == [0] * processes
-        return [output.strip() for output, _ in ended]
-
-    return run
-
-
-_STARTING_LINE = """
-import sys
-def go():
-    print("ready", flush=True)
-    sys.stdin.readline()
-"""
+    return stable.race
 
 
 def _at(server: str, database: str) -> str:

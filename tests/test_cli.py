@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pty
@@ -40,7 +41,9 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shared_sandbox: None
+) -> Run:
     """Run the command in a folder of its own; `stdin` is what it reads."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BYREF_DB", raising=False)
@@ -437,7 +440,9 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
-    process = command("process", "-", cwd=tmp_path, stdin=subprocess.PIPE)
+    # Whoever runs the tests may ignore interrupts, as a shell does for what it runs in the background.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = command("process", "-", cwd=tmp_path, stdin=subprocess.PIPE, preexec_fn=heed)
     assert process.stdin
     process.stdin.write(bytes(1 << 20))  # more than a pipe holds: once it is written, the command is reading
     process.stdin.flush()

@@ -423,7 +423,7 @@ PATTERNS = st.recursive(
 ).filter(bool)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(
     text=st.text(st.sampled_from("aab é1 \t\n\n"), min_size=1, max_size=80),
     pattern=PATTERNS,
@@ -436,7 +436,7 @@ def test_the_same_lines_as_one_by_one(text, pattern, frame, context):
     assert (result.matches, marked(result)) == (len(expected), expected[:50])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(
     text=st.text(st.sampled_from("ab1 \r\r\n\n"), min_size=1, max_size=80),
     pattern=st.one_of(PATTERNS, st.text(st.sampled_from("ab.$|()^\\s\r"), min_size=1, max_size=6)),
@@ -450,7 +450,7 @@ def test_the_same_lines_with_carriage_returns(text, pattern, frame):
     assert result.text == expected.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(
     text=st.text(st.sampled_from("ab1 \n"), min_size=1, max_size=60),
     patterns=st.lists(PATTERNS, min_size=3, max_size=9),
@@ -464,7 +464,7 @@ def test_the_order_of_alternatives_makes_no_difference(text, patterns):
         assert search(text.encode(), f"(?:{pattern})").matches == expected.matches
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(
     text=st.text(st.sampled_from("aab é\n"), min_size=1, max_size=600),
     word=st.text(st.sampled_from("ab é"), min_size=1, max_size=6),

@@ -111,7 +111,7 @@ def test_a_line_that_fits_into_a_page_is_not_cut():
     assert (contents(page), page.next_line, page.next_column) == (["a" * 70], 2, 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(
     lines=st.lists(
         st.one_of(

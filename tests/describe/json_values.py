@@ -144,5 +144,19 @@ def installed_files() -> dict[str, Path]:
     return {str(path.relative_to(root)): path for path in files}
 
 
+def installed_packages() -> dict[str, list[Path]]:
+    """The same by what stands first in their paths: the package, mostly."""
+    packages: dict[str, list[Path]] = {}
+    for name, path in installed_files().items():
+        packages.setdefault(name.partition("/")[0], []).append(path)
+    return packages
+
+
+def spread(paths: list[Path], count: int) -> list[Path]:
+    """So many of them, the largest among them, the others evenly out of all by size."""
+    by_size = sorted(paths, key=lambda path: (path.stat().st_size, str(path)))
+    return by_size[:: -max(len(by_size) // count, 1)][:count]
+
+
 def load(path: Path) -> Any:
     return json.loads(path.read_bytes())

@@ -13,7 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from json_values import EVERYDAY, VALUES, compatibility, features, installed_files, load, nested, records, wide_records
+from json_values import (
+    EVERYDAY,
+    VALUES,
+    compatibility,
+    features,
+    installed_files,
+    installed_packages,
+    load,
+    nested,
+    records,
+    spread,
+    wide_records,
+)
 
 from byref.describe.preview import Preview, preview
 
@@ -181,12 +193,14 @@ def test_a_preview_of_everyday_values_keeps_its_promises(name: str, budget: int)
     check(EVERYDAY[name], budget)
 
 
-@pytest.mark.parametrize("name", installed_files())
-@pytest.mark.slow
-def test_a_preview_of_real_files_keeps_its_promises(name: str) -> None:
-    value = load(installed_files()[name])
-    for budget in (25, 100, 1_000):
-        check(value, budget)
+@pytest.mark.parametrize("count", [2, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("package", installed_packages())
+def test_a_preview_of_real_files_keeps_its_promises(package: str, count: int) -> None:
+    for path in spread(installed_packages()[package], count):
+        print(path)  # which one it was, where it fails
+        value = load(path)
+        for budget in (25, 100, 1_000):
+            check(value, budget)
 
 
 @given(VALUES)

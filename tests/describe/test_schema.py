@@ -16,7 +16,7 @@ from genson import SchemaBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from json_values import EVERYDAY, VALUES, compatibility, installed_files, load, nested, records, wide_records
+from json_values import EVERYDAY, VALUES, compatibility, installed_packages, load, nested, records, spread, wide_records
 from jsonschema import Draft202012Validator
 
 from byref.describe.schema import NotPlain, TooDeep, infer
@@ -55,10 +55,12 @@ def test_full_is_gensons_over_everyday_values(name: str) -> None:
     assert json.dumps(full) == json.dumps(expected), "keys stand in the order of the source"
 
 
-@pytest.mark.parametrize("name", installed_files())
-def test_full_is_gensons_over_real_files(name: str) -> None:
-    value = load(installed_files()[name])
-    assert infer(value).full() == genson_schema(value)
+@pytest.mark.parametrize("count", [15, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("package", installed_packages())
+def test_full_is_gensons_over_real_files(package: str, count: int) -> None:
+    for path in spread(installed_packages()[package], count):
+        value = load(path)
+        assert infer(value).full() == genson_schema(value), path
 
 
 @pytest.mark.parametrize("name", EVERYDAY)

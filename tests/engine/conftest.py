@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,22 @@ from byref import CharCounter, Engine, Policy, Session
 from byref_sandbox import Limits, Sandbox
 
 BACKENDS = ("sqlite", "postgresql")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where a test has cases, a quick run takes all of them on SQLite and every fourth on PostgreSQL as well."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        on = [
+            cases[name] for name in ("engine", "exact") if name in cases and Path(__file__).parent in item.path.parents
+        ]
+        if len(cases) > 1 and on == ["postgresql"]:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % 4:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
 
 
 @pytest.fixture(scope="session")

@@ -163,6 +163,9 @@ class TestTheSameResults:
 
         asyncio.run(work())
 
+    @pytest.mark.parametrize(
+        "shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True
+    )
     def test_fifty_conversations_at_once(self, shared_url: str, sandbox: Sandbox) -> None:
         async def converse(engine: AsyncEngine, number: int) -> None:
             session = await engine.session(f"s{number}", context_window=10**7)
@@ -366,10 +369,7 @@ class TestCancelling:
 class TestTheLoop:
     @pytest.mark.parametrize(
         "kind",
-        [
-            kind if kind in ("nested JSON text", "text") else pytest.param(kind, marks=pytest.mark.slow)
-            for kind in OUTPUTS
-        ],
+        [kind if kind == "nested JSON text" else pytest.param(kind, marks=pytest.mark.slow) for kind in OUTPUTS],
     )
     def test_it_goes_on_while_fifty_megabytes_are_processed(self, sqlite_url: str, kind: str) -> None:
         """Under 20 ms between ticks, in a process of its own: how malloc moves strings depends on what was freed before.

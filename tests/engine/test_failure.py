@@ -65,19 +65,22 @@ def failing_at(engine: Engine, number: int, *, kill: bool) -> Iterator[list[int]
         event.remove(database, "before_cursor_execute", before)
 
 
-PAIRS = [(name, policy) for policy in ("truncate", "raise") for name in LITTLE]
+CASES = [
+    (kind, name, policy) for kind in ("sqlite", "postgresql") for policy in ("truncate", "raise") for name in LITTLE
+]
 QUICK = [
-    ("small", "raise"),
-    ("inline", "truncate"),
-    ("structured", "truncate"),
-    ("structured", "raise"),
-    ("plain", "truncate"),
+    ("sqlite", "inline", "truncate"),
+    ("sqlite", "structured", "raise"),
+    ("sqlite", "plain", "truncate"),
+    ("postgresql", "small", "raise"),
+    ("postgresql", "structured", "truncate"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("name", "on_storage_failure"),
-    [pytest.param(*pair, marks=[] if pair in QUICK else pytest.mark.slow) for pair in PAIRS],
+    ("shared_url", "name", "on_storage_failure"),
+    [pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow) for case in CASES],
+    indirect=["shared_url"],
 )
 def test_a_failure_at_any_statement_leaves_nothing_half_written(
     shared_url: str, sandbox: Sandbox, name: str, on_storage_failure: Any

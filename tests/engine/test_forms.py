@@ -13,20 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from anthropic.types import ToolResultBlockParam
-from google.genai.types import Content
-from mcp.types import (
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
-from openai.types.chat import ChatCompletionToolMessageParam
-from openai.types.responses.response_input_item_param import FunctionCallOutput
-from pydantic import TypeAdapter
 
 from byref import Policy, Session, ToolOutput
 from byref.outputs import Block, Media, Piece, forms, to_pieces
@@ -395,6 +381,8 @@ def test_a_subclass_of_a_stated_output_is_one() -> None:
 
 
 def test_an_empty_result_is_an_empty_text() -> None:
+    from mcp.types import CallToolResult
+
     for output in (CallToolResult(content=[]), {"content": [], "isError": False}):
         [piece], _ = to_pieces(output)
         assert isinstance(piece.block, Block)
@@ -429,14 +417,26 @@ def test_texts_that_say_the_elements_are_dropped(element: Any) -> None:
 
 # What providers take
 
-TAKEN: dict[str, TypeAdapter[Any]] = {
-    "openai": TypeAdapter(ChatCompletionToolMessageParam),
-    "openai-responses": TypeAdapter(FunctionCallOutput),
-    "anthropic": TypeAdapter(ToolResultBlockParam),
-    "gemini": TypeAdapter(Content),
-    "mcp": TypeAdapter(CallToolResult),
-}
 STRICT = ("openai", "openai-responses", "anthropic")
+
+
+@pytest.fixture(scope="module")
+def taken() -> dict[str, Any]:
+    """What each provider's SDK takes; their import takes seconds, which collecting the tests does not need."""
+    from anthropic.types import ToolResultBlockParam
+    from google.genai import types as gemini
+    from mcp.types import CallToolResult
+    from openai.types.chat import ChatCompletionToolMessageParam
+    from openai.types.responses.response_input_item_param import FunctionCallOutput
+    from pydantic import TypeAdapter
+
+    return {
+        "openai": TypeAdapter(ChatCompletionToolMessageParam),
+        "openai-responses": TypeAdapter(FunctionCallOutput),
+        "anthropic": TypeAdapter(ToolResultBlockParam),
+        "gemini": TypeAdapter(gemini.Content),
+        "mcp": TypeAdapter(CallToolResult),
+    }
 
 
 def listed(validated: Any) -> Any:
@@ -458,11 +458,11 @@ def sent(item: Any, format: Any) -> Any:
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", ALL)
-def test_every_form_is_written_as_every_sdk_takes_it(name: str, format: Any) -> None:
+def test_every_form_is_written_as_every_sdk_takes_it(taken: dict[str, Any], name: str, format: Any) -> None:
     pieces, _ = to_pieces([SAID, ALL[name]])
     body = message(format, [piece.content for piece in pieces], "c", is_error=False, tool="t")
     body = body["content"][0] if format == "anthropic" else body
-    read = TAKEN[format].validate_python(body)
+    read = taken[format].validate_python(body)
     if format in STRICT:  # nothing was dropped that the type does not have
         assert listed(read) == body
     if format == "mcp":
@@ -498,6 +498,15 @@ def test_what_a_provider_does_not_take_is_text() -> None:
 
 
 def test_blocks_of_sdks_are_read_as_the_dicts_that_they_are() -> None:
+    from mcp.types import (
+        AudioContent,
+        BlobResourceContents,
+        EmbeddedResource,
+        ImageContent,
+        ResourceLink,
+        TextContent,
+    )
+
     blob = BlobResourceContents(uri="file:///a.pdf", mime_type="application/pdf", blob=b64(PDF))
     blocks = [
         TextContent(type="text", text="a"),

@@ -437,7 +437,7 @@ def test_lone_surrogates_in_a_text_stream(session: Session) -> None:
     assert session.store_artifact(pieces("caf\udce9 " * 40_000)).value == "caf\udce9 " * 40_000
 
 
-@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("size", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_tiny_pieces_cost_nothing(session: Session, size: int) -> None:
     content = "abc\n" * 25_000
     tiny = (content[at : at + size] for at in range(0, len(content), size)) if size else iter([""] * 200_000)

@@ -6,13 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import anthropic.types
 import jsonschema
-import mcp.types
 import pytest
-from google.genai import types as gemini
-from openai.types import chat, responses
-from pydantic import TypeAdapter
 
 from byref import Engine, Session
 from byref.policy import TOOL_NAMES
@@ -31,22 +26,29 @@ def names(tools: list[Any]) -> list[str]:
     return [tool["function"]["name"] if "function" in tool else tool["name"] for tool in tools]
 
 
-@pytest.mark.parametrize(
-    ("format", "kind"),
-    [
-        ("openai", chat.ChatCompletionToolParam),
-        ("openai-responses", responses.FunctionToolParam),
-        ("anthropic", anthropic.types.ToolParam),
-    ],
-)
-def test_parameters_of_the_sdks(everything: Session, format: Any, kind: Any) -> None:
+# The SDKs are imported by the tests that need them: it takes seconds, which collecting does not need.
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses", "anthropic"])
+def test_parameters_of_the_sdks(everything: Session, format: Any) -> None:
+    import anthropic.types
+    from openai.types import chat, responses
+    from pydantic import TypeAdapter
+
+    kinds: dict[str, Any] = {
+        "openai": chat.ChatCompletionToolParam,
+        "openai-responses": responses.FunctionToolParam,
+        "anthropic": anthropic.types.ToolParam,
+    }
     given = everything.tools(format)
-    taken = TypeAdapter(list[kind]).validate_python(given)
+    taken = TypeAdapter(list[kinds[format]]).validate_python(given)  # type: ignore[misc]
     assert json.loads(json.dumps(taken)) == given  # nothing was dropped as unknown
     assert names(taken) == list(TOOL_NAMES)
 
 
 def test_gemini(everything: Session) -> None:
+    from google.genai import types as gemini
+
     [given] = everything.tools("gemini")
     declared = gemini.Tool.model_validate(given).function_declarations
     assert declared is not None
@@ -59,6 +61,8 @@ def test_gemini(everything: Session) -> None:
 
 
 def test_mcp(everything: Session) -> None:
+    import mcp.types
+
     for given in everything.tools("mcp"):
         tool = mcp.types.Tool.model_validate(given)
         assert tool.model_dump(by_alias=True, exclude_none=True) == given
@@ -91,6 +95,12 @@ def test_examples_are_calls(tool: Any) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_replies_are_messages_of_the_sdks(everything: Session, format: Any) -> None:
+    import anthropic.types
+    import mcp.types
+    from google.genai import types as gemini
+    from openai.types import chat, responses
+    from pydantic import TypeAdapter
+
     for call in ({"pointer_or_name": "nope"}, {}):
         message = everything.call("get_artifact", call).message(format, "call_1")
         match format:

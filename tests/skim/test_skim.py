@@ -121,7 +121,7 @@ DOCUMENTS = st.builds(
     st.booleans(),
     st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 2}, {"indent": "\r\n\t"}]),
 )
-RANDOM = settings(max_examples=40, deadline=None)
+RANDOM = settings(max_examples=settings.default.max_examples * 2 // 5)
 
 
 @given(DOCUMENTS, CHUNKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import logging
 import secrets
@@ -101,14 +102,13 @@ def faulty(server: S3) -> Iterator[tuple[S3, Faults]]:
             if fault == "403":
                 told = b"<Error><Code>SignatureDoesNotMatch</Code><StringToSign>verysecretverysecret</StringToSign></Error>"
                 return self.answer(403, {}, told)
-            behind = http.client.HTTPConnection(server.host, server.port, timeout=30)
-            behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
-                behind.putheader(name, value)
-            behind.endheaders(body)
-            answer = behind.getresponse()
-            data = answer.read()
-            behind.close()
+            with contextlib.closing(http.client.HTTPConnection(server.host, server.port, timeout=30)) as behind:
+                behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    behind.putheader(name, value)
+                behind.endheaders(body)
+                with behind.getresponse() as answer:
+                    data = answer.read()
             if fault == "lose answer":
                 return self.cut()
             told = {name.lower(): value for name, value in answer.headers.items()}

@@ -164,8 +164,16 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("act", [stores, ends, *(pytest.param(act, marks=pytest.mark.slow) for act in ACTS)])
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        pytest.param(
+            act, error, marks=[] if (act, error) in ((stores, "crash"), (ends, "storage")) else pytest.mark.slow
+        )
+        for act in (stores, ends, *ACTS)
+        for error in ERRORS
+    ],
+)
 def test_stopped_at_any_step(
     act: Callable[[Engine], None], error: str, migrated_sqlite: Path, sandbox: Sandbox, tmp_path: Path
 ) -> None:

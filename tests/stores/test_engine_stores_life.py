@@ -156,8 +156,15 @@ with sqlalchemy.create_engine(sys.argv[1]).connect() as host:
 """
 
 
-@pytest.mark.parametrize("joined", ["joined", "own"])
-@pytest.mark.parametrize("by", ["sweep", "delete_tenant"])
+@pytest.mark.parametrize(
+    ("by", "joined"),
+    [
+        ("sweep", "joined"),
+        ("delete_tenant", "own"),
+        pytest.param("sweep", "own", marks=pytest.mark.slow),
+        pytest.param("delete_tenant", "joined", marks=pytest.mark.slow),
+    ],
+)
 def test_what_a_killed_stream_leaves_goes_at_once(by: str, joined: str, tmp_path: Path, opened: Opened) -> None:
     """Whether its row is there, or was rolled back with the host's transaction."""
     folder = tmp_path / "blobs"

@@ -13,6 +13,7 @@ from placed import NOW, TOOLS, Opened, Placed, keys_of, problems, records
 from byref.stores import FileStore
 
 OTHERS = """
+import os
 import sys
 from datetime import timedelta
 from byref import Engine
@@ -29,9 +30,9 @@ with Engine(url, blobs=FileStore(folder), interpreter=Sandbox()) as engine:
         if artifact is not None and number % 3:
             assert len(artifact.value) == 1_500 + number % 5
         if number % 4 == 3:
-            engine.delete_session(f"own {id(engine)}")
+            engine.delete_session(f"own {os.getpid()}")
             engine.sweep(grace=timedelta(seconds=5))
-        engine.session(f"own {id(engine)}").store_artifact(f"text {number} " * 1_000)
+        engine.session(f"own {os.getpid()}").store_artifact(f"text {number} " * 1_000)
 print("done")
 """
 
