@@ -250,9 +250,13 @@ def test_a_tool_that_comes_at_run_time_gets_data(engine: Engine, tenant: str, mo
 
 
 def hide(file: Path) -> None:
-    """Take the sessions away, as a database that cannot be reached."""
+    """Take all tables away, as a database that cannot be reached."""
     with sqlite3.connect(file) as connection:
-        connection.execute("ALTER TABLE byref_sessions RENAME TO gone")
+        named = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'byref%'"
+        ).fetchall()
+        for (name,) in named:
+            connection.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")
     connection.close()
 
 
@@ -340,14 +344,14 @@ def test_an_answer_is_there_though_the_conversation_ended_under_it(
 
 def test_the_window_is_that_of_the_model_that_is_asked(engine: Engine, tenant: str) -> None:
     @tool
-    def page() -> str:
+    def page(number: int) -> str:
         """A page of text."""
-        return "word " * 12_000
+        return f"{number:05d} " * 10_000
 
     policy = Policy(max_result_tokens=None, context_percentage=0.25, max_threshold_bytes=None)
     routes = {}
-    for name, window in (("big", 400_000), ("small", 20_000), ("big again", 400_000)):
-        model = scripted([("page", {})], "Done.", model=name, profile={"max_input_tokens": window})
+    for number, (name, window) in enumerate((("big", 400_000), ("small", 20_000), ("big again", 400_000))):
+        model = scripted([("page", {"number": number})], "Done.", model=name, profile={"max_input_tokens": window})
         agent = create_agent(model, [page], middleware=[ByrefMiddleware(engine, tenant=tenant, policy=policy)])
         (message,) = results(ran(agent))
         routes[name] = len(str(message.content)) == 60_000

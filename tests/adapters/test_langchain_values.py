@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any
@@ -247,6 +248,54 @@ def test_a_tool_of_one_text_is_heard(engine: Engine, tenant: str) -> None:
             "variables"
         ]
     )
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_words_that_an_object_has_for_readers_are_gated_as_text(engine: Engine, tenant: str, is_listed: bool) -> None:
+    @dataclass
+    class Report:
+        number: int
+
+        def __str__(self) -> str:
+            return "line of a report\n" * 4_000
+
+        __repr__ = __str__
+
+    @tool
+    def give() -> Any:
+        """Give."""
+        return [Report(1)] if is_listed else Report(1)
+
+    message = the_only(give, [ByrefMiddleware(engine, tenant=tenant, policy=Policy(plaintext="artifact"))])
+    assert len(str(message.content)) < 10_000
+    assert ("line of a report" in str(message.content)) != is_listed
+
+
+@pytest.mark.parametrize("size", [10_000, 3_000_000])
+def test_a_picture_in_bytes_is_a_picture(engine: Engine, tenant: str, size: int) -> None:
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(size)
+
+    @tool
+    def draw() -> Any:
+        """Draw."""
+        return picture
+
+    content = the_only(draw, [ByrefMiddleware(engine, tenant=tenant)]).content
+    if size > 1_000_000:
+        assert f"[image: png, {size + 8} bytes]" in str(content)
+    else:
+        assert content == [{"type": "image", "base64": base64.b64encode(picture).decode(), "mime_type": "image/png"}]
+
+
+def test_what_is_neither_small_nor_large_is_what_the_ledger_says(engine: Engine, tenant: str) -> None:
+    @tool
+    def give() -> Any:
+        """Give."""
+        return rows(100)
+
+    message = the_only(give, [ByrefMiddleware(engine, tenant=tenant)])
+    (entry,) = engine.session("chat-42", tenant=tenant).history()
+    assert message.content == entry.processed and json.loads(str(message.content))[0]["id"] == 0
 
 
 def test_an_object_whose_words_fail_is_the_frameworks_matter(engine: Engine, tenant: str) -> None:

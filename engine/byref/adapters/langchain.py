@@ -233,7 +233,6 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
             policy=self._policy,
             tools=self._names,
         )
-        session._scope.read(lambda connection: ledger.see_that_it_is_open(connection, session._scope.row))
         if leads or known is None:
             self._known.put(conversation, _Known(session, model, window))
         return session
@@ -246,10 +245,15 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         leads: bool = False,
     ) -> Session | None:
-        """Do the same; while the database is away the last handle, which shortens what it takes in, or None."""
+        """Do the same, and raise SessionGone where it has ended before anything is paid for.
+
+        While the database is away: the last handle, which shortens what it takes in, or None.
+        """
         conversation = conversation or self._conversation()
         try:
-            return self._open(conversation, model, window, leads=leads)
+            session = self._open(conversation, model, window, leads=leads)
+            session._scope.read(lambda connection: ledger.see_that_it_is_open(connection, session._scope.row))
+            return session
         except StorageFailure:
             if (self._policy or self._engine.policy).on_storage_failure == "raise":
                 raise

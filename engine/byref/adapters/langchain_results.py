@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -25,6 +25,7 @@ try:
     from langchain_core.tools import BaseTool
     from langgraph.prebuilt.tool_node import msg_content_output
     from langgraph.types import Command
+    from pydantic import BaseModel
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
@@ -36,6 +37,7 @@ AWAY: Final = "the store of this conversation's data cannot be reached: try agai
 """What the model reads where its call needs data and the database is away."""
 _CUT: Final = "[INCOMPLETE: the whole output could not be stored; only a new call gives it again.]"
 _OVERRIDDEN: Final = ("invoke", "ainvoke", "run", "arun", "_to_args_and_kwargs", "_parse_input")
+_DATA: Final = (Mapping, list, tuple, set, frozenset, bytes, bytearray, memoryview, Iterator)
 _SOUND: Final = ("audio", "video", "input_audio")
 """Blocks that LangChain takes for data and writes out as JSON."""
 
@@ -136,7 +138,7 @@ class Call:
         (raw,) = self.caught
         if self.request.tool is not None and self.request.tool.response_format == "content_and_artifact":
             raw = raw[0] if isinstance(raw, tuple) and raw else None
-        if raw is None or isinstance(raw, str):
+        if not _is_data(raw):
             return None
         sounds = isinstance(raw, list) and any(isinstance(one, dict) and one.get("type") in _SOUND for one in raw)
         if not sounds and text.startswith(('{"', '[{"', '[["')):
@@ -175,9 +177,11 @@ def read_message(
     if result.instructions:
         beside[INSTRUCTIONS] = result.instructions
     if raw:
-        content = (
-            message.content if _is_as_written(session, result, tool, raw[0]) else msg_content_output(result.content)
-        )
+        is_same = _is_as_written(session, result, tool, raw[0], str(message.content))
+        read: Any = result.content
+        if isinstance(read, list):
+            read = [block_of(block) for block in read]
+        content = message.content if is_same else msg_content_output(read)
     else:
         is_same = result.content == given or (isinstance(given, list) and _says(result, given))
         content = message.content if is_same else result.content
@@ -228,11 +232,24 @@ def _words(raw: Any) -> str | None:
         return None
 
 
-def _is_as_written(session: Session, result: Result, tool: str, raw: Any) -> bool:
-    """Whether what passes whole stays as LangChain wrote it: not what a policy shapes, nor what gives its data once."""
-    shaping = session.policy.tool(tool)
+def _is_data(raw: Any) -> bool:
+    """Whether a value is data that byref reads better than its words are: not what has words of its own for a reader."""
+    kind = type(raw)
+    if issubclass(kind, _DATA) or kind.__module__.partition(".")[0] in ("pandas", "numpy"):
+        return True
+    if any(callable(getattr(kind, name, None)) for name in ("to_pylist", "to_dicts")):  # pyarrow, polars
+        return True
+    fields = ("__dataclass_fields__", "__attrs_attrs__", "__struct_fields__", "model_dump")
+    has_fields = any(hasattr(kind, name) for name in fields)
+    return has_fields and kind.__str__ in (object.__str__, BaseModel.__str__)
+
+
+def _is_as_written(session: Session, result: Result, tool: str, raw: Any, text: str) -> bool:
+    """Whether a result stays as LangChain wrote it: what is small by any measure, gives its data twice, and is not shaped."""
+    shaping, floor = session.policy.tool(tool), session.policy.for_tool(tool).min_threshold_bytes
     is_shaped = shaping.mapper is not None or shaping.template is not None
-    return result.route == "inline" and not is_shaped and not isinstance(raw, Iterator)
+    is_small = result.route == "inline" and len(text.encode("utf-8", "surrogatepass")) < floor
+    return is_small and not is_shaped and not isinstance(raw, Iterator)
 
 
 def _says(result: Result, blocks: list[Any]) -> bool:
