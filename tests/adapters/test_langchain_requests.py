@@ -427,6 +427,12 @@ def test_a_node_of_ones_own_records_what_there_is(engine: Engine, tenant: str, t
     assert state["messages"][-1].content == "Done."
 
 
+def test_usage_may_be_recorded_outside_of_a_run(engine: Engine, tenant: str) -> None:
+    byref = ByrefMiddleware(engine, tenant=tenant, session="chat-42")
+    byref.record_usage(scripted("Done.").invoke("Hello"))
+    assert byref.session().context_tokens() == 1_010
+
+
 def test_a_system_message_stays_the_providers_own(engine: Engine, tenant: str) -> None:
     blocks: list[Any] = [{"type": "text", "text": "Be brief."}, {"cachePoint": {"type": "default"}}]
     system = SystemMessage(blocks, id="s1", additional_kwargs={"a": 1})

@@ -18,7 +18,7 @@ from byref.session import Session
 try:
     from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
     from langchain_core.messages.utils import count_tokens_approximately
-    from langgraph.config import get_config
+    from langchain_core.runnables.config import ensure_config
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
@@ -69,7 +69,7 @@ def leads(engine: Engine, conversation: Conversation) -> bool:
     """
     if caller.get() == conversation:
         return False
-    configurable = get_config().get("configurable", {})
+    configurable = ensure_config().get("configurable", {})  # empty outside of a run
     tasks = str(configurable.get("checkpoint_ns") or "").split("|")[:-1]
     checkpoints = configurable.get("checkpoint_map") or {}
     path = tuple((checkpoints.get("|".join(tasks[:depth])), task) for depth, task in enumerate(tasks))
