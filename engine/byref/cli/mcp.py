@@ -22,6 +22,7 @@ from byref.adapters.extras import missing
 from byref.cli import opening, output
 from byref.cli.failures import Failed, WrongUsage
 from byref.cli.parser import Default
+from byref.gateway.config import MAX_RESULT_BYTES
 
 try:
     import uvicorn
@@ -33,6 +34,7 @@ except ImportError as error:
 
 POLICY = Policy(
     headroom_percentage=1.0,
+    max_threshold_bytes=MAX_RESULT_BYTES,
     ledger_ttl=timedelta(days=30),
     tools=(*Policy().tools, "list_artifacts", "store_artifact"),
 )

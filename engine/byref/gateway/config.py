@@ -18,6 +18,9 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_SERVERS = 100
 LIST_SECONDS = 30.0
 """For one page of a list; a server that takes longer is left out of it."""
+MAX_RESULT_BYTES = 100_000
+"""Of what the model reads of one result, by default: about 25,000 tokens, which is the most that clients such as Claude Code
+take of a tool. They do not say how full their model's context is, so that no gate but this keeps long texts out of it."""
 DEFAULT_LEDGER_DAYS = 30
 """A gateway makes a conversation a start: without an end of their own they would pile up."""
 
@@ -117,13 +120,19 @@ def command_config(command: Sequence[str]) -> GatewayConfig:
 def default_policy(knobs: Mapping[str, Any], preset: str = "variables") -> Policy:
     """Return a preset, made fit for a gateway, with knobs of one's own.
 
-    A gateway never learns how full its client's context is, so that there is no gate of headroom; a conversation's ledger
-    goes some time after its last step, for nobody comes to delete it.
+    A gateway never learns how full its client's context is: there is no gate of headroom, and the ceiling is lower. A
+    conversation's ledger goes some time after its last step, for nobody comes to delete it.
     """
     make: Callable[..., Policy] = getattr(Policy, preset)
     tools = make().tools
     listing = () if "list_artifacts" in tools else ("list_artifacts",)
-    given = {"headroom_percentage": 1.0, "ledger_ttl": DEFAULT_LEDGER_DAYS * 86_400, "tools": (*tools, *listing)}
+    floor = knobs.get("min_threshold_bytes")
+    given = {
+        "headroom_percentage": 1.0,
+        "max_threshold_bytes": max(MAX_RESULT_BYTES, floor if type(floor) is int else 0),
+        "ledger_ttl": DEFAULT_LEDGER_DAYS * 86_400,
+        "tools": (*tools, *listing),
+    }
     return make(**{**given, **knobs})
 
 

@@ -201,7 +201,7 @@ class Conversation:
                 await self._client.tell("notifications/resources/list_changed", None)
             return result
 
-        if passes_surely(self.session.policy, name, raw) and self._accounts.later(process):
+        if limit is None and passes_surely(self.session.policy, name, raw) and self._accounts.later(process):
             return results.for_version(raw, version)
         return await process()
 
