@@ -352,6 +352,7 @@ def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path) -
     assert "no SQLite database" in ran.out
 
 
+@pytest.mark.slow
 def test_doctor_looks_for_the_store_of_objects(run: Run, tmp_path: Path) -> None:
     missing = run("doctor", "--blobs", str(tmp_path / "none"))
     assert missing.code == 1

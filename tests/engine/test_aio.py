@@ -163,9 +163,8 @@ class TestTheSameResults:
 
         asyncio.run(work())
 
-    @pytest.mark.parametrize(
-        "shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True
-    )
+    @pytest.mark.slow
+    @pytest.mark.parametrize("shared_url", ["sqlite", "postgresql"], indirect=True)
     def test_fifty_conversations_at_once(self, shared_url: str, sandbox: Sandbox) -> None:
         async def converse(engine: AsyncEngine, number: int) -> None:
             session = await engine.session(f"s{number}", context_window=10**7)

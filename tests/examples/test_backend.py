@@ -99,6 +99,7 @@ def test_a_chat_goes_on_in_another_process(url: str) -> None:
     assert list(byref.db.verify(url, deep=True)) == []
 
 
+@pytest.mark.slow
 def test_a_turn_that_fails_leaves_whole_steps_on_both_sides(url: str) -> None:
     migrate(url)
 

@@ -38,9 +38,9 @@ def conclude(results: list[str]) -> str:
 @pytest.mark.parametrize(
     ("script", "key", "base"),
     [
-        ("anthropic_loop", "ANTHROPIC", ""),
+        pytest.param("anthropic_loop", "ANTHROPIC", "", marks=pytest.mark.slow),
         ("openai_loop", "OPENAI", "/v1"),
-        ("openai_responses_loop", "OPENAI", "/v1"),
+        pytest.param("openai_responses_loop", "OPENAI", "/v1", marks=pytest.mark.slow),  # run by docs/providers.md, too
     ],
 )
 def test_a_loop_answers_out_of_all_of_the_data(script: str, key: str, base: str, tmp_path: Path) -> None:

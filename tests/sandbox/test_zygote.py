@@ -203,7 +203,7 @@ def test_a_killed_session_comes_back(own: Sandbox) -> None:
     assert root_pid(own) == root
 
 
-@pytest.mark.parametrize("session", [None, "s"])
+@pytest.mark.parametrize("session", [pytest.param(None, marks=pytest.mark.slow), "s"])
 def test_a_zygote_killed_during_a_run_is_a_clear_error_and_the_next_run_works(
     own: Sandbox, session: str | None
 ) -> None:
@@ -225,7 +225,7 @@ def test_a_zygote_killed_during_a_run_is_a_clear_error_and_the_next_run_works(
     assert own.run("1 + 1", session=session).value == 2
 
 
-@pytest.mark.parametrize("which", ["root", "session"])
+@pytest.mark.parametrize("which", [pytest.param("root", marks=pytest.mark.slow), "session"])
 def test_a_wedged_zygote_is_replaced(own: Sandbox, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "START_SECONDS", 1.0)
     assert own.run("1", session="s").value == 1
@@ -304,7 +304,7 @@ def test_three_hundred_runs_leave_nothing_behind(own: Sandbox) -> None:
     assert until(lambda: held()[2] - before[2] < 512), (before, held())  # pages: two megabytes
 
 
-@pytest.mark.parametrize("during", ["idle", "a run"])
+@pytest.mark.parametrize("during", [pytest.param("idle", marks=pytest.mark.slow), "a run"])
 def test_a_killed_host_leaves_no_orphan(during: str) -> None:
     source = """
 import sys, time
