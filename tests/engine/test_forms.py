@@ -415,6 +415,67 @@ def test_texts_that_say_the_elements_are_dropped(element: Any) -> None:
     assert [piece.content["text"] for piece in to_pieces(whole)[0]] == [text]
 
 
+@pytest.mark.parametrize("count", [1, 3, 5_000])
+def test_a_list_that_an_sdk_gave_as_a_text_each_is_the_list(count: int) -> None:
+    from mcp.types import CallToolResult, TextContent
+
+    rows = [{"i": i, "v": "words"} for i in range(count)]
+    texts = [json.dumps(row, indent=2) for row in rows]
+    blocks = [{"type": "text", "text": text} for text in texts]
+    objects: list[Any] = [TextContent(text=text) for text in texts]
+    outputs: list[Any] = [
+        {"content": blocks, "structuredContent": {"result": rows}, "isError": False},
+        {"content": blocks, "structuredContent": rows},
+        CallToolResult(content=objects, structured_content={"result": rows}),
+    ]
+    for output in outputs:
+        [piece], _ = to_pieces(output)
+        assert isinstance(piece.block, Block) and piece.block.parsed == ("json", rows)
+
+
+def test_a_list_under_a_name_of_its_own_keeps_it() -> None:
+    output = {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "isError": False}
+    [piece], _ = to_pieces({**output, "structuredContent": {"letters": ["a", "b"]}})
+    assert isinstance(piece.block, Block) and piece.block.parsed == ("json", {"letters": ["a", "b"]})
+    for other in (["a", "c"], ["b", "a"], ["a", "b", "c"]):
+        pieces, _ = to_pieces({**output, "structuredContent": {"result": other}})
+        assert isinstance(pieces[-1].block, Block) and pieces[-1].block.parsed == ("json", {"result": other})
+
+
+def test_structured_content_of_any_type_is_taken() -> None:
+    rows = [{"i": 1}, {"i": 2}]
+    pieces, _ = to_pieces({"content": [SAID], "structuredContent": rows})
+    assert pieces[0].content == SAID
+    assert isinstance(pieces[1].block, Block) and pieces[1].block.parsed == ("json", rows)
+    [piece], _ = to_pieces({"content": [{"type": "text", "text": json.dumps(rows)}], "structuredContent": rows})
+    assert isinstance(piece.block, Block) and piece.block.parsed == ("json", rows)
+    [piece], _ = to_pieces({"content": [{"type": "text", "text": "[1]"}], "structuredContent": {"result": "[1]"}})
+    assert piece.content == {"type": "text", "text": "[1]"}
+
+
+def test_more_texts_than_there_can_be_blocks_are_a_list() -> None:
+    texts = [{"type": "text", "text": f'{{"id": {i}}}'} for i in range(1_500)] + [SAID]
+    [piece], _ = to_pieces({"content": texts, "isError": False})
+    assert isinstance(piece.block, Block)
+    assert piece.block.parsed == ("json", [*({"id": i} for i in range(1_500)), "said"])
+
+
+def test_blocks_that_nobody_knows_do_not_make_data_of_the_others() -> None:
+    odd = {"type": "hologram", "depth": 3}
+    rows = [{"i": 1}]
+    for content in ([odd], [odd] * 3, [odd] * 3 + [SAID], [odd] * 8 + [SAID]):
+        pieces, _ = to_pieces({"content": content, "isError": False})
+        assert [piece.content for piece in pieces] == content
+        pieces, _ = to_pieces({"content": content, "structuredContent": {"rows": rows}, "isError": False})
+        assert [piece.content for piece in pieces[:-1]] == content
+        assert isinstance(pieces[-1].block, Block) and pieces[-1].block.parsed == ("json", {"rows": rows})
+    pieces, _ = to_pieces({"content": [odd] * 20, "isError": False})
+    assert [json.loads(piece.content["text"]) for piece in pieces[8:]] == [odd] * 12
+    big = {"type": "hologram", "points": list(range(50_000))}
+    [piece], _ = to_pieces({"content": [big], "isError": False})
+    assert isinstance(piece.block, Block) and piece.block.parsed == ("json", big)
+
+
 # What providers take
 
 STRICT = ("openai", "openai-responses", "anthropic")

@@ -186,7 +186,7 @@ def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
     content, said = output.get("content", []), output.get("structuredContent")
     if not isinstance(content, list):
         return None
-    if isinstance(said, Mapping) or isinstance(output.get("isError"), bool):
+    if said is not None or isinstance(output.get("isError"), bool):
         return _with_structured(content, said, bool(output.get("isError")))
     pieces = _of_list(content)
     return None if pieces is None else (pieces, False)
@@ -212,26 +212,65 @@ def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
         return [Piece(to_block(content))], is_error
     if not isinstance(content, list):
         return None
+    if len(content) > MAX_BLOCKS:
+        texts = [_text_of(item) for item in content]
+        return None if None in texts else ([_as_text([_said(text) for text in texts])], is_error)
     pieces = _of_list(content, declared=True) if content else [Piece(to_block(""))]
     return None if pieces is None else (pieces, is_error)
 
 
+def _said(text: str | None) -> Any:
+    """What a text is the JSON of, or the text itself."""
+    kind, value = to_block(text).parsed
+    return value if kind == "json" else text
+
+
 def _with_structured(content: list[Any], said: object, is_error: bool) -> tuple[list[Piece], bool] | None:
-    """MCP's blocks, and its structured content where they do not say the same."""
-    if not isinstance(said, Mapping):
-        return _inside(content, is_error)
+    """MCP's blocks, and its structured content where they do not say the same.
+
+    What is no object SDKs wrap, so that it is one, and of a list they make a text of each element.
+    """
+    if said is None:
+        return _inside(content, is_error) or _unknown(content, is_error)
+    wrapped = said if isinstance(said, Mapping) else {_WRAPPED: said}
+    if content and (whole := structured.elements(wrapped, [_text_of(item) for item in content])) is not None:
+        data = to_block(whole if _WRAPPED in wrapped else said)
+        return [Piece(data, {"type": "text", "text": data.text})], is_error
     data = to_block(said)
     if not content:
         return [Piece(data)], is_error
-    found = _inside(content, is_error)
-    if found is None:
-        return None
-    pieces = found[0]
-    repeats = structured.repeated(said, [piece.block for piece in pieces])
+    pieces, _ = _inside(content, is_error) or _unknown(content, is_error) or ([_as_text(content)], is_error)
+    repeats = structured.repeated(wrapped, [piece.block for piece in pieces])
     if repeats is None:
-        return found
+        return pieces, is_error
     beside = [piece for at, piece in enumerate(pieces) if at not in repeats]
     return [*beside, Piece(data, {"type": "text", "text": data.text})], is_error
+
+
+def _unknown(content: list[Any], is_error: bool) -> tuple[list[Piece], bool] | None:
+    """Blocks that all are of types that nobody knows, as they are; None for data."""
+    if len(content) > MAX_BLOCKS or not all(isinstance(item, Mapping) and _may_be_unknown(item) for item in content):
+        return None
+    pieces = [_bounded(Piece(None, item), as_text=at >= MAX_UNKNOWN) for at, item in enumerate(content)]
+    return pieces, is_error
+
+
+def _text_of(item: Any) -> str | None:
+    """The text of a block of MCP's that is nothing else."""
+    if isinstance(item, Mapping):
+        kind, text = item.get("type"), item.get("text")
+    else:
+        kind, text = getattr(item, "type", None), getattr(item, "text", None)
+    return text if kind == "text" and isinstance(text, str) else None
+
+
+def _as_text(content: list[Any]) -> Piece:
+    text = to_block(to_block(content).text)
+    return Piece(text, {"type": "text", "text": text.text})
+
+
+_WRAPPED: Final = "result"
+"""As MCP's SDKs name what is no object."""
 
 
 # Lists of blocks
@@ -243,7 +282,7 @@ def _of_list(items: Sequence[Any], *, declared: bool = False) -> list[Piece] | N
     Of a declared list, inside a tool result, strings are texts, and what cannot be kept as it is becomes the text of its
     JSON.
     """
-    if not 0 < len(items) <= MAX_BLOCKS or not any(map(_may_be_block, items[:_LOOKED_AT])):
+    if not 0 < len(items) <= MAX_BLOCKS or not any(map(_may_be_block, items if declared else items[:_LOOKED_AT])):
         return None
     pieces: list[Piece] = []
     known = unknown = elsewhere = 0

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from byref.outputs.blocks import Block
+from byref.outputs.blocks import Block, to_block
 from byref.outputs.media import Media
 
 MAX_ELEMENTS: Final = 1_000
@@ -29,11 +29,20 @@ def repeated(said: Mapping[Any, Any], blocks: Sequence[Block | Media | None]) ->
     return {at for at, block in texts.items() if _says(block) & parts}
 
 
+def elements(said: Mapping[Any, Any], texts: Sequence[str | None]) -> list[Any] | None:
+    """Return the list that is all of it, where texts say its elements, each one and in their order; None where they do not."""
+    [value, *others] = said.values() or [None]
+    if others or not isinstance(value, list) or not 0 < len(value) == len(texts):
+        return None
+    pairs = zip(value, texts, strict=True)
+    return value if all(text is not None and _says(to_block(text)) & _written([one]) for one, text in pairs) else None
+
+
 def _says(block: Block) -> set[bytes]:
     """What a text may say: itself, and what it is the JSON of."""
     kind, value = block.parsed
     if kind == "json":
-        return _written([value])
+        return _written([value, block.text])
     return {_PYTHON.get(block.text, block.data), *_written([block.text])}
 
 
