@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,9 +17,23 @@ from byref.outputs.instructions import KEY
 
 Json = dict[str, Any]
 
+logger = logging.getLogger("byref")
+
 MAX_RESULT_CHARS: Final = "anthropic/maxResultSizeChars"
 """In a tool's `_meta`: how many characters of result its author wants the model to read."""
 _MOST_CHARS = 10_000_000
+MAX_BESIDE_CHARS: Final = 65_536
+"""Of `_meta`, annotations and members that the protocol does not know, in one result: they are not gated, so that programs get
+what is theirs, and more than this is left out."""
+_READ = frozenset({"content", "structuredContent", "isError", "resultType"})
+_CONTENT: Final[Mapping[str, frozenset[str]]] = {
+    "text": frozenset({"type", "text"}),
+    "image": frozenset({"type", "data", "mimeType"}),
+    "audio": frozenset({"type", "data", "mimeType"}),
+    "resource": frozenset({"type", "resource"}),
+}
+"""What of a block is measured; of one of another type all is."""
+_OF_RESOURCES = frozenset({"uri", "mimeType", "text", "blob"})
 _WHOLE = ("inline", "wholesale")
 _STRUCTURED_SINCE = "2025-06-18"
 _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -67,24 +82,62 @@ def process(
     if limit is not None:
         policy = limited(session.policy, tool, limit, raw)
         session = engine.session(session.id, tenant=session.tenant, policy=policy)
-    kept = ("content", "isError") if _is_text_twice(raw) else ("content", "structuredContent", "isError")
-    given = {key: value for key, value in raw.items() if key in kept}
+    raw = bounded(raw, tool)
+    given = _given(raw)
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
     if result.route in _WHOLE and not is_reshaped(session.policy, tool, given):
         return for_version(raw, version), False
     return _stood_for(raw, result, version), bool(result.artifacts)
 
 
-def _is_text_twice(raw: Json) -> bool:
-    """Whether the structured content is nothing but the text, as some SDKs wrap it: the text may be data of its own."""
-    structured, content = raw.get("structuredContent"), raw.get("content")
-    if not isinstance(structured, dict) or not isinstance(content, list) or len(content) != 1 or len(structured) != 1:
-        return False
-    text = content[0].get("text") if isinstance(content[0], dict) else None
-    return isinstance(text, str) and next(iter(structured.values())) == text
+def _beside(raw: Json) -> set[str]:
+    """The members of a result that are not the model's to read."""
+    if raw.keys().isdisjoint(("content", "structuredContent")):
+        return {"_meta"} & raw.keys()
+    return raw.keys() - _READ
 
 
-def is_reshaped(policy: Policy, tool: str, given: Json) -> bool:
+def _given(raw: Json) -> Any:
+    """What of a result is measured: what the protocol has for the model, or in a result of another form all of it."""
+    read = {key: value for key, value in raw.items() if key not in _beside(raw)}
+    if raw.keys().isdisjoint(("content", "structuredContent")):
+        return read["toolResult"] if list(read) == ["toolResult"] else read
+    return {**read, "isError": raw.get("isError") is True}
+
+
+def bounded(raw: Json, tool: str) -> Json:
+    """Return a result without what goes beside what is measured, where that is much: members of its own and of its blocks."""
+    content, unread = raw.get("content"), _beside(raw)
+    blocks = content if isinstance(content, list) else []
+    parts: list[Any] = [{key: raw[key] for key in unread}, *(about for block in blocks if (about := _about(block)))]
+    if sum(len(dump(part)) for part in parts) <= MAX_BESIDE_CHARS:
+        return raw
+    logger.warning("a result of %r has much beside its content: all but the content is left out", tool)
+    kept = {key: value for key, value in raw.items() if key not in unread}
+    return {**kept, "content": [_plain(block) for block in blocks]} if blocks else kept
+
+
+def _about(block: Any) -> list[Any]:
+    """What a block says beside its content."""
+    known = _CONTENT.get(str(block.get("type"))) if isinstance(block, dict) else None
+    if known is None:
+        return []
+    resource = block.get("resource")
+    inner = [value for key, value in resource.items() if key not in _OF_RESOURCES] if isinstance(resource, dict) else []
+    return [*inner, *(value for key, value in block.items() if key not in known)]
+
+
+def _plain(block: Any) -> Any:
+    known = _CONTENT.get(str(block.get("type"))) if isinstance(block, dict) else None
+    if known is None:
+        return block
+    kept = {key: value for key, value in block.items() if key in known}
+    if isinstance(resource := kept.get("resource"), dict):
+        kept["resource"] = {key: value for key, value in resource.items() if key in _OF_RESOURCES}
+    return kept
+
+
+def is_reshaped(policy: Policy, tool: str, given: Any) -> bool:
     """Tell whether the model reads something else than came: a mapper's output, or data without its instructions."""
     own = policy.tool(tool)
     return own.mapper is not None or own.template is not None or KEY in dump(given)
@@ -100,14 +153,15 @@ def _stood_for(raw: Json, result: Result, version: str) -> Json:
         is_error=result.is_error,
         links=[mcp_content.link(artifact, names.get(artifact.id, ())) for artifact in result.artifacts],
     ).model_dump(by_alias=True, mode="json", exclude_none=True)
-    stood = {key: value for key, value in raw.items() if key != "structuredContent"}
+    kept = {*_beside(raw), "isError", "resultType"}
+    stood = {key: value for key, value in raw.items() if key in kept}
     stood["content"] = made["content"]
     if "structuredContent" in raw and is_version_at_least(version, _STRUCTURED_SINCE):
-        stood["structuredContent"] = {OFFLOADED: _about(result)}
+        stood["structuredContent"] = {OFFLOADED: _stored(result)}
     return stood
 
 
-def _about(result: Result) -> Json:
+def _stored(result: Result) -> Json:
     """For the application: what the model reads, and what is stored of the rest."""
     return {
         "route": result.route,

@@ -1,0 +1,127 @@
+"""What becomes of results, whatever servers put into them: what goes out is what was measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from byref import Engine
+from byref.gateway.config import MAX_RESULT_BYTES, default_policy
+from byref.gateway.results import limit_of, process
+from conftest import Place, text_of
+
+VERSION = "2025-11-25"
+LONG = "All work and no play makes Jack a dull boy.\n" * 12_000
+ROWS = [{"i": i, "v": "words"} for i in range(5_000)]
+OK = {"type": "text", "text": "ok"}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine("sqlite://", policy=default_policy({})) as engine:
+        yield engine
+
+
+def answer(engine: Engine, raw: dict[str, Any], limit: int | None = None) -> dict[str, Any]:
+    found, _ = process(engine, engine.session(secrets.token_hex(8)), raw, tool="rows", arguments={}, limit=limit, version=VERSION)
+    return found
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"content": [OK], "structuredContent": [1, 2]},
+        {"content": [OK], "structuredContent": "words"},
+        {
+            "content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}],
+            "structuredContent": {"result": [1, 2]},
+        },
+        {"content": [{"type": "hologram"}], "extra": {"kept": None}, "_meta": {"k": None}},
+        {"content": [{**OK, "_meta": {"k": 1}, "annotations": {"priority": 1}}], "isError": True},
+        {"toolResult": {"a": 1}},
+        {"content": []},
+        {},
+    ],
+)
+def test_what_is_small_is_as_it_came(engine: Engine, raw: dict[str, Any]) -> None:
+    assert answer(engine, json.loads(json.dumps(raw))) == raw
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"content": [OK], "structuredContent": ROWS},
+        {"content": [], "structuredContent": ROWS},
+        {"content": [OK], "structuredContent": LONG},
+        {"toolResult": {"rows": ROWS}},
+        {"content": [OK], "_meta": {"x": LONG}},
+        {"content": [OK], "extra": LONG},
+        {"content": [OK], "toolResult": LONG},
+        {"content": [{**OK, "_meta": {"x": LONG}}]},
+        {"content": [{**OK, "extra": LONG}]},
+        {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "x", "_meta": {"x": LONG}}}]},
+        {"content": [{"type": "resource_link", "uri": "a://b", "name": "b", "description": LONG}]},
+        {"content": [{"type": "hologram", "points": LONG}]},
+        {"content": [{"type": "hologram"}] * 9 + [{"type": "text", "text": LONG}]},
+        {"content": LONG},
+        {"words": LONG},
+    ],
+)
+def test_no_way_past_the_gate(engine: Engine, raw: dict[str, Any]) -> None:
+    found = answer(engine, json.loads(json.dumps(raw)))
+    assert len(json.dumps(found)) < 12_000
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"content": [{"type": "text", "text": json.dumps(row)} for row in ROWS], "structuredContent": {"result": ROWS}},
+        {"content": [{"type": "text", "text": json.dumps(row)} for row in ROWS]},
+        {"content": [OK], "structuredContent": ROWS},
+        {"content": [{"type": "hologram"}] * 3 + [{"type": "text", "text": json.dumps(ROWS)}]},
+        {"toolResult": ROWS},
+    ],
+    ids=["sdk", "texts", "array", "unknown", "old"],
+)
+def test_a_list_is_a_variable_under_the_tools_name(engine: Engine, raw: dict[str, Any]) -> None:
+    session = engine.session(secrets.token_hex(8))
+    process(engine, session, raw, tool="rows", arguments={}, limit=None, version=VERSION)
+    assert session.variable("rows").value() == ROWS
+
+
+def test_a_tools_own_limit_holds_below_the_floor(engine: Engine) -> None:
+    raw = {"content": [{"type": "text", "text": "x" * 2_000}]}
+    limit = limit_of({"_meta": {"anthropic/maxResultSizeChars": 500}})
+    assert answer(engine, raw) == raw
+    assert "art_" in answer(engine, raw, limit)["content"][0]["text"]
+
+
+@pytest.mark.parametrize("words", [(), ("--context-window", "1000000")])
+def test_a_long_text_does_not_reach_the_client_whole(place: Place, words: tuple[str, ...]) -> None:
+    config = place.write({"north": place.shop("north")})
+
+    async def work() -> None:
+        async with place.client("--config", config, *words) as client:
+            whole = text_of(await client.call_tool("prose", {"characters": MAX_RESULT_BYTES}))
+            assert len(whole) == MAX_RESULT_BYTES
+            cut = text_of(await client.call_tool("prose", {"characters": 500_000}))
+            assert len(cut) < 12_000 and "art_" in cut
+
+    asyncio.run(work())
+
+
+def test_a_policy_may_let_long_texts_through(place: Place) -> None:
+    config = place.write({"north": place.shop("north")}, policy={"max_threshold_bytes": 600_000})
+
+    async def work() -> None:
+        async with place.client("--config", config) as client:
+            assert len(text_of(await client.call_tool("prose", {"characters": 500_000}))) == 500_000
+
+    asyncio.run(work())
+    assert default_policy({"min_threshold_bytes": 200_000}).max_threshold_bytes == 200_000
+    assert default_policy({"max_threshold_bytes": None}).max_threshold_bytes is None
