@@ -10,12 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, DocumentUrl, ModelRetry, RunContext, ToolReturn
+from pydantic_ai import Agent, BinaryContent, DocumentUrl, ModelRetry, RunContext, Tool, ToolReturn, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -25,13 +25,17 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
 
 import byref
 from byref import Engine, Policy
 from byref.adapters.pydantic_ai import Byref
+from byref.errors import StorageFailure
 
 ROWS = [{"id": n, "total": n % 50, "note": "x" * 20} for n in range(2_000)]
 PNG = bytes.fromhex(
@@ -326,13 +330,185 @@ def test_arguments_that_fit_only_by_pydantics_rules_pass(engine: Engine) -> None
     assert returns(asyncio.run(agent.run("Go")).all_messages())["call_1"].content == "0:01:30"
 
 
-def test_a_database_that_is_away_ends_no_run(tmp_path: Any) -> None:
-    engine = Engine(f"sqlite:///{tmp_path / 'gone.db'}", jail="language-only")
-    engine.database.write(lambda c: c.exec_driver_sql("DROP TABLE byref_ledger"))
-    agent = Agent(scripted([call("list_orders", "call_1")], "done"), tools=[list_orders], capabilities=[Byref(engine)])
+class Away:
+    """A database that can be away."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_on = False
+        for name in ("read", "write"):
+            real = getattr(engine.database, name)
+
+            def asked(*given: Any, real: Any = real, **named: Any) -> Any:
+                if self.is_on:
+                    raise StorageFailure("the database is away")
+                return real(*given, **named)
+
+            monkeypatch.setattr(engine.database, name, asked)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_while_the_database_is_away_the_run_goes_on(monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
+    with Engine("sqlite:///:memory:", jail="language-only") as engine:
+        away = Away(engine, monkeypatch)
+        by = Byref[None](engine, session="away")
+        if is_known:
+            asyncio.run(Agent(scripted("hello"), capabilities=[by]).run("Go"))
+        away.is_on = True
+        calls = [
+            call("list_orders", "call_1"),
+            call("count", "call_2", ids=[1]),
+            call("count", "call_3", ids="$orders"),
+            call("artifact_read", "call_4", reference="art_x"),
+        ]
+        agent = Agent(scripted(calls, "done"), tools=[list_orders, count], capabilities=[by])
+        result = asyncio.run(agent.run("Go"))
+    read = returns(result.all_messages())
+    assert result.output == "done" and read["call_2"].content == "1 orders"
+    text = read["call_1"].model_response_str()
+    assert "INCOMPLETE" in text and len(text) < 20_000
+    for call_id in ("call_3", "call_4"):
+        assert read[call_id].outcome == "failed" and "try again later" in str(read[call_id].content)
+
+
+@pytest.mark.parametrize("is_mid_tool", [True, False])
+def test_where_the_policy_says_so_a_database_that_is_away_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, is_mid_tool: bool
+) -> None:
+    with Engine("sqlite:///:memory:", jail="language-only") as engine:
+        away = Away(engine, monkeypatch)
+
+        def leave() -> str:
+            away.is_on = True
+            return "x" * 10
+
+        away.is_on = not is_mid_tool
+        by = Byref[None](engine, session="away", policy=Policy(on_storage_failure="raise"))
+        with pytest.raises(StorageFailure):
+            asyncio.run(Agent(scripted([call("leave", "call_1")], "done"), tools=[leave], capabilities=[by]).run("Go"))
+
+
+def test_a_conversation_that_a_tool_ends_is_answered_to_the_end(engine: Engine) -> None:
+    def leave() -> list[Any]:
+        engine.session("ended").end()
+        return ROWS
+
+    turns = (
+        [call("leave", "call_1")],
+        [call("count", "call_2", ids={"$var": "orders"}), call("count", "call_3", ids=[1])],
+    )
+    agent = Agent(scripted(*turns, "done"), tools=[leave, count], capabilities=[Byref(engine, session="ended")])
     result = asyncio.run(agent.run("Go"))
-    assert result.output == "done" and len(returns(result.all_messages())["call_1"].model_response_str()) < 20_000
-    engine.close()
+    read = returns(result.all_messages())
+    assert result.output == "done" and "INCOMPLETE" in read["call_1"].model_response_str()
+    assert read["call_2"].outcome == "failed" and read["call_3"].content == "1 orders"
+
+
+def test_the_model_is_shown_that_arguments_may_be_references(engine: Engine) -> None:
+    def both(ids: list[int], order: Order, name: str, note: str | None = None) -> str:
+        return "ok"
+
+    seen: list[AgentInfo] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append(info)
+        return ModelResponse(parts=[TextPart("done")])
+
+    agent = Agent(FunctionModel(answer), tools=[both, Tool(count, strict=True)], capabilities=[Byref(engine)])
+    asyncio.run(agent.run("Go"))
+    for_openai = OpenAIChatModel("gpt-5", provider=OpenAIProvider(api_key="x")).customize_request_parameters(
+        ModelRequestParameters(function_tools=seen[0].function_tools)
+    )
+    tools = {tool.name: tool for tool in for_openai.function_tools}
+    properties = tools["both"].parameters_json_schema["properties"]
+    reference = {"type": "string", "description": "a reference to stored data, such as $orders"}
+    assert properties["ids"]["anyOf"] == [{"type": "array", "items": {"type": "integer"}}, reference]
+    assert reference in properties["order"]["anyOf"]
+    assert properties["name"] == {"type": "string"} and reference not in properties["note"]["anyOf"]
+    assert tools["both"].strict is False and tools["count"].strict is True
+    assert reference in tools["count"].parameters_json_schema["properties"]["ids"]["anyOf"]
+
+
+def test_what_a_reference_brings_is_held_against_the_tools_own_schema(engine: Engine) -> None:
+    def label(ids: list[int], colour: Literal["red", "blue"]) -> str:
+        return f"{len(ids)} {colour}"
+
+    model = scripted(
+        [call("list_orders", "call_1")],
+        [
+            call("label", "call_2", ids={"$var": "orders", "jq": "map(.id)"}, colour="red"),
+            call("label", "call_3", ids="$list_orders", colour="red"),
+        ],
+        "done",
+    )
+    agent = Agent(model, tools=[list_orders, label], capabilities=[Byref(engine, session="own schema")])
+    read = returns(asyncio.run(agent.run("Go")).all_messages())
+    assert read["call_2"].content == "2000 red"
+    assert read["call_3"].outcome == "failed" and len(str(read["call_3"].content)) < 1_000
+
+
+def test_an_output_tool_takes_references(engine: Engine) -> None:
+    model = scripted(
+        [call("list_orders", "call_1")],
+        [call("final_result", "call_2", ids={"$var": "order"})],
+        [call("final_result", "call_3", ids={"$var": "orders", "jq": "map(.id)"})],
+    )
+
+    class Found(BaseModel):
+        ids: list[int]
+
+    agent = Agent(
+        model, tools=[list_orders], output_type=Found, capabilities=[Byref(engine, session="output")], retries=2
+    )
+    result = asyncio.run(agent.run("Go"))
+    assert result.output.ids == [row["id"] for row in ROWS]
+    assert "no artifact or variable 'order'" in str(result.all_messages()) and len(str(result.all_messages())) < 20_000
+
+
+def test_an_agent_that_a_tool_runs_does_not_speak_for_the_context(engine: Engine) -> None:
+    by = Byref[None](engine, session="sub")
+    contexts: list[int] = []
+    sub = Agent(FunctionModel(lambda messages, info: large), capabilities=[by])
+    large = ModelResponse(parts=[TextPart("sub")], usage=RequestUsage(input_tokens=90_000, output_tokens=10))
+
+    async def ask(question: str) -> str:
+        answer = (await sub.run(question)).output
+        contexts.append(await asyncio.to_thread(engine.session("sub").context_tokens))
+        return answer
+
+    asyncio.run(
+        Agent(scripted([call("ask", "call_1", question="?")], "done"), tools=[ask], capabilities=[by]).run("Go")
+    )
+    session = engine.session("sub")
+    assert contexts == [1_010] and session.usage().requests == 3 and session.context_tokens() == 2_010
+
+
+def test_a_tool_named_as_one_of_byrefs_is_an_error_with_a_cure(engine: Engine) -> None:
+    def artifact_read(reference: str) -> str:
+        return "mine"
+
+    by = Byref[None](engine, session="names")
+    with pytest.raises(UserError, match=r"prefix_tools\('data'\)"):
+        asyncio.run(Agent(scripted("done"), tools=[artifact_read], capabilities=[by]).run("Go"))
+    calls = [call("artifact_read", "call_1", reference="x"), call("data_artifact_read", "call_2", reference="art_x")]
+    agent = Agent(scripted(calls, "done"), tools=[artifact_read], capabilities=[by.prefix_tools("data")])
+    read = returns(asyncio.run(agent.run("Go")).all_messages())
+    assert read["call_1"].content == "mine" and "art_x" in str(read["call_2"].content)
+
+
+def test_items_of_a_list_with_files_stay_in_their_order(engine: Engine) -> None:
+    def mixed() -> list[Any]:
+        return ["first", DocumentUrl("https://example.com/a.pdf"), IMAGE, "last"]
+
+    agent = Agent(
+        scripted([call("mixed", "call_1")], "done"), tools=[mixed], capabilities=[Byref(engine, session="mix")]
+    )
+    content: Any = returns(asyncio.run(agent.run("Go")).all_messages())["call_1"].content
+    assert [getattr(item, "url", item) for item in content] == ["first", "https://example.com/a.pdf", IMAGE, "last"]
+
+
+def test_what_is_no_engine_is_refused() -> None:
+    with pytest.raises(byref.ConfigurationError, match=r"must be a byref\.Engine"):
+        Byref("sqlite:///x.db")  # type: ignore[arg-type]
 
 
 def test_without_the_framework_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from byref.adapters.arguments import resolved
+from byref.adapters.conversations import Conversations, Name, caller
 from byref.adapters.extras import missing
+from byref.adapters.schemas import with_references
 from byref.engine import Engine
-from byref.errors import StorageFailure, ToolError
+from byref.errors import ToolError
 from byref.outputs import forms, to_block
 from byref.outputs.media import Media
 from byref.policy import Policy
@@ -20,10 +20,11 @@ from byref.result import sendable
 from byref.session import Session
 
 try:
-    from pydantic_ai import BinaryContent, RunContext, ToolDefinition, ToolFailed, ToolReturn
+    from pydantic_ai import BinaryContent, ModelRetry, RunContext, ToolDefinition, ToolFailed, ToolReturn
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelResponse, ToolCallPart, is_multi_modal_content
     from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.output import OutputContext
     from pydantic_ai.tools import AgentDepsT
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
@@ -36,21 +37,25 @@ ByContext = str | Callable[[RunContext[Any]], str]
 RawArguments = str | dict[str, Any]
 _OWN = {"byref": True}
 """The metadata of byref's own tools: they may be called by other names, with a prefix."""
-
-logger = logging.getLogger("byref")
+_SCHEMA = "byref_schema"
+"""In a tool's metadata: the schema of its arguments, where the model is shown another."""
 
 
 @dataclass
 class Byref(AbstractCapability[AgentDepsT]):
     """byref for an agent, as one of its `capabilities`.
 
-    The arguments of function tools are resolved before they are validated; the model reads what `Session.process` makes
-    of what a tool returned; byref's own tools are offered beside; the usage of each answer is recorded. The message history
-    has the arguments as the model wrote them and the outputs as it read them; the metadata of a `ToolReturn` is left alone.
+    The model is shown that any argument of a function tool may be a reference, and arguments are resolved before they are
+    validated; the model reads what `Session.process` makes of what a tool returned; byref's own tools are offered beside;
+    the usage of each answer is recorded. The message history has the arguments as the model wrote them and the outputs as
+    it read them; the metadata of a `ToolReturn` is left alone.
 
     `session` names the conversation; without it that is the run's `conversation_id`. It and `tenant` may be found in the
     run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of `Engine.session`; without
     `model` it is the name of the run's.
+
+    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
     engine: Engine
@@ -62,18 +67,23 @@ class Byref(AbstractCapability[AgentDepsT]):
     id: str | None = "byref"
     _told: list[str] = field(default_factory=list, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """See that the engine is one."""
+        self._conversations = Conversations(self.engine, self.policy)
+
     def conversation(self, ctx: RunContext[Any]) -> Session:
-        """Return byref's session of a run; it reads the database, so not on an event loop."""
-        return self.engine.session(
-            _named(self.session or ctx.conversation_id or ctx.run_id or "", ctx),
-            tenant=_named(self.tenant, ctx),
-            policy=self.policy,
-            model=self.model or ctx.model.model_name,
-        )
+        """Return byref's session of a run; it reads the database, so not on an event loop.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        return self._conversations.open(*self._named(ctx))
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> Byref[AgentDepsT]:
         """Return an instance of the run's own, for the instructions that its tools give."""
-        return replace(self)
+        mine = replace(self)
+        mine._conversations = self._conversations
+        return mine
 
     def get_toolset(self) -> AbstractToolset[AgentDepsT]:
         """Return byref's own tools."""
@@ -83,6 +93,10 @@ class Byref(AbstractCapability[AgentDepsT]):
         """Return what tools that may instruct the model have said: see `Policy.trusted_instructions`."""
         return lambda _: "\n\n".join(self._told) or None
 
+    async def prepare_tools(self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
+        """Show the model that any argument of a host's tool may be a reference; what is not said to be strict is not."""
+        return [tool_def if _is_own(tool_def) else _shown(tool_def) for tool_def in tool_defs]
+
     async def before_tool_validate(
         self, ctx: RunContext[AgentDepsT], *, call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
     ) -> RawArguments:
@@ -90,6 +104,22 @@ class Byref(AbstractCapability[AgentDepsT]):
         if _is_own(tool_def):
             return args
         return await asyncio.to_thread(self._resolved, ctx, call, tool_def, args)
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: Callable[[dict[str, Any]], Awaitable[Any]],
+    ) -> Any:
+        """Run a tool, marked as one of this conversation: an agent that it runs does not speak for the context."""
+        token = caller.set(self._named(ctx)[0])
+        try:
+            return await handler(args)
+        finally:
+            caller.reset(token)
 
     async def after_tool_execute(
         self,
@@ -103,36 +133,60 @@ class Byref(AbstractCapability[AgentDepsT]):
         """Put in place of a big result what the model is to read."""
         return result if _is_own(tool_def) else await asyncio.to_thread(self._processed, ctx, call, result)
 
+    async def before_output_validate(
+        self, ctx: RunContext[AgentDepsT], *, output_context: OutputContext, output: RawArguments
+    ) -> RawArguments:
+        """Resolve references in the arguments of an output tool; a mistake in one is for the model to mend."""
+        call, tool_def = output_context.tool_call, output_context.tool_def
+        if call is None or tool_def is None or ctx.partial_output:
+            return output
+        try:
+            return await asyncio.to_thread(self._looked_up, ctx, call, tool_def, output)
+        except ToolError as error:
+            raise ModelRetry(sendable(str(error))) from None
+
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         """Record the usage of one answer; where the database is away the run goes on."""
         if response.usage.has_values():
-            try:
-                await asyncio.to_thread(self._record, ctx, response)
-            except StorageFailure:
-                logger.warning("byref could not record the usage of a run", exc_info=True)
+            await asyncio.to_thread(self._record, ctx, response)
         return response
 
+    def _named(self, ctx: RunContext[Any]) -> tuple[Name, str]:
+        """The conversation of a run, and the model that it is opened for."""
+        name = _found(self.session or ctx.conversation_id or ctx.run_id or "", ctx)
+        return (_found(self.tenant, ctx), name), self.model or ctx.model.model_name
+
     def _record(self, ctx: RunContext[AgentDepsT], response: ModelResponse) -> None:
-        self.conversation(ctx).record_usage(response, request_id=response.provider_response_id)
+        name, model = self._named(ctx)
+        self._conversations.record(name, model, response, response.provider_response_id, context=caller.get() != name)
+
+    def _looked_up(
+        self, ctx: RunContext[AgentDepsT], call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
+    ) -> RawArguments:
+        schema = (tool_def.metadata or {}).get(_SCHEMA, tool_def.parameters_json_schema)
+        session = self._conversations.opened(*self._named(ctx))
+        return self._conversations.arguments(session, args, schema, tool=call.tool_name, call_id=call.tool_call_id)
 
     def _resolved(
         self, ctx: RunContext[AgentDepsT], call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
     ) -> RawArguments:
-        session = self.conversation(ctx)
         try:
-            return resolved(
-                session, args, tool_def.parameters_json_schema, tool=call.tool_name, call_id=call.tool_call_id
-            )
+            return self._looked_up(ctx, call, tool_def, args)
         except ToolError as error:
-            told = session.process(
-                str(error), tool=call.tool_name, call_id=call.tool_call_id, arguments=args, is_error=True
+            told = self._conversations.process(
+                self._conversations.opened(*self._named(ctx)),
+                str(error),
+                tool=call.tool_name,
+                call_id=call.tool_call_id,
+                arguments=args,
+                is_error=True,
             )
             raise ToolFailed(sendable(told.text)) from None
 
     def _processed(self, ctx: RunContext[AgentDepsT], call: ToolCallPart, result: Any) -> Any:
-        session = self.conversation(ctx)
+        session = self._conversations.opened(*self._named(ctx))
 
         def read(value: Any) -> Any:
             return self._read(session, call, value)
@@ -146,16 +200,18 @@ class Byref(AbstractCapability[AgentDepsT]):
             content = [read(item) if isinstance(item, str) else item for item in content]
         return replace(result, return_value=read(result.return_value), content=content)
 
-    def _read(self, session: Session, call: ToolCallPart, value: Any) -> Any:
+    def _read(self, session: Session | None, call: ToolCallPart, value: Any) -> Any:
         """What the model reads of a value: of one that passes whole, plain data where it was some."""
         items = list(value) if isinstance(value, list | tuple) else [value]
         files = [item for item in items if is_multi_modal_content(item)]
         kept = [item for item in files if not isinstance(item, BinaryContent)]
         own = [item for item in items if isinstance(item, BinaryContent) or not is_multi_modal_content(item)]
         blocks = [_block(item) for item in own] if files else value
-        if files and not blocks:
+        if files and not own:
             return value
-        result = session.process(blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args)
+        result = self._conversations.process(
+            session, blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args, is_error=False
+        )
         if result.instructions:
             self._told.append(result.instructions)
         content = sendable(result.content)
@@ -164,7 +220,12 @@ class Byref(AbstractCapability[AgentDepsT]):
                 return _data(content)
             return [content, *kept] if kept else content
         same = {item.data: item for item in files if isinstance(item, BinaryContent)}
-        made = [*(_content(item, same) for item in content), *kept]
+        made: list[Any] = [_content(item, same) for item in content]
+        if len(made) == len(own):  # each where it was
+            left = iter(made)
+            made = [item if any(item is one for one in kept) else next(left) for item in items]
+        else:
+            made += kept
         return made[0] if len(made) == 1 else made
 
 
@@ -178,21 +239,32 @@ class _Tools(AbstractToolset[AgentDepsT]):
     def id(self) -> str:
         return "byref"
 
+    @property
+    def label(self) -> str:
+        """Named in the error where the agent has a tool of the same name."""
+        return "byref (whose tools get a prefix by capabilities=[Byref(engine).prefix_tools('data')])"
+
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        definitions = await asyncio.to_thread(lambda: self.by.conversation(ctx).tools("mcp"))
+        def work() -> list[dict[str, Any]]:
+            return self.by._conversations.tools(self._session(ctx))
+
+        definitions = await asyncio.to_thread(work)
         return {one["name"]: self._tool(one) for one in definitions}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
         def work() -> Any:
-            reply = self.by.conversation(ctx).call(name, tool_args, call_id=ctx.tool_call_id)
+            reply = self.by._conversations.call(self._session(ctx), name, tool_args, ctx.tool_call_id)
             if reply.is_error:
                 raise ToolFailed(sendable(reply.text))
             content = sendable(reply.content)
             return content if isinstance(content, str) else [_content(item, {}) for item in content]
 
         return await asyncio.to_thread(work)
+
+    def _session(self, ctx: RunContext[AgentDepsT]) -> Session | None:
+        return self.by._conversations.opened(*self.by._named(ctx))
 
     def _tool(self, definition: Mapping[str, Any]) -> ToolsetTool[AgentDepsT]:
         tool_def = ToolDefinition(
@@ -205,12 +277,26 @@ class _Tools(AbstractToolset[AgentDepsT]):
         return ToolsetTool(toolset=self, tool_def=tool_def, max_retries=1, args_validator=TOOL_SCHEMA_VALIDATOR)
 
 
-def _named(by: ByContext, ctx: RunContext[Any]) -> str:
+def _found(by: ByContext, ctx: RunContext[Any]) -> str:
     return by if isinstance(by, str) else by(ctx)
 
 
 def _is_own(tool_def: ToolDefinition) -> bool:
     return bool((tool_def.metadata or {}).get("byref"))
+
+
+def _shown(tool_def: ToolDefinition) -> ToolDefinition:
+    """A tool as the model is shown it. OpenAI's strict mode would leave no room for a reference that has a jq program."""
+    written = tool_def.parameters_json_schema
+    schema = with_references(written)
+    if schema is None:
+        return tool_def
+    return replace(
+        tool_def,
+        parameters_json_schema=schema,
+        strict=bool(tool_def.strict),
+        metadata={**(tool_def.metadata or {}), _SCHEMA: written},
+    )
 
 
 def _data(text: str) -> Any:
