@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import functools
+import inspect
 import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from byref.adapters.extras import missing
-from byref.adapters.items import Items
+from byref.adapters.arguments import resolved, strict_with_references
+from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
-from byref.errors import ConfigurationError, StorageFailure, ToolError
+from byref.errors import ByrefError, ConfigurationError, SessionGone, StorageFailure, ToolError
+from byref.gateway.arguments import SENTENCE, may_refer, sound, with_references
 from byref.policy import Policy
-from byref.result import Result, ToolReply
 from byref.session import Session as Conversation
 
 try:
@@ -25,53 +31,47 @@ try:
         ModelResponse,
         RunContextWrapper,
         RunHooks,
-        SessionSettings,
         Tool,
-        ToolOutputFileContent,
-        ToolOutputImage,
-        ToolOutputText,
-        TResponseInputItem,
+        ToolGuardrailFunctionOutput,
+        ToolInputGuardrail,
+        ToolInputGuardrailData,
     )
-    from agents.memory.session import SessionABC
-    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+    from agents.mcp import MCPServer
     from agents.run_context import TContext
-    from agents.tool import ValidToolOutputPydanticModels, ValidToolOutputPydanticModelsTypeAdapter
     from agents.tool_context import ToolContext
-    from pydantic import ValidationError
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
+from byref.adapters.openai_agents_results import AWAY, ModelBlocks, ModelText, content, taken, unstored
+from byref.adapters.openai_agents_session import ByrefSession
+
 __all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
 
-T = TypeVar("T")
 ByContext = str | Callable[[RunContextWrapper[Any]], str]
+Key = tuple[str, str]
+"""Tenant and id of a conversation."""
 
-CHAT = "openai_agents"
-"""The list of a session that its items are kept in."""
-_MARK = "_byref"
-"""On what invokes a tool that byref already wrapped, or one of its own."""
+_MARK: Final = "_byref"
+"""On what invokes a tool that byref already wrapped, or one of its own, and on what calls a server's tools."""
+_MOST: Final = 10_000
+"""Conversations whose handle is remembered, for a database that is away."""
+_callers: ContextVar[tuple[Key, ...]] = ContextVar("byref_openai_agents_callers", default=())
+"""The conversations of which a tool is running: an agent that this tool runs is not the conversation."""
+_overheard: ContextVar[list[object] | None] = ContextVar("byref_openai_agents_overheard", default=None)
+"""Where a server's own result of the call that is on is put."""
 
 logger = logging.getLogger("byref")
 
 
-class ModelText(str):
-    """What the model reads of a tool's output; `original` is what the tool returned. A copy is the text alone."""
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call with the data that its arguments refer to."""
 
-    original: object
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Copy and pickle the text alone."""
-        return str, (str(self),)
-
-
-class ModelBlocks(list[Any]):
-    """What the model reads of an output with images or files; `original` is what the tool returned. A copy is a list."""
-
-    original: object
-
-    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
-        """Copy and pickle the blocks alone."""
-        return list, (list(self),)
+    session: Conversation | None
+    """None: the database is away."""
+    arguments: str
+    refusal: str | None = None
+    """What the model is told in place of a call."""
 
 
 class Byref(RunHooks[Any]):
@@ -79,7 +79,12 @@ class Byref(RunHooks[Any]):
 
     `session` names the conversation and `tenant` whose it is, or each finds it in the run's context:
     `session=lambda run: run.context.chat_id`. `policy` and `model` are those of `Engine.session`; without `model` it is
-    the agent's. The usage of each of the model's answers is recorded.
+    the agent's. The usage of each of the model's answers is recorded; that of an agent that a tool of the conversation
+    runs (`agent.as_tool(…, hooks=by)`) is a side call's, which is not the conversation's context.
+
+    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
+        SessionGone: a call with references, or of one of byref's tools, after the conversation ended.
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
     def __init__(
@@ -91,15 +96,19 @@ class Byref(RunHooks[Any]):
         policy: Policy | None = None,
         model: str | None = None,
     ) -> None:
-        self._engine, self._policy, self._model = engine, policy, model
+        self._engine, self._policy, self._model = check_engine(engine), policy, model
         self._session, self._tenant = session, tenant
+        self._known: dict[Key, Conversation] = {}
+        self._lock = threading.Lock()
+        self._guarded: WeakKeyDictionary[ToolContext[Any], _Ready] = WeakKeyDictionary()
 
     def conversation(self, context: RunContextWrapper[Any], agent: object = None) -> Conversation:
         """Return byref's session of a run; it reads the database, so not on an event loop."""
         model = getattr(agent, "model", None)
+        tenant, session = self._key(context)
         return self._engine.session(
-            _named(self._session, context),
-            tenant=_named(self._tenant, context),
+            session,
+            tenant=tenant,
             policy=self._policy,
             model=self._model or (model if isinstance(model, str) else getattr(model, "model", None)),
         )
@@ -107,7 +116,8 @@ class Byref(RunHooks[Any]):
     def tools(self, *tools: Tool) -> list[Tool]:
         """Return the tools as an agent takes them, and byref's own behind them.
 
-        Of a function tool (agents as tools included) the arguments are resolved before it runs, and the model reads what
+        Of a function tool (agents as tools included) the schema says that arguments may be references; they are resolved
+        before guardrails of its input, a function `needs_approval` and the tool see them, and the model reads what
         `Session.process` makes of its output: a `ModelText` or `ModelBlocks`, whose `original` is what it returned. What a
         hosted program reads, or a tool with `output_json_schema` returns, passes as it is, as do other kinds of tools. What
         went through this before is not wrapped twice.
@@ -117,55 +127,169 @@ class Byref(RunHooks[Any]):
         offered = self._engine.tools("openai-responses", policy=self._policy)
         return [*given, *(self._own(definition) for definition in offered if definition["name"] not in there)]
 
-    def wrapped(self, *tools: Tool) -> list[Tool]:
-        """Return the tools as `tools` does, without byref's own."""
-        return [self._wrapped(tool) if isinstance(tool, FunctionTool) else tool for tool in tools]
+    def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
+        """Return the tools as `tools` does, without byref's own; `heard`: those of servers that are heard themselves."""
+        return [self._wrapped(tool, heard) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
-        """Record the usage of one answer; where the database is away the run goes on."""
+        """Record the usage of one answer; where that cannot be the run goes on, for the answer is there."""
         if not response.usage.requests:  # no provider counted
             return
+        leads = self._key(context) not in _callers.get()
 
         def work() -> None:
-            self.conversation(context, agent).record_usage(response.usage)
+            self.conversation(context, agent).record_usage(response.usage, context=leads)
 
         try:
             await asyncio.to_thread(work)
-        except StorageFailure:
+        except ByrefError as error:
+            if isinstance(error, ConfigurationError):
+                raise
             logger.warning("byref could not record the usage of a run", exc_info=True)
 
-    def _wrapped(self, tool: FunctionTool) -> FunctionTool:
+    @property
+    def _rules(self) -> Policy:
+        return self._policy or self._engine.policy
+
+    def _key(self, context: RunContextWrapper[Any]) -> Key:
+        return _named(self._tenant, context), _named(self._session, context)
+
+    def _opened(self, context: RunContextWrapper[Any], agent: object) -> Conversation | None:
+        """Open the conversation; while the database is away: its last handle, which shortens what it takes in, or None."""
+        key = self._key(context)
+        try:
+            session = self.conversation(context, agent)
+        except StorageFailure:
+            if self._rules.on_storage_failure == "raise":
+                raise
+            logger.exception("byref could not open the session %r; the run goes on", key[1])
+            return self._known.get(key)
+        with self._lock:
+            self._known.pop(key, None)
+            self._known[key] = session
+            if len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+        return session
+
+    def _ready(self, tool: FunctionTool, context: RunContextWrapper[Any], written: str, call_id: str) -> _Ready:
+        session = self._opened(context, getattr(context, "agent", None))
+        try:
+            if session is None:
+                raise StorageFailure
+            found = resolved(session, written or "{}", _schema(tool), tool=tool.name, call_id=call_id)
+        except ToolError as error:
+            return _Ready(session, written, str(error))
+        except StorageFailure:
+            if self._rules.on_storage_failure == "raise":
+                raise
+            return _Ready(session, written, AWAY if _may_refer(written) else None)
+        return _Ready(session, found if isinstance(found, str) else json.dumps(found))
+
+    def _wrapped(self, tool: FunctionTool, heard: bool) -> FunctionTool:
         if tool.output_json_schema is not None or getattr(tool.on_invoke_tool, _MARK, False):
             return tool
 
-        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            session = await asyncio.to_thread(self.conversation, context, context.agent)
-            call = {"tool": tool.name, "call_id": context.tool_call_id}
+        async def invoke(context: ToolContext[Any], written: str) -> Any:
+            call_id = context.tool_call_id
+            ready = self._guarded.pop(context, None) if tool.tool_input_guardrails else None
+            if ready is None:
+                ready = await asyncio.to_thread(self._ready, tool, context, written, call_id)
 
-            def process(output: object, is_error: bool = False) -> object:
-                result = session.process(_taken(output), arguments=arguments, is_error=is_error, **call)
-                return _content(result, context.tool_call_id, output)
+            def read(output: object, result: object = None, is_error: bool = False) -> object:
+                if ready.session is None:
+                    return unstored(output, self._rules)
+                try:
+                    taken_in = ready.session.process(
+                        taken(output) if result is None else result,
+                        tool=tool.name,
+                        call_id=call_id,
+                        arguments=written,
+                        is_error=is_error,
+                    )
+                except SessionGone:
+                    logger.warning("the session %r ended while %r ran", ready.session.id, tool.name)
+                    return unstored(output, self._rules)
+                return content(taken_in, call_id, output)
 
-            try:
-                resolved = await asyncio.to_thread(session.resolve, arguments or "{}", _schema(tool), **call)
-            except ToolError as error:
-                return await asyncio.to_thread(process, str(error), is_error=True)
-            output = await tool.on_invoke_tool(context, json.dumps(resolved))
+            refusal = ready.refusal
+            if refusal is None and await self._asks_anew(tool, context, written, ready.arguments):
+                refusal = "the data that the arguments refer to changed, and this call now needs approval: call again"
+            if refusal is not None:
+                return await asyncio.to_thread(read, refusal, is_error=True)
+            with self._running(context, [] if heard else None) as overheard:
+                output = await tool.on_invoke_tool(context, ready.arguments)
             caller = getattr(context.tool_call, "caller", None)
             if getattr(caller, "type", None) == "program":
                 return output
-            return await asyncio.to_thread(process, output)
+            return await asyncio.to_thread(read, output, overheard[-1] if overheard else None)
 
         setattr(invoke, _MARK, True)
         wrapped = copy.copy(tool)
         wrapped.on_invoke_tool = invoke
+        if self._rules.tool(tool.name).references:
+            wrapped.params_json_schema, wrapped.description = _offered(tool)
+        if callable(tool.needs_approval):
+            wrapped.needs_approval = self._approval(tool)
+        if tool.tool_input_guardrails:
+            wrapped.tool_input_guardrails = [self._guardrail(tool, one) for one in tool.tool_input_guardrails]
         return wrapped
+
+    @contextlib.contextmanager
+    def _running(
+        self, context: RunContextWrapper[Any], overheard: list[object] | None
+    ) -> Iterator[list[object] | None]:
+        """Mark what runs inside as run by a tool of the conversation, and give what its server says."""
+        marks = _callers.set((*_callers.get(), self._key(context))), _overheard.set(overheard)
+        try:
+            yield overheard
+        finally:
+            _callers.reset(marks[0])
+            _overheard.reset(marks[1])
+
+    def _approval(self, tool: FunctionTool) -> Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]:
+        """The tool's question whether a call needs approval, asked of the data."""
+
+        async def needs(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+            ready = await asyncio.to_thread(self._ready, tool, context, json.dumps(arguments), call_id)
+            if ready.refusal is not None:  # the model is told; should the data be there by then, it is asked anew
+                return False
+            return await _asks(tool, context, ready.arguments, call_id)
+
+        return needs
+
+    async def _asks_anew(self, tool: FunctionTool, context: ToolContext[Any], written: str, arguments: str) -> bool:
+        """Whether data needs approval that nobody gave: calls of the same turn may have changed it since the question."""
+        if not callable(tool.needs_approval) or not _may_refer(written):
+            return False
+        if context.is_tool_approved(tool.qualified_name, context.tool_call_id):
+            return False
+        return await _asks(tool, context, arguments, context.tool_call_id)
+
+    def _guardrail(self, tool: FunctionTool, guardrail: ToolInputGuardrail[Any]) -> ToolInputGuardrail[Any]:
+        """The guardrail, which sees the data in `context.tool_arguments`; the tool then runs with the same."""
+
+        @functools.wraps(guardrail.guardrail_function)
+        async def checked(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+            ready = self._guarded.get(data.context)
+            if ready is None:
+                written, call_id = data.context.tool_arguments, data.context.tool_call_id
+                ready = await asyncio.to_thread(self._ready, tool, data.context, written, call_id)
+                self._guarded[data.context] = ready
+            if ready.refusal is not None:
+                return ToolGuardrailFunctionOutput.allow()  # the tool will not run
+            context = copy.copy(data.context)
+            context.tool_arguments = ready.arguments
+            return await guardrail.run(replace(data, context=context))
+
+        return replace(guardrail, guardrail_function=checked)
 
     def _own(self, definition: dict[str, Any]) -> FunctionTool:
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
             def work() -> object:
-                session, call_id = self.conversation(context, context.agent), context.tool_call_id
-                return _content(session.call(definition["name"], arguments or "{}", call_id=call_id), call_id)
+                session, call_id = self._opened(context, context.agent), context.tool_call_id
+                if session is None:
+                    return ModelText(AWAY)
+                return content(session.call(definition["name"], arguments or "{}", call_id=call_id), call_id)
 
             return await asyncio.to_thread(work)
 
@@ -181,7 +305,10 @@ class Byref(RunHooks[Any]):
 
 @dataclass
 class ByrefAgent(Agent[TContext]):
-    """An agent all of whose function tools go through `Byref.tools`: those given, and those of its MCP servers."""
+    """An agent all of whose function tools go through `Byref.tools`: those given, and those of its MCP servers.
+
+    What a server says is taken in as it says it, structured content included, whatever `use_structured_content` is.
+    """
 
     byref: Byref | None = field(default=None, kw_only=True)
 
@@ -194,71 +321,58 @@ class ByrefAgent(Agent[TContext]):
 
     async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools of the MCP servers, wrapped."""
+        for server in self.mcp_servers:
+            _overhear(server)
         tools = await super().get_mcp_tools(run_context)
-        return tools if self.byref is None else self.byref.wrapped(*tools)
+        return tools if self.byref is None else self.byref.wrapped(*tools, heard=True)
 
 
-class ByrefSession(SessionABC):
-    """A conversation's items in byref's database, gone with `Engine.delete_session` of the same id and tenant.
+def _overhear(server: MCPServer) -> None:
+    """Have a server's results be heard as it gives them: the SDK hands on a part of them."""
+    call: Any = server.call_tool
+    if getattr(call, _MARK, False):
+        return
 
-    `session_settings` is the SDK's. Any number of processes may use a session at once; what is cancelled while it writes
-    ends before its caller goes on.
+    @functools.wraps(call)
+    async def call_tool(*args: Any, **kwargs: Any) -> Any:
+        result = await call(*args, **kwargs)
+        overheard = _overheard.get()
+        if overheard is not None:
+            overheard[:] = [result]
+        return result
 
-    Raises:
-        InvalidId: the id or tenant cannot be kept as it is.
-        SessionGone: something is added, and `Session.end` was called.
-        StorageFailure: the database failed.
-    """
-
-    def __init__(
-        self,
-        session_id: str,
-        engine: Engine,
-        *,
-        tenant: str = "default",
-        session_settings: SessionSettings | dict[str, Any] | None = None,
-    ) -> None:
-        self.session_id = session_id
-        self.session_settings = (
-            SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
-        )
-        self._items = Items(engine, session_id, tenant)
-
-    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the last `limit` items in their order; None: those that the settings say, or all."""
-        most = resolve_session_limit(limit, self.session_settings)
-        found = await asyncio.to_thread(self._items.last, CHAT, None if most is None or most < 0 else most)
-        return [json.loads(text) for _, text in found]
-
-    async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all or none."""
-        texts = [json.dumps(item, ensure_ascii=False, separators=(",", ":")) for item in items]
-        if texts:
-            await _ended(lambda: self._items.append(CHAT, texts))
-
-    async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the last item and return it; None if there is none."""
-        text = await _ended(lambda: self._items.pop(CHAT))
-        item: TResponseInputItem | None = None if text is None else json.loads(text)
-        return item
-
-    async def clear_session(self) -> None:
-        """Remove every item; artifacts, variables and the ledger stay."""
-        await _ended(lambda: self._items.clear(CHAT))
+    setattr(call_tool, _MARK, True)
+    server.call_tool = call_tool  # type: ignore[method-assign]
 
 
-async def _ended(work: Callable[[], T]) -> T:
-    """Run work on a thread to its end, even if its caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+def _offered(tool: FunctionTool) -> tuple[dict[str, Any], str]:
+    """A tool's schema and description as the model sees them: any argument may be a reference."""
+    shown = {"description": tool.description, "inputSchema": tool.params_json_schema}
+    if not tool.strict_json_schema:
+        given: dict[str, Any] = with_references(sound(shown))
+        return given["inputSchema"], given["description"]
+    schema = strict_with_references(tool.params_json_schema)
+    if schema == tool.params_json_schema:
+        return schema, tool.description
+    return schema, f"{tool.description}\n\n{SENTENCE}" if tool.description else SENTENCE
+
+
+async def _asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: str, call_id: str) -> bool:
+    """Whether a call needs approval, as the SDK finds out: what validation would change, a policy cannot judge."""
+    prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
+    prepared = None if prepare is None else prepare(arguments, tool.name)
+    if prepared is not None and not prepared.unchanged:
+        return True
+    policy: Any = tool.needs_approval
+    asked = policy(context, json.loads(arguments), call_id)
+    return bool(await asked if inspect.isawaitable(asked) else asked)
+
+
+def _may_refer(written: str) -> bool:
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-
-
-def _named(by: ByContext, context: RunContextWrapper[Any]) -> str:
-    return by if isinstance(by, str) else by(context)
+        return may_refer(json.loads(written or "{}"))
+    except (ValueError, RecursionError):
+        return True
 
 
 def _schema(tool: FunctionTool) -> dict[str, Any]:
@@ -267,36 +381,5 @@ def _schema(tool: FunctionTool) -> dict[str, Any]:
     return {key: value for key, value in tool.params_json_schema.items() if not (strict and key == "required")}
 
 
-def _content(read: Result | ToolReply, call_id: str, original: object = None) -> ModelText | ModelBlocks:
-    """What the model reads, in the SDK's own types."""
-    body: str | Sequence[dict[str, Any]] = read.message("openai-responses", call_id)["output"]
-    made = ModelText(body) if isinstance(body, str) else ModelBlocks(map(_block, body))
-    made.original = original
-    return made
-
-
-def _taken(output: object) -> object:
-    """The SDK's own kinds of output, alone or in a list, as blocks that byref reads; all else as it is."""
-    try:
-        return [
-            {**one.model_dump(exclude_none=True), "type": f"input_{one.type}"}
-            for one in map(_own_kind, output if isinstance(output, list | tuple) else [output])
-        ] or output
-    except ValidationError:
-        return output
-
-
-def _own_kind(item: object) -> ValidToolOutputPydanticModels:
-    """An item as the SDK takes it: a dict that does not say its type is data."""
-    said = item if not isinstance(item, dict) or "type" in item else None
-    return ValidToolOutputPydanticModelsTypeAdapter.validate_python(said)
-
-
-def _block(block: dict[str, Any]) -> ToolOutputText | ToolOutputImage | ToolOutputFileContent:
-    fields = {key: value for key, value in block.items() if key != "type"}
-    match block["type"]:
-        case "input_image":
-            return ToolOutputImage(**fields)
-        case "input_file":
-            return ToolOutputFileContent(**fields)
-    return ToolOutputText(**fields)
+def _named(by: ByContext, context: RunContextWrapper[Any]) -> str:
+    return by if isinstance(by, str) else by(context)
