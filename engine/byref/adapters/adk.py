@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from byref.adapters.arguments import resolved
+from byref.adapters.conversations import Conversations, Name, caller
 from byref.adapters.extras import missing
+from byref.adapters.schemas import REFERENCE, with_references
 from byref.engine import Engine
-from byref.errors import StorageFailure, ToolError
+from byref.errors import ToolError
 from byref.outputs import forms, media, to_block
 from byref.outputs.media import Media
 from byref.policy import Policy
@@ -21,7 +21,9 @@ from byref.session import Session
 
 try:
     from google.adk.agents.callback_context import CallbackContext
+    from google.adk.agents.context import Context
     from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.agents.readonly_context import ReadonlyContext
     from google.adk.models.llm_request import LlmRequest
     from google.adk.models.llm_response import LlmResponse
     from google.adk.plugins.base_plugin import BasePlugin
@@ -40,8 +42,6 @@ _MAX_DEPTH = 2
 _STRUCTURED = ("inline", "variables", "artifact")
 """Routes on which what the model reads of data is data."""
 
-logger = logging.getLogger("byref")
-
 
 class Read(dict[str, Any]):
     """A function response that the model reads as it is: a reply of byref's, or what stands for a tool's result."""
@@ -50,18 +50,22 @@ class Read(dict[str, Any]):
 class ByrefPlugin(BasePlugin):
     """byref for every agent of an app: `App(…, plugins=[ByrefPlugin(engine)])`.
 
-    Arguments of tools are resolved before they run; the model reads what `Session.process` makes of what they return;
-    agents that have tools have byref's own beside them; the usage of each answer is recorded. The conversation is
-    `session_name(app, user, session)` of ADK's session, or `session`. `tenant` may be a function of the app's name and the
-    user's id. `policy` and `model` are those of `Engine.session`; without `model` it is the agent's. With `answer_errors`
-    an exception of a tool is its error reply; else ADK raises it.
+    The model is shown that any argument of a tool may be a reference, and arguments are resolved before a tool runs; the
+    model reads what `Session.process` makes of what tools return; agents that have tools have byref's own beside them; the
+    usage of each answer is recorded. The conversation is `session_name(app, user, session)` of ADK's session, or `session`,
+    which may be a function of ADK's context; an agent that is a tool works in the conversation of the agent that calls it.
+    `tenant` may be a function of the app's name and the user's id. `policy` and `model` are those of `Engine.session`;
+    without `model` it is the agent's. With `answer_errors` an exception of a tool is its error reply; else ADK raises it.
+
+    Raises ConfigurationError where `engine` is no `byref.Engine`; during a run ADK raises RuntimeError from:
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
     def __init__(
         self,
         engine: Engine,
         *,
-        session: str | None = None,
+        session: str | Callable[[ReadonlyContext], str] | None = None,
         tenant: Tenant = "default",
         policy: Policy | None = None,
         model: str | None = None,
@@ -69,27 +73,27 @@ class ByrefPlugin(BasePlugin):
         name: str = "byref",
     ) -> None:
         super().__init__(name)
-        self._engine, self._session, self._tenant = engine, session, tenant
-        self._policy, self._model, self._answer_errors = policy, model, answer_errors
+        self._conversations = Conversations(engine, policy)
+        self._session, self._tenant, self._model, self._answer_errors = session, tenant, model, answer_errors
         self._told: dict[str, list[str]] = {}
+        self._leaders: dict[str, str | None] = {}
+        """By invocation: the branch that speaks for the context."""
         self._wrote: WeakKeyDictionary[ToolContext, dict[str, Any]] = WeakKeyDictionary()
         (declared,) = engine.tools("gemini", policy=policy)
         self._tools = [_Tool(self, one) for one in declared["function_declarations"]]
 
     def conversation(self, context: CallbackContext) -> Session:
-        """Return byref's session of a call or an answer; it reads the database, so not on an event loop."""
-        of, agent = context.session, context.get_invocation_context().agent
-        model = getattr(agent, "model", None)
-        return self._engine.session(
-            self._session or session_name(of.app_name, of.user_id, of.id),
-            tenant=tenant_name(self._tenant, of.app_name, of.user_id),
-            policy=self._policy,
-            model=self._model or (model if isinstance(model, str) else getattr(model, "model", None)) or None,
-        )
+        """Return byref's session of a call or an answer; it reads the database, so not on an event loop.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        return self._conversations.open(*self._named(context))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Offer byref's tools to an agent that has some, and say what tools that may instruct the model have said."""
+        """Show that arguments may be references, offer byref's tools, and say what tools that may do so have instructed."""
         if llm_request.tools_dict:
+            llm_request.config.tools = [_shown(tool) for tool in llm_request.config.tools or []]
             llm_request.append_tools([tool for tool in self._tools if tool.name not in llm_request.tools_dict])
         if told := self._told.get(callback_context.invocation_id):
             llm_request.append_instructions(list(told))
@@ -98,14 +102,11 @@ class ByrefPlugin(BasePlugin):
         """Record the usage of one answer; where the database is away the run goes on."""
         if llm_response.partial or llm_response.usage_metadata is None:
             return
-
-        def work() -> None:
-            self.conversation(callback_context).record_usage(llm_response.usage_metadata)
-
-        try:
-            await asyncio.to_thread(work)
-        except StorageFailure:
-            logger.warning("byref could not record the usage of a run", exc_info=True)
+        name, model = self._named(callback_context)
+        leads = self._leads(callback_context, name)
+        await asyncio.to_thread(
+            self._conversations.record, name, model, llm_response.usage_metadata, None, context=leads
+        )
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -113,11 +114,14 @@ class ByrefPlugin(BasePlugin):
         """Replace references in the arguments, in place; a mistake in one answers the call."""
         if isinstance(tool, _Tool) or type(tool) is BaseTool:  # ADK's for a name that no tool has
             return None
+        name, model = self._named(tool_context)
 
         def work() -> dict[str, Any] | None:
-            session, call_id = self.conversation(tool_context), tool_context.function_call_id
+            session, call_id = self._conversations.opened(name, model), tool_context.function_call_id
             try:
-                found = resolved(session, tool_args, _schema(tool), tool=tool.name, call_id=call_id)
+                found = self._conversations.arguments(
+                    session, tool_args, _schema(tool), tool=tool.name, call_id=call_id
+                )
             except ToolError as error:
                 told = str(error)
                 return self._read(tool, tool_args, tool_context, told, is_error=True) or Read(error=sendable(told))
@@ -127,7 +131,9 @@ class ByrefPlugin(BasePlugin):
                 tool_args.update(found)
             return None
 
-        return await asyncio.to_thread(work)
+        answer = await asyncio.to_thread(work)
+        caller.set(name)  # ADK runs each call in a task of its own
+        return answer
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
@@ -147,26 +153,59 @@ class ByrefPlugin(BasePlugin):
         return await asyncio.to_thread(self._read, tool, tool_args, tool_context, error, True)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Forget the run's instructions."""
-        self._told.pop(invocation_context.invocation_id, None)
+        """Forget the run."""
+        self._forget(invocation_context.invocation_id)
 
     async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        """Forget the run's instructions."""
-        self._told.pop(invocation_context.invocation_id, None)
+        """Forget the run."""
+        self._forget(invocation_context.invocation_id)
+
+    def _forget(self, invocation: str) -> None:
+        self._told.pop(invocation, None)
+        self._leaders.pop(invocation, None)
+
+    def _named(self, context: CallbackContext) -> tuple[Name, str | None]:
+        """The conversation of a call or an answer, and the model that it is opened for."""
+        model = getattr(context.get_invocation_context().agent, "model", None)
+        root = _outermost(context)
+        of = root.session
+        name = self._session(root) if callable(self._session) else self._session
+        return (
+            tenant_name(self._tenant, of.app_name, of.user_id),
+            name or session_name(of.app_name, of.user_id, of.id),
+        ), self._model or (model if isinstance(model, str) else getattr(model, "model", None)) or None
+
+    def _leads(self, context: CallbackContext, name: Name) -> bool:
+        """Whether an answer speaks for its conversation's context: none inside of a tool, and of branches the first."""
+        if caller.get() == name:
+            return False
+        branch = context.get_invocation_context().branch
+        if branch is None:
+            self._leaders[context.invocation_id] = None
+        return self._leaders.setdefault(context.invocation_id, branch) == branch
+
+    def _own(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolReply:
+        session = self._conversations.opened(*self._named(context))
+        return self._conversations.call(session, tool, arguments, context.function_call_id)
 
     def _read(
         self, tool: BaseTool, arguments: dict[str, Any], context: ToolContext, value: object, is_error: bool
     ) -> Read | None:
         """What the model reads of a result; None where it is the very result."""
         parts: list[types.Part] = []
-        data = _without_media(value, parts, 0)
+        data = _without_media(_of_mcp(value), parts, 0)
         blocks = [] if data is _NOTHING else [data]
         given = (
             [*({"type": "text", "text": to_block(one).text} for one in blocks), *map(_block, parts)] if parts else data
         )
         arguments = self._wrote.get(context, arguments)
-        result = self.conversation(context).process(
-            given, tool=tool.name, call_id=context.function_call_id, arguments=arguments, is_error=is_error
+        result = self._conversations.process(
+            self._conversations.opened(*self._named(context)),
+            given,
+            tool=tool.name,
+            call_id=context.function_call_id,
+            arguments=arguments,
+            is_error=is_error,
         )
         if result.instructions:
             self._told.setdefault(context.invocation_id, []).append(result.instructions)
@@ -188,11 +227,54 @@ class _Tool(BaseTool):
         return types.FunctionDeclaration(**self._definition)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Read:
-        def work() -> Read:
-            session = self._plugin.conversation(tool_context)
-            return _response(session.call(self.name, args, call_id=tool_context.function_call_id), [])
+        return await asyncio.to_thread(lambda: _response(self._plugin._own(self.name, args, tool_context), []))
 
-        return await asyncio.to_thread(work)
+
+def _outermost(context: CallbackContext) -> CallbackContext:
+    """The context of the agent that a user talks to: one that is a tool saves its files where its caller's call does."""
+    while isinstance(
+        calling := getattr(context.get_invocation_context().artifact_service, "tool_context", None), Context
+    ):
+        context = calling
+    return context
+
+
+def _shown(tool: Any) -> Any:
+    """Declarations of functions any of whose arguments may be a reference."""
+    declared = tool.function_declarations if isinstance(tool, types.Tool) else None
+    if not declared:
+        return tool
+    return tool.model_copy(update={"function_declarations": [_with_references(one) for one in declared]})
+
+
+def _with_references(declared: types.FunctionDeclaration) -> types.FunctionDeclaration:
+    written = declared.parameters_json_schema
+    if isinstance(written, Mapping):
+        schema = with_references(written)
+        return declared if schema is None else declared.model_copy(update={"parameters_json_schema": schema})
+    parameters = declared.parameters
+    if parameters is None or not parameters.properties:
+        return declared
+    members = {name: _or_reference(member) for name, member in parameters.properties.items()}
+    return declared.model_copy(update={"parameters": parameters.model_copy(update={"properties": members})})
+
+
+def _or_reference(schema: types.Schema) -> types.Schema:
+    reference = types.Schema(type=types.Type.STRING, description=REFERENCE["description"])
+    if schema.enum or schema.type == types.Type.STRING or not (schema.type or schema.any_of):
+        return schema
+    if not schema.any_of:
+        return types.Schema(any_of=[schema, reference])
+    if any(one.type == types.Type.STRING for one in schema.any_of):
+        return schema
+    return schema.model_copy(update={"any_of": [*schema.any_of, reference]})
+
+
+def _of_mcp(value: Any) -> Any:
+    """A result of an MCP tool in MCP's own words: ADK calls `_meta` otherwise."""
+    if isinstance(value, dict) and "meta" in value and isinstance(value.get("content"), list) and "isError" in value:
+        return {"_meta" if key == "meta" else key: item for key, item in value.items()}
+    return value
 
 
 _NOTHING: Any = object()
@@ -239,7 +321,8 @@ def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
             shown.append(same.get(block.data) or types.Part.from_bytes(data=block.data, mime_type=block.content_type))
         else:
             texts.append(to_block(item).text if block is None else block.text)
-    return Read({"error" if read.is_error else "result": "\n\n".join(texts), "files": shown})
+    answer = {"error" if read.is_error else "result": "\n\n".join(texts)}
+    return Read({**answer, "files": shown} if shown else answer)
 
 
 def _is_same(value: Any, content: object) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from byref import lifecycle
-from byref.adapters.extras import missing
+from byref.adapters.extras import check_engine, missing
 from byref.adapters.items import Items
 from byref.artifacts.store import batched
 from byref.db.tables import ArtifactRow
@@ -35,7 +35,9 @@ Tenant = str | Callable[[str, str], str]
 MAX_REFERENCES = 5
 """That a load follows: an artifact may point to another, and in a circle. As ADK's own services."""
 _USER = "user:"
+_RESERVED = "user"
 _FILE = "file:"
+_MAX_NAME_BYTES = 512 - len(_FILE)
 
 
 class _Place(NamedTuple):
@@ -79,7 +81,7 @@ class ByrefArtifactService(BaseArtifactService):
     """
 
     def __init__(self, engine: Engine, *, tenant: Tenant = "default", policy: Policy | None = None) -> None:
-        self._engine, self._tenant, self._policy = engine, tenant, policy
+        self._engine, self._tenant, self._policy = check_engine(engine), tenant, policy
 
     async def save_artifact(
         self,
@@ -92,6 +94,8 @@ class ByrefArtifactService(BaseArtifactService):
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
         """Save a part as the file's next version and return its number."""
+        if session_id is not None and not filename.startswith(_USER):
+            _see_that_it_is_free(session_id)
         part, place = ensure_part(artifact), _place(app_name, user_id, filename, session_id)
         about = ArtifactVersion(version=0, canonical_uri="", mime_type=_mime_type(part, app_name, user_id, session_id))
         about.custom_metadata = custom_metadata or {}
@@ -243,6 +247,12 @@ class ByrefArtifactService(BaseArtifactService):
         return part
 
 
+def _see_that_it_is_free(session_id: str) -> None:
+    """Refuse the name that ADK's services in memory and in GCS have for the user's files."""
+    if session_id.strip().replace("\\", "/").split("/")[0] == _RESERVED:
+        raise InputValidationError(f"session_id must not be or start with the reserved value {_RESERVED!r}.")
+
+
 def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -> _Place:
     """Where a file is kept: with its session, or with its user."""
     artifact_util.validate_path_segment(app_name, "app_name")
@@ -255,9 +265,14 @@ def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -
         place = _Place(session_name(app_name, user_id, session_id), filename, session_id)
     try:
         lifecycle.check_id("session", place.session)
-        lifecycle.check_id("filename", _FILE + place.name)
     except InvalidId as error:
         raise InputValidationError(str(error)) from None
+    try:
+        lifecycle.check_id("filename", _FILE + place.name)
+    except InvalidId:
+        raise InputValidationError(
+            f"filename={place.name!r:.100}: expected at most {_MAX_NAME_BYTES} bytes of UTF-8 without NUL"
+        ) from None
     return place
 
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 REFERENCE: Final = {"type": "string", "description": "a reference to stored data, such as $orders"}
-_NARROW: Final = ("enum", "const", "pattern", "format", "maxLength")
+_NARROW: Final = ("pattern", "format", "maxLength")
 """What keeps a reference out of a string."""
 
 
 def with_references(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an object's schema whose properties may all be references; None where they may be so already, or must not.
 
-    A property is put as it is beside a string, with no other keyword around the two: providers refuse one. A schema that
-    refers to a place inside of a property is left alone.
+    A property is put as it is beside a string, with no other keyword around the two: Gemini refuses one. A choice of given
+    values stays one, and a schema that refers to a place inside of a property is left alone.
     """
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or _points_inside(schema):
@@ -25,7 +25,7 @@ def with_references(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _or_reference(schema: Any) -> Any:
-    if not isinstance(schema, Mapping) or _takes_text(schema):
+    if not isinstance(schema, Mapping) or "enum" in schema or "const" in schema or _takes_text(schema):
         return schema
     options = schema.get("anyOf")
     if isinstance(options, list):
@@ -41,7 +41,7 @@ def _takes_text(schema: Mapping[str, Any]) -> bool:
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds:
         return not any(key in schema for key in _NARROW)
-    return not any(key in schema for key in ("type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"))
+    return not any(key in schema for key in ("type", "anyOf", "oneOf", "allOf", "$ref"))
 
 
 def _points_inside(schema: Mapping[str, Any]) -> bool:
