@@ -352,16 +352,6 @@ def test_a_copy_of_what_the_model_reads_is_the_text_alone(engine: Engine) -> Non
         assert type(made) is str and made == "short"
 
 
-def test_a_database_that_is_away_ends_no_run(tmp_path: Any) -> None:
-    engine = Engine(f"sqlite:///{tmp_path / 'gone.db'}", jail="language-only")
-    by = Byref(engine, session="chat")
-    engine.database.write(lambda c: c.exec_driver_sql("DROP TABLE byref_ledger"))
-    model = ScriptedModel([used(call("list_orders", "call_1")), used(assistant_message("done"))])
-    result = run("async", Agent(name="shop", model=model, tools=by.tools(list_orders)), "List", hooks=by)
-    assert result.final_output == "done" and 0 < len(outputs(model)["call_1"]) < 20_000
-    engine.close()
-
-
 # The session by itself
 
 

@@ -1,0 +1,453 @@
+"""The OpenAI Agents SDK: what models, approvals and guardrails see of a call, and what holds when something is away."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    FunctionTool,
+    RunContextWrapper,
+    Runner,
+    RunState,
+    ToolGuardrailFunctionOutput,
+    ToolOutputText,
+    function_tool,
+    set_tracing_disabled,
+    tool_input_guardrail,
+)
+from agents.exceptions import UserError
+from agents.mcp import MCPServer
+from agents.strict_schema import ensure_strict_json_schema
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from agents.usage import Usage
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
+
+import byref
+from byref import Engine, Policy
+from byref.adapters.openai_agents import Byref, ByrefAgent, ByrefSession, ModelText
+from byref.db.database import Database
+from byref.errors import StorageFailure
+
+set_tracing_disabled(True)
+ROWS = [{"id": n, "note": "x" * 20} for n in range(2_000)]
+IDS = {"$var": "orders", "jq": "map(.id)"}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine("sqlite:///:memory:", jail="language-only") as made:
+        yield made
+
+
+@function_tool
+def list_orders() -> dict[str, Any]:
+    """List the orders."""
+    return {"orders": ROWS, "next_page": None}
+
+
+@function_tool
+def refund(ids: list[int], note: str, limit: int | None = None) -> str:
+    """Refund orders."""
+    return f"{len(ids)} refunded"
+
+
+def call(name: str, call_id: str, **arguments: Any) -> Any:
+    return function_call(name, json.dumps(arguments), call_id=call_id)
+
+
+def turns(*turns: list[Any] | str, tokens: int = 1_000) -> ScriptedModel:
+    usage = Usage(requests=1, input_tokens=tokens, output_tokens=10, total_tokens=tokens + 10)
+    return ScriptedModel(
+        [ModelStep(output=[assistant_message(one)] if isinstance(one, str) else one, usage=usage) for one in turns]
+    )
+
+
+def outputs(model: ScriptedModel) -> dict[str, Any]:
+    """What the model read last, by call."""
+    return {
+        item["call_id"]: item["output"] for item in model.calls[-1].input if item.get("type") == "function_call_output"
+    }
+
+
+def ask(by: Byref, model: ScriptedModel, *tools: Any, **options: Any) -> Any:
+    agent = Agent(name="shop", model=model, tools=by.tools(*tools))
+    return asyncio.run(Runner.run(agent, "Go", hooks=by, **options))
+
+
+# References
+
+
+def test_a_strict_schema_allows_a_reference_for_each_argument_and_stays_strict(engine: Engine) -> None:
+    by = Byref(engine, session="strict")
+    tool: Any = by.wrapped(refund)[0]
+    ids, note, limit = (tool.params_json_schema["properties"][name] for name in ("ids", "note", "limit"))
+    assert ids["anyOf"][0] == {"type": "array", "items": {"type": "integer"}} and ids["anyOf"][1]["type"] == "string"
+    assert note["type"] == "string" and "anyOf" not in note
+    assert [option["type"] for option in limit["anyOf"]] == ["integer", "null", "string"]
+    assert tool.strict_json_schema and '"$var"' in tool.description
+    same = ensure_strict_json_schema(copy.deepcopy(tool.params_json_schema))
+    assert same == tool.params_json_schema == copy.copy(tool).params_json_schema
+    assert "anyOf" not in refund.params_json_schema["properties"]["ids"] and "$var" not in refund.description
+    model = turns(
+        [call("list_orders", "call_1")],
+        [call("refund", "call_2", ids=json.dumps(IDS), note="n", limit=None), call("refund", "call_3", ids="$orders")],
+        "done",
+    )
+    ask(by, model, list_orders, refund)
+    assert outputs(model)["call_2"] == "2000 refunded" and "select a field" in outputs(model)["call_3"]
+
+
+def test_other_schemas_allow_references_as_objects_and_a_policy_may_forbid_them(engine: Engine) -> None:
+    @function_tool(strict_mode=False)
+    def find(filters: dict[str, int]) -> str:
+        """Find."""
+        return str(len(filters))
+
+    shown: Any = Byref(engine, session="loose").wrapped(find)[0]
+    assert shown.params_json_schema["properties"]["filters"]["anyOf"][1]["required"] == ["$var"]
+    policy = Policy(per_tool={"find": {"references": False}})
+    plain: Any = Byref(engine, session="loose", policy=policy).wrapped(find)[0]
+    assert (plain.params_json_schema, plain.description) == (find.params_json_schema, find.description)
+
+
+def test_what_the_sdk_takes_is_left_to_it(engine: Engine) -> None:
+    @function_tool
+    def double(n: float) -> str:
+        """Double."""
+        return str(n * 2)
+
+    model = turns([call("double", "call_1", n="nan"), call("double", "call_2", n="3")], "done")
+    ask(Byref(engine, session="lax"), model, double)
+    assert outputs(model) == {"call_1": "nan", "call_2": "6.0"}
+
+
+# Approvals and guardrails
+
+
+def test_an_approval_is_asked_of_the_data(engine: Engine) -> None:
+    seen: list[Any] = []
+
+    async def many(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        seen.append(len(arguments["ids"]))
+        return len(arguments["ids"]) > 10
+
+    @function_tool(needs_approval=many)
+    def pay(ids: list[int]) -> str:
+        """Pay."""
+        return f"{len(ids)} paid"
+
+    @function_tool(needs_approval=many)
+    def defaulted(ids: list[int], unit: str = "EUR") -> str:
+        """Pay."""
+        return unit
+
+    by = Byref(engine, session="approval")
+    model = turns(
+        [call("list_orders", "call_1")],
+        [
+            call("pay", "call_2", ids=IDS),
+            call("pay", "call_3", ids={**IDS, "jq": "map(.id)[:3]"}),
+            call("pay", "call_4", ids={"$var": "nothing"}),
+            call("pay", "call_5", ids=[1]),
+            call("defaulted", "call_6", ids=[1]),
+        ],
+        "done",
+    )
+    agent = Agent(name="shop", model=model, tools=by.tools(list_orders, pay, defaulted))
+
+    async def work() -> Any:
+        result = await Runner.run(agent, "Pay", hooks=by)
+        waiting = {item.raw_item.call_id for item in result.interruptions}
+        state = await RunState.from_json(agent, json.loads(json.dumps(result.to_state().to_json())))
+        for item in state.get_interruptions():
+            state.approve(item)
+        await Runner.run(agent, state, hooks=by)
+        return waiting
+
+    assert asyncio.run(work()) == {"call_2", "call_6"}  # and what validation would change waits, as without byref
+    read = outputs(model)
+    assert (read["call_2"], read["call_3"], read["call_5"]) == ("2000 paid", "3 paid", "1 paid")
+    assert "no artifact or variable 'nothing'" in read["call_4"]
+    assert all(isinstance(count, int) for count in seen) and {1, 3, 2_000} <= set(seen)
+
+
+def test_data_that_changes_after_the_question_does_not_slip_through(engine: Engine) -> None:
+    by = Byref(engine, session="race")
+
+    def many(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        answer = len(arguments["ids"]) > 10
+        engine.session("race").run("chosen = list(range(500))")  # what a call beside it may do
+        return answer
+
+    ran = []
+
+    @function_tool(needs_approval=many)  # type: ignore[arg-type]
+    def pay(ids: list[int]) -> str:
+        """Pay."""
+        ran.append(len(ids))
+        return "paid"
+
+    engine.session("race").run("chosen = [1, 2]")
+    model = turns([call("pay", "call_1", ids="$chosen")], "done")
+    ask(by, model, pay)
+    assert "needs approval" in outputs(model)["call_1"] and ran == []
+
+
+def test_guardrails_of_the_input_see_the_data_that_the_tool_gets(engine: Engine) -> None:
+    seen: list[str] = []
+
+    @tool_input_guardrail
+    def few(data: Any) -> ToolGuardrailFunctionOutput:
+        seen.append(data.context.tool_arguments)
+        too_many = len(json.loads(data.context.tool_arguments)["ids"]) > 10
+        return (
+            ToolGuardrailFunctionOutput.reject_content("too many") if too_many else ToolGuardrailFunctionOutput.allow()
+        )
+
+    @function_tool(tool_input_guardrails=[few, few])
+    def send(ids: list[int]) -> str:
+        """Send."""
+        return f"{len(ids)} sent"
+
+    by = Byref(engine, session="guarded")
+    wrapped: Any = by.wrapped(send)[0]
+    assert wrapped.tool_input_guardrails[0].get_name() == "few"
+    model = turns(
+        [call("list_orders", "call_1")],
+        [
+            call("send", "call_2", ids=IDS),
+            call("send", "call_3", ids={**IDS, "jq": "map(.id)[:3]"}),
+            call("send", "call_4", ids={"$var": "nothing"}),
+        ],
+        "done",
+    )
+    ask(by, model, list_orders, send)
+    read = outputs(model)
+    assert read["call_2"] == "too many" and read["call_3"] == "3 sent" and "'nothing'" in read["call_4"]
+    assert seen.count('{"ids": [0, 1, 2]}') == 2 and not any("$var" in text for text in seen)
+
+
+# A database that is away, a conversation that has ended
+
+
+class Away:
+    """Makes every read and write of every database fail while `on`."""
+
+    on = False
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Away:
+    switch = Away()
+
+    def failing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def work(*arguments: Any, **options: Any) -> Any:
+            if switch.on:
+                raise StorageFailure("the database is away")
+            return real(*arguments, **options)
+
+        return work
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(Database, name, failing(getattr(Database, name)))
+    return switch
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_while_the_database_is_away_tools_run_and_their_outputs_are_cut(
+    engine: Engine, away: Away, known: bool
+) -> None:
+    @function_tool
+    def blocks() -> list[Any]:
+        """Texts."""
+        return [ToolOutputText(text="y" * 200_000), ToolOutputText(text="short")]
+
+    @function_tool
+    def leave() -> str:
+        """Go away."""
+        away.on = True
+        return "gone"
+
+    by = Byref(engine, session=f"away-{known}")
+    calls = [
+        call("list_orders", "call_2"),
+        call("refund", "call_3", ids=[1], note="n"),
+        call("refund", "call_4", ids=IDS, note="n"),
+        call("code_interpreter", "call_5", code="1"),
+        call("blocks", "call_6"),
+    ]
+    model = turns([function_call("leave", "{}", call_id="call_1")], calls, "done")
+    tools = by.tools(list_orders, refund, blocks)
+    agent = Agent(name="shop", model=model, tools=[*(by.wrapped(leave) if known else [leave]), *tools])
+    if not known:
+        away.on = True
+    result = asyncio.run(Runner.run(agent, "Go", hooks=by))
+    assert result.final_output == "done"
+    read = outputs(model)
+    assert 1_000 < len(read["call_2"]) < 20_000 and read["call_3"] == "1 refunded"
+    assert "cannot be reached" in read["call_4"]
+    assert len(str(read["call_6"])) < 20_000 and "short" in str(read["call_6"])
+    if not known:
+        assert "INCOMPLETE" in read["call_2"] and "cannot be reached" in read["call_5"]
+        orders = next(item for item in result.new_items if getattr(item, "output", None) == read["call_2"])
+        assert isinstance(orders.output, ModelText) and orders.output.original == {"orders": ROWS, "next_page": None}
+
+
+def test_a_policy_may_have_the_run_end_when_the_database_is_away(engine: Engine, away: Away) -> None:
+    by = Byref(engine, session="raises", policy=Policy(on_storage_failure="raise"))
+    tools = by.tools(list_orders)
+    away.on = True
+    agent = Agent(name="shop", model=turns([call("list_orders", "call_1")], "done"), tools=tools)
+    with pytest.raises(UserError, match="away") as raised:
+        asyncio.run(Runner.run(agent, "Go", hooks=by))
+    assert isinstance(raised.value.__cause__, StorageFailure)
+
+
+def test_what_a_tool_gave_is_read_though_the_conversation_ended_meanwhile(engine: Engine) -> None:
+    @function_tool
+    def finish(how: str) -> dict[str, Any]:
+        """End."""
+        engine.session("ends").end() if how == "end" else engine.delete_session("ends")
+        return {"orders": ROWS}
+
+    for how in ("delete", "end"):
+        by = Byref(engine, session="ends")
+        model = turns([call("finish", "call_1", how=how)], "done")
+        assert ask(by, model, finish).final_output == "done"
+        assert "INCOMPLETE" in outputs(model)["call_1"] and len(outputs(model)["call_1"]) < 20_000
+
+
+# Agents in tools
+
+
+def test_an_agent_that_a_tool_runs_is_paid_for_and_is_not_the_context(engine: Engine) -> None:
+    by = Byref(engine, session="parent")
+    inner = Agent(
+        name="inner", model=turns([call("list_orders", "call_9")], "found", tokens=90_000), tools=by.tools(list_orders)
+    )
+    model = turns([call("look", "call_1", input="x")])
+    agent = Agent(
+        name="shop",
+        model=model,
+        tools=by.tools(inner.as_tool("look", "Look.", hooks=by)),
+        tool_use_behavior="stop_on_first_tool",
+    )
+    assert asyncio.run(Runner.run(agent, "Go", hooks=by)).final_output == "found"
+    session = engine.session("parent")
+    assert session.usage().requests == 3 and session.usage().input_tokens == 181_000
+    assert session.context_tokens() < 2_000
+
+
+# What tools return
+
+
+@pytest.mark.parametrize("kind", ["text", "image", "file"])
+def test_rows_that_look_like_blocks_keep_their_fields(engine: Engine, kind: str) -> None:
+    rows = [{"type": kind, "text": f"t{n}", "image_url": "http://x/1.png", "file_id": "f", "id": n} for n in range(3)]
+
+    @function_tool
+    def typed() -> list[dict[str, Any]]:
+        """Rows."""
+        return rows
+
+    model = turns([call("typed", "call_1")], "done")
+    ask(Byref(engine, session=f"typed-{kind}"), model, typed)
+    assert json.loads(outputs(model)["call_1"]) == rows
+
+
+class Rows(MCPServer):
+    """An MCP server that gives a list as SDKs do: a text of each element, and structured content."""
+
+    name = "rows"
+
+    def __init__(self, structured: bool) -> None:
+        super().__init__(use_structured_content=structured)
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[MCPTool]:
+        return [MCPTool(name=name, input_schema={"type": "object"}) for name in ("rows", "refuse")]
+
+    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> CallToolResult:
+        if tool_name == "refuse":
+            return CallToolResult(content=[TextContent(text="not allowed")], is_error=True)
+        texts = [TextContent(text=json.dumps(row, indent=2)) for row in ROWS]
+        return CallToolResult(content=[*texts], structured_content={"result": ROWS})
+
+    async def list_prompts(self) -> Any: ...
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_what_a_server_says_is_taken_in_as_it_says_it(engine: Engine, structured: bool) -> None:
+    by = Byref(engine, session=f"mcp-{structured}")
+    model = turns([call("rows", "call_1"), call("refuse", "call_2")], [call("outer", "call_3")], "done")
+    server = Rows(structured)
+
+    @function_tool
+    async def outer() -> str:
+        """A tool that calls the server itself gives what it gives."""
+        await server.call_tool("rows", {})
+        return "mine"
+
+    agent = ByrefAgent(name="shop", model=model, mcp_servers=[server], tools=[outer], byref=by)
+    asyncio.run(Runner.run(agent, "Go", hooks=by))
+    session = engine.session(f"mcp-{structured}")
+    assert session.resolve({"rows": "$rows"}) == {"rows": ROWS}
+    assert "not allowed" in str(outputs(model)["call_2"]) and outputs(model)["call_3"] == "mine"
+    assert {e.call_id: e.is_error for e in session.ledger() if e.kind == "output"} == {
+        "call_1": False, "call_2": True, "call_3": False,
+    }  # fmt: skip
+
+
+# The session, and engines that are none
+
+
+def test_a_row_that_is_no_item_is_left_out(tmp_path: Any) -> None:
+    path = tmp_path / "chat.db"
+    with Engine(f"sqlite:///{path}", jail="language-only") as engine:
+
+        async def work() -> None:
+            session = ByrefSession("chat", engine)
+            await session.add_items([{"role": "user", "content": str(n)} for n in range(6)])
+            with sqlite3.connect(path) as connection:
+                connection.execute("UPDATE byref_items SET text = '{no' WHERE number IN (3, 5)")
+                connection.execute("UPDATE byref_items SET text = '7' WHERE number = 4")
+            connection.close()
+            read: list[Any] = await session.get_items()
+            assert [item["content"] for item in read] == ["0", "1", "2"]
+            assert await session.get_items(2) == read[1:] and await session.get_items(0) == []
+            assert await session.get_items(50) == read
+            assert await session.pop_item() == read[2] and await session.get_items() == read[:2]
+            assert await session.pop_item() and await session.pop_item() and await session.pop_item() is None
+
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize("wrong", [None, "sqlite:///chat.db", Engine])
+def test_what_is_no_engine_is_refused_at_once(wrong: Any) -> None:
+    for make in (lambda: Byref(wrong, session="c"), lambda: ByrefSession("c", wrong)):
+        with pytest.raises(byref.ConfigurationError, match=r"byref\.Engine"):
+            make()
+
+
+def test_tools_of_ones_own_class_stay_such(engine: Engine) -> None:
+    class Mine(FunctionTool):
+        """A host's own kind of tool."""
+
+    async def invoke(context: Any, arguments: str) -> str:
+        return arguments
+
+    given = Mine("mine", "Mine.", {"type": "object", "properties": {}}, invoke)
+    assert type(Byref(engine, session="kinds").wrapped(given)[0]) is Mine
