@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from typing import Any
@@ -39,6 +40,10 @@ EVIL = [
 ]
 
 
+asked = 0
+SHELVES = ("shelf", "bare")
+
+
 def send(message: Any) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
@@ -57,6 +62,10 @@ def tools(request: dict[str, Any]) -> Any:
             return {"tools": [{"name": f"t{number}", "inputSchema": OBJECT}], "nextCursor": str(number + 1)}
         case "circle":
             return {"tools": [{"name": "round", "inputSchema": OBJECT}], "nextCursor": "again"}
+        case "fickle":
+            global asked
+            asked += 1
+            return {"tools": [{"name": "first" if asked == 1 else "second", "inputSchema": OBJECT}]}
         case "nonsense":
             return {"tools": "none"}
     return {"tools": [{"name": "raw", "inputSchema": OBJECT}]}
@@ -126,6 +135,10 @@ def main() -> None:
         print("[]")
         print('{"jsonrpc": "2.0"}')
         print('{"jsonrpc": "2.0", "id": 99999, "result": {}}', flush=True)
+    if BEHAVIOUR == "late":
+        time.sleep(9)
+    if BEHAVIOUR == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if BEHAVIOUR == "flood":
         while True:
             print("y")
@@ -140,15 +153,25 @@ def main() -> None:
             case "initialize":
                 version = request["params"]["protocolVersion"]
                 about = {"name": "raw", "version": "1"}
-                result(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about})
+                able: dict[str, Any] = {"tools": {}, **({"resources": {}} if BEHAVIOUR in SHELVES else {})}
+                said = {"protocolVersion": version, "capabilities": able, "serverInfo": about}
+                result(request, said | ({"instructions": "Mind the gap."} if BEHAVIOUR == "guide" else {}))
             case "tools/list":
                 result(request, tools(request))
             case "tools/call":
                 result(request, call(request))
+            case "resources/list" if BEHAVIOUR == "shelf":
+                result(request, {"resources": [{"uri": "shelf://gone", "name": "gone"}]})
+            case "resources/read" if BEHAVIOUR in SHELVES:
+                uri = request["params"]["uri"]
+                error = {"code": -32002, "message": f"no {uri}", "data": {"uri": uri, "by": BEHAVIOUR}}
+                send({"jsonrpc": "2.0", "id": request["id"], "error": error})
             case "vendor/thing":
                 result(request, {"vendor": {key: value for key, value in request["params"].items() if key != "_meta"}})
             case _:
                 send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
+    if BEHAVIOUR == "stubborn":
+        time.sleep(3600)
 
 
 if __name__ == "__main__":

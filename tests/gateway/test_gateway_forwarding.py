@@ -263,11 +263,6 @@ def test_a_template_is_completed_by_its_server(two: Two) -> None:
     assert two.held.run(work).completion.values == ["7-south"]
 
 
-def test_the_servers_instructions_reach_the_model(two: Two) -> None:
-    assert two.held.client is not None and two.held.client.instructions is not None
-    assert "I am north." in two.held.client.instructions and "I am south." in two.held.client.instructions
-
-
 def test_a_limit_that_a_tool_declares_is_its_gate(two: Two) -> None:
     for characters in (1_000, 60_000):
         assert len(text_of(two.held.call("north__text", {"characters": characters}))) == characters

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
+from byref.gateway.conversation import OTHERS_SECONDS
+from byref.gateway.upstream import FRESH_SECONDS
 from conftest import SHOP, Heard, Place, eventually, soon, text_of
 
 RAW = str(Path(__file__).parent / "raw_server.py")
@@ -113,13 +115,64 @@ def test_servers_that_cannot_start_do_not_keep_the_others_down(place: Place, mod
             assert text_of(await client.call_tool("whoami", {})) == "good"
             assert time.monotonic() - began < 40
             await client.list_tools()
+            assert await eventually(lambda: "did not answer the handshake" in place.errors(), 15)
 
     asyncio.run(work())
     errors = place.errors()
+    assert "Traceback" not in errors
     assert "'missing'" in errors and "No such file" in errors
     assert "'mute'" in errors and "did not answer the handshake within 8 s" in errors
     assert "'deaf'" in errors and "'closed'" in errors
     assert "lines that are no messages" in errors
+
+
+@pytest.mark.slow
+def test_a_slow_server_does_not_delay_the_others_and_is_told_of(place: Place) -> None:
+    config = place.write({"guide": raw("guide"), "late": raw("late"), "mute": raw("silent")})
+    heard = Heard()
+
+    async def work() -> None:
+        async with place.client("--config", config, heard=heard) as client:
+            began = time.monotonic()
+            assert client.instructions is not None and "## guide\nMind the gap." in client.instructions
+            assert [tool.name for tool in (await client.list_tools()).tools].count("raw") == 1
+            assert time.monotonic() - began < OTHERS_SECONDS + 1
+            assert await eventually(lambda: "notifications/tools/list_changed" in heard.told, 15)
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            assert {"raw", "late__raw"} <= set(names)
+
+    asyncio.run(work())
+
+
+@pytest.mark.slow
+def test_a_server_that_ignores_all_ends_when_the_gateway_is_killed(place: Place) -> None:
+    config = place.write({"stubborn": raw("stubborn")})
+    with by_hand(place, "--config", config) as (ask, process):
+        ask("tools/list", {})
+        servers = children_of(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait(15)
+        assert any(is_alive(pid) for pid in servers)
+        assert soon(lambda: not any(is_alive(pid) for pid in servers), 15)
+
+
+def test_a_name_that_is_gone_says_whose_it_was(place: Place) -> None:
+    config = place.write({"fickle": raw("fickle")})
+    with by_hand(place, "--config", config) as (ask, _):
+        assert ask("tools/list", {})["result"]["tools"][0]["name"] == "first"
+        time.sleep(FRESH_SECONDS + 0.5)
+        assert ask("tools/list", {})["result"]["tools"][0]["name"] == "second"
+        assert "'fickle' had it" in ask("tools/call", {"name": "first"})["error"]["message"]
+        assert "had it" not in ask("tools/call", {"name": "never"})["error"]["message"]
+
+
+def test_of_a_resource_that_nobody_has_the_likeliest_server_says_why(place: Place) -> None:
+    config = place.write({"shelf": raw("shelf"), "other": raw("bare")})
+    with by_hand(place, "--config", config) as (ask, _):
+        ask("resources/list", {})
+        error = ask("resources/read", {"uri": "shelf://gone"})["error"]
+        assert error == {"code": -32002, "message": "no shelf://gone", "data": {"uri": "shelf://gone", "by": "shelf"}}
+        assert ask("resources/read", {"uri": "else://gone"})["error"]["data"]["by"] == "shelf"
 
 
 def test_garbage_between_messages_is_passed_over(place: Place) -> None:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byref import ConfigurationError, Policy, ToolPolicy
+from byref.gateway import jsonc
 from byref.gateway.accounts import passes_surely
-from byref.gateway.arguments import may_refer, sound, with_offloading, with_references
+from byref.gateway.arguments import SENTENCE, may_refer, sound, with_offloading, with_references
 from byref.gateway.config import command_config, default_policy, parse_config, read_config
 from byref.gateway.names import Names, safe
 from byref.gateway.relay import WINDOW_LINES, Relay
@@ -72,6 +73,19 @@ def test_the_form_of_clients_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
         ({"mcpServers": {"s": {"command": "x", "disabled": "yes"}}}, "'s': \"disabled\""),
         ({"mcpServers": {"s": {"type": "carrier pigeon"}}}, "'s': \"type\""),
         ({"mcpServers": {"s": {"url": "ftp://x"}}}, "'s': \"url\""),
+        ({"mcpServers": {"s": {"url": "http://[bad/mcp"}}}, "'s': \"url\""),
+        ({"mcpServers": {"s": {"url": "http://x:99999/mcp"}}}, "'s': \"url\""),
+        ({"mcpServers": {"s": {"url": "http://"}}}, "'s': \"url\""),
+        ({"mcpServers": {"s": {"url": "http://x/a\nb"}}}, "'s': \"url\""),
+        ({"mcpServers": {"s": {"url": "http://x", "headers": {"A": "b\nc"}}}}, "'s': \"headers.A\".*line break"),
+        ({"mcpServers": {"s": {"url": "http://x", "headers": {"A b": "c"}}}}, "'s': \"headers\".*'A b'"),
+        ({"mcpServers": {"s": {"command": "x\0"}}}, "'s': 'command'.*NUL"),
+        ({"mcpServers": {"s": {"command": "x", "args": ["a", "\0"]}}}, "'s': 'args\\[1\\]'.*NUL"),
+        ({"mcpServers": {"s": {"command": "x", "env": {"K": "\0"}}}}, "'s': 'env.K'.*NUL"),
+        ({"mcpServers": {"s": {"command": "x", "env": {"K=": "v"}}}}, "'s': \"env\".*'K='"),
+        ({"mcpServers": {"s": {"command": "x", "cwd": "\0"}}}, "'s': 'cwd'.*NUL"),
+        ({"mcpServers": {"s": {"args": []}}}, "there is neither"),
+        ({"mcpServers": {"s": {"type": "http", "command": "x"}}}, 'no "url", which its "type" needs'),
         ({"mcpServers": {"s": {"url": "http://x", "headers": {"A": 1}}}}, "'s': \"headers.A\""),
         ({"mcpServers": {"s": {"command": "${NOBODY_HAS_SET_THIS}"}}}, "'s': \"command\".*NOBODY_HAS_SET_THIS"),
         ({"mcpServers": {"s": STDIO}, "byref": {"polcy": {}}}, "polcy"),
@@ -97,6 +111,31 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, content: bytes, told: str)
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=told):
         read_config(path)
+
+
+def test_comments_and_last_commas_are_passed_over(tmp_path: Path) -> None:
+    text = """\ufeff// mine
+    {"servers": {"s": {"command": "x", /* not "y", */ "args": ["http://a", "/* , */", "\\\\", "\\"//,]",],},},}
+    """
+    path = tmp_path / "mcp.json"
+    path.write_text(text)
+    (server,) = read_config(path).servers
+    assert server.command == ("x", "http://a", "/* , */", "\\", '"//,]')
+    path.write_text("// one\n{\n  nothing: 1}")
+    with pytest.raises(ConfigurationError, match=r"not JSON.*line 3 column 3"):
+        read_config(path)
+
+
+@given(
+    st.recursive(
+        st.text(st.characters(codec="utf-8")) | st.integers() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
+        max_leaves=10,
+    )
+)
+def test_json_with_comments_says_what_json_says(value: Any) -> None:
+    text = json.dumps({"v": value}, indent=1, ensure_ascii=False).replace("\n", " // , ]\n /* } */ ")
+    assert jsonc.loads(text.encode()) == {"v": value}
 
 
 def test_the_policy_is_of_the_configuration() -> None:
@@ -182,15 +221,28 @@ def test_every_argument_takes_a_reference_and_says_what_it_said() -> None:
 
 
 @pytest.mark.parametrize(
+    "given", [tool({}), {"name": "t", "inputSchema": {"type": "object", "additionalProperties": False}}]
+)
+def test_a_tool_without_arguments_is_left_alone(given: dict[str, Any]) -> None:
+    assert with_references(sound(given)) == given
+
+
+@pytest.mark.parametrize(
     "given",
     [
-        tool({}),
         tool({"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}),
-        {"name": "t", "inputSchema": {"type": "object"}},
+        {"name": "t", "description": "does it", "inputSchema": {"type": "object"}},
     ],
 )
-def test_what_cannot_be_widened_is_left_alone(given: dict[str, Any]) -> None:
-    assert with_references(sound(given)) == given
+def test_where_a_schema_cannot_be_widened_the_description_says_it(given: dict[str, Any]) -> None:
+    found = with_references(sound(given))
+    assert found == {**given, "description": f"does it\n\n{SENTENCE}"}
+
+
+def test_of_a_schema_that_is_none_the_sound_properties_stay() -> None:
+    properties = {"a": {"type": "integer"}, "b": {"type": "nothing"}, "c": {"$ref": "#/$defs/none"}}
+    found = sound({"name": "t", "inputSchema": {"properties": properties, "required": ["a", "b", 3]}})
+    assert found["inputSchema"] == {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
 def test_an_argument_that_goes_into_a_header_stays_as_it_is() -> None:

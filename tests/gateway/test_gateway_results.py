@@ -28,7 +28,9 @@ def engine() -> Iterator[Engine]:
 
 
 def answer(engine: Engine, raw: dict[str, Any], limit: int | None = None) -> dict[str, Any]:
-    found, _ = process(engine, engine.session(secrets.token_hex(8)), raw, tool="rows", arguments={}, limit=limit, version=VERSION)
+    found, _ = process(
+        engine, engine.session(secrets.token_hex(8)), raw, tool="rows", arguments={}, limit=limit, version=VERSION
+    )
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from byref.errors import ConfigurationError
 from byref.tools.schemas import compiled
 
 Json = dict[str, Any]
+
+logger = logging.getLogger("byref")
 
 REFERENCE: Final[Json] = {"type": ["string", "object"], "pattern": "^\\$", "required": ["$var"]}
 """A string that begins with `$`, or an object with `$var`: each keyword holds for one of the two types."""
@@ -21,31 +24,42 @@ OFFLOADED: Final = "byref"
 """The member of structured content that stands for what is stored."""
 _SAID: Final = ("title", "description", "default", "examples", "deprecated")
 """What says something about an argument, and stays where clients look for it."""
+_MAX_MENDED = 200
+"""Properties that are looked at one by one."""
 _ROOTED = '"#/properties/'
 _MAX_DEPTH = 100
 
 
 def sound(tool: Mapping[str, Any]) -> Json:
-    """Return a tool's definition with schemas that are such: what is none would have providers refuse all tools."""
+    """Return a tool's definition with schemas that are such: what is none would have providers refuse all tools.
+
+    Of an input schema that is none those properties stay that are sound by themselves.
+    """
     shown = dict(tool)
-    schema = shown["inputSchema"]
-    shown["inputSchema"] = (
-        {**schema, "type": "object"} if _is_schema({**schema, "type": "object"}) else {"type": "object"}
-    )
+    schema = {**shown["inputSchema"], "type": "object"}
+    if not _is_schema(schema):
+        schema = _sound_part(schema)
+        kept = len(schema.get("properties", ()))
+        logger.warning("the schema of the tool %.200r is none; %d of its properties are kept", tool.get("name"), kept)
+    shown["inputSchema"] = schema
     if "outputSchema" in shown and not _is_schema(shown["outputSchema"]):
         del shown["outputSchema"]
     return shown
 
 
 def with_references(tool: Json) -> Json:
-    """Return a sound definition whose arguments may all be references; the rest of it is as it was."""
+    """Return a sound definition whose arguments may all be references; the rest of it is as it was.
+
+    Where the schema cannot say it the description does alone; a tool without arguments is left as it is.
+    """
     shown = dict(tool)
     schema = tool["inputSchema"]
     properties = schema.get("properties")
-    if not properties or _points_inside(schema):
+    if not properties and (properties is not None or schema.get("additionalProperties") is False):
         return shown
-    members = {name: _or_reference(member) for name, member in properties.items()}
-    shown["inputSchema"] = {**schema, "properties": members}
+    if properties and not _points_inside(schema):
+        members = {name: _or_reference(member) for name, member in properties.items()}
+        shown["inputSchema"] = {**schema, "properties": members}
     description = tool.get("description") or ""
     shown["description"] = f"{description}\n\n{SENTENCE}" if description else SENTENCE
     return shown
@@ -92,6 +106,18 @@ def _or_reference(schema: object) -> Any:
     if list(rest) == ["anyOf"] and isinstance(options, list):
         return {**said, "anyOf": [*options, REFERENCE]}
     return {**said, "anyOf": [rest, REFERENCE]}
+
+
+def _sound_part(schema: Json) -> Json:
+    properties = schema.get("properties")
+    given = properties if isinstance(properties, dict) and len(properties) <= _MAX_MENDED else {}
+    places = {key: schema[key] for key in ("$defs", "definitions") if key in schema and _is_schema({key: schema[key]})}
+    usable = {name: member for name, member in given.items() if _is_schema({"properties": {name: member}})}
+    kept = {name: member for name, member in usable.items() if places or '"$ref"' not in json.dumps(member)}
+    required = schema.get("required")
+    names = [name for name in required if isinstance(name, str) and name in kept] if isinstance(required, list) else []
+    found = {"type": "object", **places, "properties": kept, "required": names}
+    return {key: value for key, value in found.items() if value}
 
 
 def _is_schema(schema: object) -> bool:

@@ -65,6 +65,10 @@ class Catalogue:
         await self.offered(kind)
         return self._offered[kind].get(name)
 
+    def owner_before(self, kind: str, name: str) -> str | None:
+        """Return whose something was that had a name and is not there any more."""
+        return self._names[kind].server_of(name)
+
     async def resources(self, kind: str) -> list[Json]:
         """Return the resources, or the templates, of all servers; of those with the same URI the first."""
         key = "uri" if kind == "resources" else "uriTemplate"
@@ -88,7 +92,7 @@ class Catalogue:
         found: dict[int, list[Json]] = {}
 
         async def ask(at: int, upstream: Upstream) -> None:
-            found[at] = await upstream.items(kind)
+            found[at] = await upstream.items(kind) if upstream.settled.is_set() else upstream.left_out(kind)
 
         async with anyio.create_task_group() as tasks:
             for at, upstream in enumerate(self._upstreams):

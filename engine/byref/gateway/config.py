@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from byref.errors import ConfigurationError
+from byref.gateway import jsonc
 from byref.knobs import shown, within
 from byref.policy import Policy, check_tools
 
@@ -34,6 +35,8 @@ _KINDS: Mapping[str, Kind] = {
     "sse": "sse",
 }
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PRESETS = ("variables", "references", "pointers", "previews")
 _INHERITED = re.compile(
     r"HOME|LANG|LC_\w+|LOGNAME|PATH|SHELL|TERM|TMPDIR|TZ|USER|XDG_\w+|(https?|no|all)_proxy|SSL_CERT_(FILE|DIR)"
@@ -75,6 +78,7 @@ class GatewayConfig:
 def read_config(path: str | Path) -> GatewayConfig:
     """Return what a file in the form of `{"mcpServers": {name: {…}}}` says; unknown keys are left alone.
 
+    It may have comments and commas after the last item, as VS Code's has.
     A section `byref` beside it may have `policy` (knobs of `Policy`), `preset`, `start_timeout` and `call_timeout`.
 
     Raises:
@@ -88,7 +92,7 @@ def read_config(path: str | Path) -> GatewayConfig:
     if len(raw) > MAX_CONFIG_BYTES:
         raise ConfigurationError(f"{str(path)!r} has more than {MAX_CONFIG_BYTES:,} bytes; is it the right file?")
     try:
-        parsed = json.loads(raw)
+        parsed = jsonc.loads(raw)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{str(path)!r} is not JSON: {error}") from error
     with within(repr(str(path))):
@@ -101,6 +105,8 @@ def parse_config(parsed: object) -> GatewayConfig:
         raise ConfigurationError(f'expected an object with "mcpServers", not {shown(parsed)}')
     key = "mcpServers" if "mcpServers" in parsed or "servers" not in parsed else "servers"
     named = parsed.get(key)
+    if key not in parsed:
+        raise ConfigurationError('expected an object of servers under "mcpServers" (or "servers"); there is neither')
     if not isinstance(named, dict):
         raise ConfigurationError(f'"{key}": expected an object of servers by their names, not {shown(named)}')
     if len(named) > MAX_SERVERS:
@@ -188,11 +194,17 @@ def _server(name: str, given: object) -> ServerConfig | None:
     if found == "stdio":
         return _stdio(name, given)
     url = _expanded(name, "url", _text(name, given, "url"))
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f'server {name!r}: "url": expected an address that begins with http:// or https://')
+    _check_url(name, url)
     if found == "auto" and url.partition("?")[0].rstrip("/").endswith("/sse"):
         found = "sse"
     headers = {key: _expanded(name, f"headers.{key}", value) for key, value in _texts(name, given, "headers").items()}
+    for key, value in headers.items():
+        if not _HEADER_NAME.fullmatch(key):
+            raise ConfigurationError(f'server {name!r}: "headers": {shown(key)} is no name of a header')
+        if _UNSENDABLE.search(value):
+            raise ConfigurationError(
+                f'server {name!r}: "headers.{key}": a header has no line break and no other control character'
+            )
     return ServerConfig(name, found, url=url, headers=headers)
 
 
@@ -205,13 +217,35 @@ def _stdio(name: str, given: Mapping[str, Any]) -> ServerConfig:
     cwd = given.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
         raise _wrong(name, "cwd", "a string", cwd)
+    words = [_expanded(name, f"args[{at}]", text) for at, text in enumerate(arguments)]
+    folder = None if cwd is None else str(Path(_expanded(name, "cwd", cwd)).expanduser())
+    named = {f"args[{at}]": word for at, word in enumerate(words)} | {f"env.{key}": key + own[key] for key in own}
+    for key, text in {"command": command, "cwd": folder or "", **named}.items():
+        if "\0" in text:
+            raise ConfigurationError(f"server {name!r}: {shown(key)}: it has a NUL, which no process takes")
+    for key in own:
+        if not key or "=" in key:
+            raise ConfigurationError(f'server {name!r}: "env": {shown(key)} is no name of a variable')
     return ServerConfig(
         name,
         "stdio",
-        command=(command, *(_expanded(name, f"args[{at}]", text) for at, text in enumerate(arguments))),
+        command=(command, *words),
         env={**{key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}, **own},
-        cwd=None if cwd is None else str(Path(_expanded(name, "cwd", cwd)).expanduser()),
+        cwd=folder,
     )
+
+
+def _check_url(name: str, url: str) -> None:
+    """Refuse an address that is none, without saying it: it may have a key in it."""
+    try:
+        parts = urlsplit(url)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_sound = False
+    if not is_sound or _UNSENDABLE.search(url) or " " in url:
+        raise ConfigurationError(
+            f'server {name!r}: "url": expected an address, http://HOST[:PORT]/PATH or https://…; this one is none'
+        )
 
 
 def _text(name: str, given: Mapping[str, Any], key: str) -> str:
@@ -219,7 +253,8 @@ def _text(name: str, given: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         if key not in given:
             raise ConfigurationError(
-                f'server {name!r}: expected "command" (stdio) or "url" (HTTP); there is no "{key}"'
+                f'server {name!r}: expected "command" (stdio) or "url" (HTTP); there is '
+                + ("neither" if given.keys().isdisjoint(("command", "url")) else f'no "{key}", which its "type" needs')
             )
         raise _wrong(name, key, "a string", value)
     return value

@@ -37,7 +37,9 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 START_SECONDS = 30.0
-"""How long lists wait for servers that are starting; what comes later is told by `list_changed`."""
+"""How long lists wait for servers that are starting, as long as none is there."""
+OTHERS_SECONDS = 5.0
+"""How long they wait once another is there: both since the conversation began. What comes later is told by `list_changed`."""
 MAX_ROUNDS = 10
 """Questions that a server may ask in the place of one answer, one after the other."""
 MAX_SUBSCRIPTIONS = 1_000
@@ -85,14 +87,14 @@ class Conversation:
         self._subscribed: dict[str, None] = {}
         self._over = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._until = 0.0
+        self._began = 0.0
         self.used_at = anyio.current_time()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Run the servers until the conversation is closed."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            self._until = anyio.current_time() + START_SECONDS
+            self._began = anyio.current_time()
             tasks.start_soon(self._accounts.run)
             for upstream in self._upstreams:
                 tasks.start_soon(upstream.run)
@@ -104,12 +106,15 @@ class Conversation:
         """End the servers."""
         self._over.set()
 
-    async def settled(self, seconds: float = START_SECONDS) -> None:
-        """Wait until every server has been started, or has failed to; not for ever."""
-        left = min(seconds, self._until - anyio.current_time())
-        with anyio.move_on_after(max(0.0, left)):
+    async def settled(self, seconds: float = START_SECONDS, *, others: float = OTHERS_SECONDS) -> None:
+        """Wait until every server has been started, or has failed to; not for ever, and less long if one is there."""
+        with anyio.move_on_at(self._began + seconds) as scope:
             for upstream in self._upstreams:
-                await upstream.settled.wait()
+                while not upstream.settled.is_set():
+                    if any(one.is_ready and one.settled.is_set() for one in self._upstreams):
+                        scope.deadline = min(scope.deadline, self._began + others)
+                    with anyio.move_on_after(0.1):
+                        await upstream.settled.wait()
 
     def instructions(self) -> str:
         """Return what the servers would tell the model about themselves, each under its name."""
@@ -311,24 +316,32 @@ class Conversation:
         """
         found = await self._catalogue.find(kind, name)
         if found is None:
-            await self.settled()
+            await self.settled(others=START_SECONDS)
             found = await self._catalogue.find(kind, name)
         if found is None:
-            raise MCPError(INVALID_PARAMS, f"Unknown {kind.removesuffix('s')}: {mcp_content.sendable(name[:200])}")
+            owner = self._catalogue.owner_before(kind, name)
+            gone = (
+                "" if owner is None else f": the server {owner!r} had it, and lists it no more; ask for the list again"
+            )
+            what = f"Unknown {kind.removesuffix('s')}: {name[:200]}{gone}"
+            raise MCPError(INVALID_PARAMS, mcp_content.sendable(what))
         return found
 
     async def _by_owner(self, call: Call, params: Json, method: str, *, uri: str | None = None) -> Json:
-        """Send a request to the server that has a resource, or to one after the other until one takes it."""
+        """Send a request to the server that has a resource, or to one after the other until one takes it.
+
+        Raises:
+            MCPError: none does; what the likeliest said.
+            Unavailable: none does, and the likeliest was away.
+        """
         await self.settled()
-        owners = await self._catalogue.owners(uri or params["uri"])
-        if not owners:
-            raise MCPError(INVALID_PARAMS, "no server has resources")
-        for upstream in owners[:-1]:
+        failed: MCPError | Unavailable | None = None
+        for upstream in await self._catalogue.owners(uri or params["uri"]):
             try:
                 return await self._forward(call, upstream, params, method)
-            except (MCPError, Unavailable):
-                continue
-        return await self._forward(call, owners[-1], params, method)
+            except (MCPError, Unavailable) as error:
+                failed = failed or error
+        raise failed or MCPError(INVALID_PARAMS, "no server has resources")
 
     async def _forward(self, call: Call, upstream: Upstream, params: Json, method: str) -> Json:
         """Send a request to a server and return its result; what it asks of a client that cannot be asked so is asked here."""

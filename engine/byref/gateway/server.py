@@ -36,8 +36,8 @@ WORKERS = 32
 MAX_CONVERSATIONS = 100
 IDLE_SECONDS = 1_800.0
 """A conversation without a connection of its own ends so long after its last request."""
-INTRODUCTION_SECONDS = 10.0
-"""How long the handshake waits for what servers would tell the model about themselves."""
+INTRODUCTION_SECONDS = 2.0
+"""How long the handshake waits for what servers would tell the model about themselves: clients give it little time."""
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},

@@ -16,6 +16,7 @@ from mcp.shared.message import SessionMessage
 
 from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, decoded, encoded
 from byref.gateway.config import ServerConfig
+from byref.gateway.guard import guarded
 from byref.gateway.relay import Relay
 
 MAX_STRAY_LINES = 10_000
@@ -40,18 +41,19 @@ async def child_process(config: ServerConfig, relay: Relay) -> AsyncIterator[Cha
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, received_in, relay)
-            tasks.start_soon(_write, process, sent_out, received_in)
-            tasks.start_soon(_relay_errors, process, relay)
-            try:
-                yield Channel(received, sent, lambda: _ending(process))
-            finally:
-                with anyio.CancelScope(shield=True):
-                    received.close()
-                    sent.close()
-                    await _stop(process)
-                tasks.cancel_scope.cancel()
+        with guarded(process.pid):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_read, process, received_in, relay)
+                tasks.start_soon(_write, process, sent_out, received_in)
+                tasks.start_soon(_relay_errors, process, relay)
+                try:
+                    yield Channel(received, sent, lambda: _ending(process))
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        received.close()
+                        sent.close()
+                        await _stop(process)
+                    tasks.cancel_scope.cancel()
     finally:
         for stream in (received_in, received, sent, sent_out):
             stream.close()
@@ -125,11 +127,9 @@ async def _stop(process: Process) -> None:
         _signal(process, signal.SIGTERM)
         await _gone(process, EXIT_SECONDS)
     _signal(process, signal.SIGKILL)  # children that outlived it, too
-    await _gone(process, EXIT_SECONDS)
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await stream.aclose()
+    # Its pipes as well: one that nobody reads to its end would be closed after the loop is.
+    with anyio.move_on_after(EXIT_SECONDS), contextlib.suppress(OSError, anyio.BrokenResourceError):
+        await process.aclose()
 
 
 async def _ending(process: Process) -> str:

@@ -48,6 +48,8 @@ MAX_NOTIFICATIONS = 1_000
 """Of one server, on their way to the client; more are dropped."""
 MAX_QUESTIONS = 100
 """Of one server, that the client has not answered."""
+PAUSE_SECONDS = 60.0
+"""A list that could not be had is not asked for again before, so that not every list of the client's waits for it."""
 FRESH_SECONDS = 5.0
 """A list of a server that does not say when it changes is asked for again after these."""
 
@@ -89,6 +91,7 @@ class Upstream:
         self._relay = Relay(config.name)
         self._dispatcher: JSONRPCDispatcher[TransportContext] | None = None
         self._lost = anyio.Event()
+        self._is_awaited = False
         self._trouble = "it has not been started yet"
         self._retry_at: float | None = None
         self._notifying = self._asking = 0
@@ -186,12 +189,18 @@ class Upstream:
                 except (Unavailable, MCPError) as error:
                     if getattr(error, "code", None) != METHOD_NOT_FOUND:
                         logger.warning("server %r: its %s could not be listed: %s", self.name, kind, error)
-                    self._lists[kind] = Items(known.items if known else [], time.monotonic())
+                    pause = PAUSE_SECONDS if isinstance(error, Unavailable) else 0.0
+                    self._lists[kind] = Items(known.items if known else [], time.monotonic() + pause)
             return self._lists[kind].items if kind in self._lists else []
 
     def known(self, kind: str) -> list[Json]:
         """Return what the server listed last."""
         return self._lists[kind].items if kind in self._lists else []
+
+    def left_out(self, kind: str) -> list[Json]:
+        """Return what is known of a server that is not there yet; when it is, the client is told."""
+        self._is_awaited = True
+        return self.known(kind)
 
     def forget(self, kind: str) -> None:
         """Have a list asked for again the next time."""
@@ -259,12 +268,13 @@ class Upstream:
                 tasks.cancel_scope.cancel()
 
     async def _settle(self) -> None:
-        was_settled = self.settled.is_set()
+        self._is_awaited = self._is_awaited or self.settled.is_set()
         await self.items("tools")
         self.settled.set()
         logger.info("server %r is there", self.name)
         await self._client.started(self)
-        if was_settled:  # the client may have asked meanwhile
+        if self._is_awaited:  # the client may have asked meanwhile
+            self._is_awaited = False
             for kind in ("tools", "prompts", "resources"):
                 await self._client.told(self, f"notifications/{kind}/list_changed", None)
 
