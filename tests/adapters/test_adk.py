@@ -8,12 +8,13 @@ import copy
 import importlib
 import json
 import sys
+import warnings
 from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
-from google.adk.agents import LlmAgent, RunConfig
+from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, RunConfig, SequentialAgent
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps.app import App
 from google.adk.models.base_llm import BaseLlm
@@ -23,6 +24,8 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import DatabaseSessionService, InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import Field
@@ -30,6 +33,7 @@ from pydantic import Field
 import byref
 from byref import Engine, Policy
 from byref.adapters.adk import ByrefArtifactService, ByrefPlugin, session_name
+from byref.errors import StorageFailure
 
 ROWS = [{"id": n, "total": n % 50, "note": "x" * 20} for n in range(2_000)]
 PNG = bytes.fromhex(
@@ -102,6 +106,18 @@ async def ask(
 ) -> list[Any]:
     """One message of a user; the run's events."""
     agent = LlmAgent(name="shop", model=model, tools=list(tools), **options)
+    return await run_agent(plugin, agent, user, session, service, config)
+
+
+async def run_agent(
+    plugin: BasePlugin,
+    agent: BaseAgent,
+    user: str = "ann",
+    session: str = "chat",
+    service: BaseSessionService | None = None,
+    config: RunConfig | None = None,
+) -> list[Any]:
+    """One message of a user to an agent; the run's events."""
     service = service or InMemorySessionService()  # type: ignore[no-untyped-call]
     runner = Runner(
         app=App(name="shop", root_agent=agent, plugins=[plugin]), session_service=service, auto_create_session=True
@@ -351,13 +367,176 @@ def test_a_file_that_the_agent_saved_is_in_reach_of_byrefs_tools(engine: Engine)
     assert read(model, "call_2") == {"result": "2000"}
 
 
-def test_a_database_that_is_away_ends_no_run(tmp_path: Any) -> None:
-    engine = Engine(f"sqlite:///{tmp_path / 'gone.db'}", jail="language-only")
-    engine.database.write(lambda c: c.exec_driver_sql("DROP TABLE byref_ledger"))
-    model = Scripted(turns=[[call("list_orders", "call_1")], "done"])
-    asyncio.run(ask(ByrefPlugin(engine), model, list_orders))
-    assert 0 < len(json.dumps(read(model, "call_1"))) < 20_000
-    engine.close()
+class Away:
+    """A database that can be away."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_on = False
+        for name in ("read", "write"):
+            real = getattr(engine.database, name)
+
+            def asked(*given: Any, real: Any = real, **named: Any) -> Any:
+                if self.is_on:
+                    raise StorageFailure("the database is away")
+                return real(*given, **named)
+
+            monkeypatch.setattr(engine.database, name, asked)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_while_the_database_is_away_the_run_goes_on(monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
+    with Engine("sqlite:///:memory:", jail="language-only") as engine:
+        away, plugin = Away(engine, monkeypatch), ByrefPlugin(engine, session="away")
+        if is_known:
+            asyncio.run(ask(plugin, Scripted(turns=["hello"]), list_orders))
+        away.is_on = True
+        calls = [
+            call("list_orders", "call_1"),
+            call("count", "call_2", ids=[1]),
+            call("count", "call_3", ids="$orders"),
+            call("artifact_read", "call_4", reference="art_x"),
+            call("fail", "call_5"),
+        ]
+        model = Scripted(turns=[calls, "done"])
+        asyncio.run(ask(plugin, model, list_orders, count, fail))
+    text = json.dumps(read(model, "call_1"))
+    assert "INCOMPLETE" in text and len(text) < 20_000
+    assert read(model, "call_2") == {"result": "1 orders"}
+    assert "try again later" in read(model, "call_3")["error"] and "try again later" in read(model, "call_4")["error"]
+    assert read(model, "call_5") == {"error": "RuntimeError: out of paper"}
+
+
+@pytest.mark.parametrize("is_mid_tool", [True, False])
+def test_where_the_policy_says_so_a_database_that_is_away_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, is_mid_tool: bool
+) -> None:
+    with Engine("sqlite:///:memory:", jail="language-only") as engine:
+        away = Away(engine, monkeypatch)
+
+        def leave() -> str:
+            """Leave."""
+            away.is_on = True
+            return "x" * 10
+
+        away.is_on = not is_mid_tool
+        plugin = ByrefPlugin(engine, session="away", policy=Policy(on_storage_failure="raise"))
+        with pytest.raises(RuntimeError, match="the database is away") as raised:
+            asyncio.run(ask(plugin, Scripted(turns=[[call("leave", "call_1")], "done"]), leave))
+        assert isinstance(raised.value.__cause__, StorageFailure)
+
+
+def test_a_conversation_that_a_tool_ends_is_answered_to_the_end(engine: Engine) -> None:
+    def leave() -> list[Any]:
+        """Leave."""
+        engine.session("ended").end()
+        return ROWS
+
+    model = Scripted(turns=[[call("leave", "call_1")], [call("count", "call_2", ids=[1])], "done"])
+    asyncio.run(ask(ByrefPlugin(engine, session="ended"), model, leave, count))
+    assert "INCOMPLETE" in json.dumps(read(model, "call_1")) and read(model, "call_2") == {"result": "1 orders"}
+
+
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")  # ADK's own use
+def test_an_agent_that_is_a_tool_works_in_the_conversation_of_its_caller(engine: Engine) -> None:
+    inner = Scripted(turns=[[call("list_orders", "call_2")], "I have them"])
+    sub = LlmAgent(name="sub", model=inner, tools=[list_orders], description="Lists orders.")
+    contexts: list[int] = []
+
+    async def context() -> str:
+        """Look at the context."""
+        contexts.append(await asyncio.to_thread(engine.session(session_name("shop", "sub", "chat")).context_tokens))
+        return "looked"
+
+    turns = [
+        [call("sub", "call_1", request="list")],
+        [call("context", "call_3"), call("count", "call_4", ids={"$var": "orders", "jq": "map(.id)"})],
+        "done",
+    ]
+    model = Scripted(turns=turns)
+    inner.requests += [LlmRequest()] * 50  # its answers count as 50,000 tokens
+    asyncio.run(ask(ByrefPlugin(engine), model, AgentTool(agent=sub), count, context, user="sub"))
+    assert read(model, "call_4") == {"result": "2000 orders"}
+    session = engine.session(session_name("shop", "sub", "chat"))
+    assert session.usage().requests == 5 and contexts == [2_010] and session.context_tokens() == 3_010
+    assert [info.id for info in engine.sessions() if "/sub/" in info.id] == [session.id]
+
+
+def test_of_branches_side_by_side_one_speaks_for_the_context(engine: Engine) -> None:
+    agents = [
+        LlmAgent(name=f"agent_{n}", model=Scripted(turns=["done"], requests=[LlmRequest()] * n)) for n in range(3)
+    ]
+    after = LlmAgent(name="after", model=Scripted(turns=["done"], requests=[LlmRequest()] * 9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # workflow agents are announced to go
+        both = SequentialAgent(name="both", sub_agents=[ParallelAgent(name="side", sub_agents=agents), after])
+    leads: list[tuple[str, bool]] = []
+
+    class Watching(ByrefPlugin):
+        def _leads(self, context: Any, name: Any) -> bool:
+            leads.append((context.get_invocation_context().agent.name, super()._leads(context, name)))
+            return leads[-1][1]
+
+    plugin = Watching(engine, session="branches")
+    asyncio.run(run_agent(plugin, both))
+    assert sum(does for name, does in leads if name != "after") == 1 and leads[-1] == ("after", True)
+    session = engine.session("branches")
+    assert session.usage().requests == 4 and session.context_tokens() == 10_010 and plugin._leaders == {}
+
+
+def test_the_conversation_may_be_found_in_the_context(engine: Engine) -> None:
+    plugin = ByrefPlugin(engine, session=lambda context: f"of {context.user_id}")
+    asyncio.run(ask(plugin, Scripted(turns=["hello"]), user="zoe"))
+    assert engine.session("of zoe").usage().requests == 1
+
+
+def test_the_model_is_shown_that_arguments_may_be_references(engine: Engine) -> None:
+    def label(ids: list[int], name: str, colour: Literal["red", "blue"]) -> str:
+        """Label."""
+        return "ok"
+
+    class Old(BaseTool):
+        def _get_declaration(self) -> types.FunctionDeclaration:
+            ids = types.Schema(type=types.Type.ARRAY, items=types.Schema(type=types.Type.INTEGER))
+            text = types.Schema(type=types.Type.STRING)
+            parameters = types.Schema(type=types.Type.OBJECT, properties={"ids": ids, "text": text})
+            return types.FunctionDeclaration(name="old", description="Old.", parameters=parameters)
+
+    model = Scripted(turns=["done"])
+    asyncio.run(ask(ByrefPlugin(engine, session="shown"), model, label, Old(name="old", description="Old.")))
+    (declared,) = model.requests[0].config.tools or []
+    assert isinstance(declared, types.Tool)
+    by_name = {one.name: one for one in declared.function_declarations or []}
+    properties = by_name["label"].parameters_json_schema["properties"]
+    ids, reference = properties["ids"]["anyOf"]
+    assert ids["type"] == "array" and reference["type"] == "string" and "$orders" in reference["description"]
+    assert "anyOf" not in properties["name"] and "anyOf" not in properties["colour"]
+    old = by_name["old"].parameters
+    assert old is not None and old.properties is not None
+    options = old.properties["ids"].any_of or []
+    assert [option.type for option in options] == [types.Type.ARRAY, types.Type.STRING]
+    assert old.properties["text"] == types.Schema(type=types.Type.STRING)
+
+
+def test_a_result_of_mcp_is_stored_once(engine: Engine) -> None:
+    def rows() -> dict[str, Any]:
+        """Say what ADK's MCP tools return of a server's."""
+        text = [{"type": "text", "text": json.dumps(row)} for row in ROWS]
+        return {"content": text, "structuredContent": {"result": ROWS}, "isError": False, "meta": {"a": 1}}
+
+    def fails() -> dict[str, Any]:
+        """Say what ADK's MCP tools return of a call that failed."""
+        return {"content": [{"type": "text", "text": "no such row"}], "isError": True}
+
+    model = Scripted(turns=[[call("rows", "call_1"), call("fails", "call_2")], "done"])
+    asyncio.run(ask(ByrefPlugin(engine, session="mcp"), model, rows, fails))
+    assert read(model, "call_1")["variables"] == {"rows": "array(2000) of object(3 keys)"}
+    assert read(model, "call_2") == {"error": "no such row"}
+
+
+@pytest.mark.parametrize("kind", [ByrefPlugin, ByrefArtifactService])
+def test_what_is_no_engine_is_refused(kind: Callable[[Any], Any]) -> None:
+    with pytest.raises(byref.ConfigurationError, match=r"must be a byref\.Engine"):
+        kind("sqlite:///x.db")
 
 
 def test_without_the_framework_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

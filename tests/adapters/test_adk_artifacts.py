@@ -262,3 +262,30 @@ def test_versions_have_no_holes_whoever_saves_at_once(sqlite_url: str, race: Cal
         service = ByrefArtifactService(engine)
         assert run(service.list_versions(**HERE, filename="f")) == list(range(30))
         assert all(run(service.load_artifact(**HERE, filename="f", version=n)).text for n in range(30))
+
+
+@pytest.mark.parametrize("mime_type", ["image/png", "application/octet-stream"])
+@pytest.mark.parametrize("data", [None, b""])
+def test_what_has_no_bytes_comes_back_as_from_memory(engine: Engine, mime_type: str, data: bytes | None) -> None:
+    part = types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
+    here = {**HERE, "app_name": f"empty {mime_type} {data!r}".replace("/", "-")}
+
+    async def back(service: BaseArtifactService) -> types.Part | None:
+        await service.save_artifact(**here, filename="f", artifact=part)
+        return await service.load_artifact(**here, filename="f")
+
+    assert run(back(ByrefArtifactService(engine))) == run(back(InMemoryArtifactService()))
+
+
+@pytest.mark.parametrize("session_id", ["user", " user "])
+def test_a_session_named_as_the_users_files_is_refused_as_in_memory(engine: Engine, session_id: str) -> None:
+    service, here = ByrefArtifactService(engine), {**HERE, "session_id": session_id}
+    with pytest.raises(InputValidationError, match="reserved value 'user'"):
+        run(service.save_artifact(**here, filename="f", artifact=types.Part(text="x")))
+    assert run(service.save_artifact(**here, filename=f"user:of {session_id!r}", artifact=types.Part(text="x"))) == 0
+
+
+def test_a_name_that_cannot_be_kept_is_refused_by_its_own_name(engine: Engine) -> None:
+    with pytest.raises(InputValidationError, match=r"^filename='xx") as refused:
+        run(ByrefArtifactService(engine).save_artifact(**HERE, filename="x" * 600, artifact=types.Part(text="x")))
+    assert "file:" not in str(refused.value)

@@ -34,6 +34,8 @@ Tenant = str | Callable[[str, str], str]
 """A tenant, or what names it out of the app's name and the user's id."""
 MAX_REFERENCES = 5
 """That a load follows: an artifact may point to another, and in a circle. As ADK's own services."""
+_REWOUND = types.Part(inline_data=types.Blob(mime_type=OCTETS, data=b""))
+"""What ADK saves over a file whose versions a rewind took back."""
 _USER = "user:"
 _RESERVED = "user"
 _FILE = "file:"
@@ -233,8 +235,7 @@ class ByrefArtifactService(BaseArtifactService):
         record = _record(found[1])
         part = types.Part.model_validate_json(record.part)
         if record.artifact is None:
-            blob = part.inline_data
-            return None if blob and not blob.data and blob.mime_type == OCTETS else part
+            return None if part == _REWOUND else part
         session = self._engine.session(place.session, tenant=tenant, policy=self._policy)
         artifact = session.get_artifact(record.artifact)
         if artifact is None:
