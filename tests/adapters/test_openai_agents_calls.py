@@ -21,6 +21,7 @@ from agents import (
     function_tool,
     set_tracing_disabled,
     tool_input_guardrail,
+    tool_namespace,
 )
 from agents.exceptions import UserError
 from agents.mcp import MCPServer
@@ -177,6 +178,32 @@ def test_an_approval_is_asked_of_the_data(engine: Engine) -> None:
     assert (read["call_2"], read["call_3"], read["call_5"]) == ("2000 paid", "3 paid", "1 paid")
     assert "no artifact or variable 'nothing'" in read["call_4"]
     assert all(isinstance(count, int) for count in seen) and {1, 3, 2_000} <= set(seen)
+
+
+@pytest.mark.parametrize("wrapped_first", [True, False])
+def test_what_a_person_approved_runs_in_a_namespace_too(engine: Engine, wrapped_first: bool) -> None:
+    @function_tool(needs_approval=lambda context, arguments, call_id: len(arguments["ids"]) > 10)  # type: ignore[arg-type]
+    def pay(ids: list[int]) -> str:
+        """Pay."""
+        return f"{len(ids)} paid"
+
+    def named(*tools: Any) -> list[Any]:
+        return list(tool_namespace(name="bank", description="A bank.", tools=list(tools)))
+
+    by = Byref(engine, session="bank")
+    engine.session("bank").run("chosen = list(range(500))")
+    item: Any = call("pay", "call_1", ids="$chosen").model_copy(update={"namespace": "bank"})
+    tools = named(*by.wrapped(pay)) if wrapped_first else by.wrapped(*named(pay))
+    model = turns([item], "done")
+    agent = Agent(name="bank", model=model, tools=tools)
+
+    async def work() -> None:
+        state = (await Runner.run(agent, "Pay")).to_state()
+        state.approve(state.get_interruptions()[0])
+        await Runner.run(agent, state)
+
+    asyncio.run(work())
+    assert outputs(model)["call_1"] == "500 paid"
 
 
 def test_data_that_changes_after_the_question_does_not_slip_through(engine: Engine) -> None:

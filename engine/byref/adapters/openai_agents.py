@@ -82,8 +82,8 @@ class Byref(RunHooks[Any]):
     the agent's. The usage of each of the model's answers is recorded; that of an agent that a tool of the conversation
     runs (`agent.as_tool(…, hooks=by)`) is a side call's, which is not the conversation's context.
 
-    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
-        SessionGone: a call with references, or of one of byref's tools, after the conversation ended.
+    Raises ConfigurationError where `engine` is no `byref.Engine`, and in a run, as the cause of the SDK's UserError:
+        SessionGone: one of byref's tools is called in a conversation that has ended.
         StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
     """
 
@@ -261,7 +261,8 @@ class Byref(RunHooks[Any]):
         """Whether data needs approval that nobody gave: calls of the same turn may have changed it since the question."""
         if not callable(tool.needs_approval) or not _may_refer(written):
             return False
-        if context.is_tool_approved(tool.qualified_name, context.tool_call_id):
+        names = (context.qualified_tool_name, context.tool_name)
+        if any(context.is_tool_approved(name, context.tool_call_id) for name in names):
             return False
         return await _asks(tool, context, arguments, context.tool_call_id)
 
