@@ -183,3 +183,48 @@ def test_a_refusal_is_told_with_its_status(place: Place) -> None:
 
     asyncio.run(work())
     assert "'shut'" in place.errors() and "HTTP 401" in place.errors() and "s3cret" not in place.errors()
+
+
+ASKED = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
+}
+
+
+def posted(addresses: Addresses, content: bytes, **headers: str) -> httpx2.Response:
+    given = {**ASKED, "authorization": "Bearer acme-token", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    return httpx2.post(addresses.url, content=content, headers=given, timeout=30)
+
+
+@pytest.mark.parametrize("name", ["x" * 600, ""])
+def test_a_sessions_name_that_is_none_is_refused_with_the_cause(addresses: Addresses, name: str) -> None:
+    refused = posted(addresses, json.dumps(HELLO).encode(), x_byref_session=name)
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert "x-byref-session" in message and "512 bytes" in message
+
+
+def test_a_body_may_have_64_mb(addresses: Addresses) -> None:
+    refused = posted(addresses, b" " * ((64 << 20) + 1))
+    assert refused.status_code == 413
+    message = refused.json()["error"]["message"]
+    assert "64 MB" in message and "by reference" in message
+    assert posted(addresses, b" " * (5 << 20) + json.dumps(HELLO).encode()).status_code == 200
+
+
+def test_preflights_of_pages_of_this_machine_are_answered(addresses: Addresses) -> None:
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-session-id,authorization"}
+    for origin, status in (
+        ("http://localhost:6274", 200),
+        ("https://evil.example", 400),
+        ("http://localhost.evil", 400),
+    ):
+        answer = httpx2.options(addresses.url, headers={"origin": origin, **asked})
+        assert answer.status_code == status
+        assert answer.headers.get("access-control-allow-origin") == (origin if status == 200 else None)
+    answer = posted(addresses, json.dumps(HELLO).encode(), origin="http://localhost:6274")
+    assert answer.headers["access-control-allow-origin"] == "http://localhost:6274"
+    assert "mcp-session-id" in answer.headers["access-control-expose-headers"].lower()

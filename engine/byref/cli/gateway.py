@@ -7,25 +7,21 @@ import os
 import tempfile
 import threading
 from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from byref.adapters.extras import missing
-from byref.cli import opening, output
+from byref.cli import opening
 from byref.cli.failures import Failed, WrongUsage
 from byref.cli.parser import DEFAULT_DB, Default
 
 try:
     import anyio
-    import uvicorn
-    from mcp.server.auth.settings import AuthSettings
     from mcp.server.stdio import stdio_server
-    from mcp.server.transport_security import TransportSecuritySettings
-    from pydantic import AnyHttpUrl
 
     from byref.adapters import mcp as adapter
-    from byref.cli import mcp as serving
+    from byref.cli import serving
+    from byref.cli.serving import Place
     from byref.gateway.config import GatewayConfig, command_config, read_config
     from byref.gateway.pipes import Lines, Output, claimed
     from byref.gateway.server import Gateway
@@ -36,20 +32,14 @@ LEAVE_SECONDS = 10.0
 """Servers get some seconds to end by themselves, then they are ended; after these so is the gateway."""
 IDLE_SECONDS = 1_800.0
 """After its last request an HTTP client's connection, and with it its servers, are ended."""
+MAX_BODY_BYTES = 64 << 20
+"""Of a request over HTTP: arguments of tools of others may be files."""
 
 
 def gateway(options: Namespace) -> int:
     """Stand in front of the servers until the client leaves, or until a signal."""
     config = _config(options)
-    place = None if options.http is None else serving._place(options.http)
-    if place is None and (options.tokens or options.allow_host):
-        raise WrongUsage(
-            "--tokens and --allow-host go with --http; over stdio the client is whoever started the command"
-        )
-    tenants = {} if place is None else serving._tenants(options)
-    security = (
-        None if place is None else serving._security(place[0], options.allow_host or [], has_tokens=bool(tenants))
-    )
+    place = serving.place_of(options)
     last = threading.Timer(LEAVE_SECONDS, os._exit, (0,))
     last.daemon = True
     options.db = _database(options)
@@ -57,7 +47,7 @@ def gateway(options: Namespace) -> int:
         door = Gateway(
             engine,
             config,
-            tenant=adapter.tenant_of_token if tenants else options.tenant,
+            tenant=adapter.tenant_of_token if place is not None and place.tenants else options.tenant,
             session=None if isinstance(options.session, Default) else options.session,
             model=options.model,
             context_window=options.context_window,
@@ -66,7 +56,7 @@ def gateway(options: Namespace) -> int:
             if place is None:
                 asyncio.run(_serve_stdio(door, last))
             else:
-                asyncio.run(_serve_http(door, place, tenants, security, last))
+                asyncio.run(_serve_http(door, place, last))
         finally:
             last.cancel()
     return 0
@@ -116,34 +106,9 @@ def _leave(scope: anyio.CancelScope, last: threading.Timer) -> None:
     scope.cancel()
 
 
-async def _serve_http(
-    door: Gateway,
-    place: tuple[str, int],
-    tenants: Mapping[str, str],
-    security: TransportSecuritySettings | None,
-    last: threading.Timer,
-) -> None:
-    with serving._listening(*place) as sock:
-        port = sock.getsockname()[1]
-        url = f"http://{f'[{place[0]}]' if ':' in place[0] else place[0]}:{port}"
-        app = door.server.streamable_http_app(
-            streamable_http_path=serving.PATH,
-            transport_security=security,
-            auth=AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None) if tenants else None,
-            token_verifier=adapter.BearerTokens(tenants) if tenants else None,
-        )
-        door.server.session_manager.session_idle_timeout = IDLE_SECONDS
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            limit_concurrency=serving.MAX_CONNECTIONS,
-            timeout_graceful_shutdown=int(serving.LEAVE_SECONDS),
-        )
-        output.note(f"byref: serving {url}{serving.PATH}")
-        try:
-            await serving._Uvicorn(config).serve([sock])
-        finally:
-            if not last.is_alive():
-                last.start()
+async def _serve_http(door: Gateway, place: Place, last: threading.Timer) -> None:
+    try:
+        await serving.serve(door.server, place, idle_seconds=IDLE_SECONDS, max_body_bytes=MAX_BODY_BYTES)
+    finally:
+        if not last.is_alive():
+            last.start()

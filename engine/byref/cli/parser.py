@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -40,6 +40,8 @@ class Verb(NamedTuple):
     description: str
     arguments: tuple[tuple[str, dict[str, Any]], ...] = ()
     shown: tuple[str, ...] = ()
+    otherwise: Mapping[str, str] = {}
+    """What its help says of global options that mean something else to it."""
 
 
 def package_version() -> str:
@@ -107,16 +109,20 @@ def _add_verb(verbs: Any, verb: Verb, prog: str) -> None:
     )
     for name, settings in verb.arguments:
         parser.add_argument(name, **settings)
-    _add_options(parser, shown=verb.shown, keep=False)
+    _add_options(parser, shown=verb.shown, keep=False, otherwise=verb.otherwise)
 
 
-def _add_options(parser: argparse.ArgumentParser, *, shown: tuple[str, ...], keep: bool) -> None:
+def _add_options(
+    parser: argparse.ArgumentParser, *, shown: tuple[str, ...], keep: bool, otherwise: Mapping[str, str] | None = None
+) -> None:
     """Add every global option; without `keep` one that is not given leaves what stood before the verb alone."""
     for name, option in OPTIONS.items():
         settings = dict(option.settings)
         settings["default"] = option.default() if keep else argparse.SUPPRESS
         if name not in shown:
             settings["help"] = argparse.SUPPRESS
+        elif otherwise and name in otherwise:
+            settings["help"] = otherwise[name]
         parser.add_argument(option.flag, **settings)
 
 
@@ -216,6 +222,7 @@ _SERVING: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
 )
 """Of verbs that serve clients."""
+_EACH = "conversation of all clients (default: one of its own for each, or what an HTTP header X-Byref-Session names)"
 
 VERBS = (
     Verb(
@@ -294,6 +301,7 @@ VERBS = (
         "HTTP. A session is made for each client unless --session, or an HTTP request's header X-Byref-Session, names one.",
         (*_SERVING,),
         ("db", "blobs", "schema", "session", "tenant", "model", "jail"),
+        {"session": _EACH},
     ),
     Verb(
         "gateway",
@@ -301,13 +309,18 @@ VERBS = (
         "Stand between an MCP client and any MCP servers: what their tools return is kept and described when it is big, and may "
         "be named in the arguments of any tool. The servers are those of a file in the form of clients, "
         '{"mcpServers": {…}}, or one that a command after -- starts. The client is served over standard input and output, or '
-        "over HTTP. Without --db the database is a file of the user's own.",
+        "over HTTP.",
         (
             ("command", {"metavar": "-- COMMAND …", "nargs": "*", "help": "command that starts a server"}),
             ("--config", {"metavar": "FILE", "help": 'JSON, {"mcpServers": {…}}, as clients have it'}),
             *_SERVING,
         ),
         ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail"),
+        {
+            "db": "database: SQLAlchemy URL of SQLite or PostgreSQL, or the path of a SQLite file "
+            "(BYREF_DB, else ~/.local/state/byref/gateway.db)",
+            "session": _EACH,
+        },
     ),
     Verb(
         "sweep",
