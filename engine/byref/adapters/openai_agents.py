@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import functools
-import inspect
 import json
 import logging
 import threading
@@ -16,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from byref.adapters.arguments import resolved, strict_with_references
+from byref.adapters.arguments import resolved
 from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
 from byref.errors import ByrefError, ConfigurationError, SessionGone, StorageFailure, ToolError
-from byref.gateway.arguments import SENTENCE, may_refer, sound, with_references
 from byref.policy import Policy
 from byref.session import Session as Conversation
 
@@ -36,12 +34,12 @@ try:
         ToolInputGuardrail,
         ToolInputGuardrailData,
     )
-    from agents.mcp import MCPServer
     from agents.run_context import TContext
     from agents.tool_context import ToolContext
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
+from byref.adapters.openai_agents_calls import asks, offered, overhear, overheard_by, refers, schema_of
 from byref.adapters.openai_agents_results import AWAY, ModelBlocks, ModelText, content, taken, unstored
 from byref.adapters.openai_agents_session import ByrefSession
 
@@ -52,13 +50,11 @@ Key = tuple[str, str]
 """Tenant and id of a conversation."""
 
 _MARK: Final = "_byref"
-"""On what invokes a tool that byref already wrapped, or one of its own, and on what calls a server's tools."""
+"""On what invokes a tool that byref already wrapped, or one of its own."""
 _MOST: Final = 10_000
 """Conversations whose handle is remembered, for a database that is away."""
 _callers: ContextVar[tuple[Key, ...]] = ContextVar("byref_openai_agents_callers", default=())
 """The conversations of which a tool is running: an agent that this tool runs is not the conversation."""
-_overheard: ContextVar[list[object] | None] = ContextVar("byref_openai_agents_overheard", default=None)
-"""Where a server's own result of the call that is on is put."""
 
 logger = logging.getLogger("byref")
 
@@ -176,13 +172,13 @@ class Byref(RunHooks[Any]):
         try:
             if session is None:
                 raise StorageFailure
-            found = resolved(session, written or "{}", _schema(tool), tool=tool.name, call_id=call_id)
+            found = resolved(session, written or "{}", schema_of(tool), tool=tool.name, call_id=call_id)
         except ToolError as error:
             return _Ready(session, written, str(error))
         except StorageFailure:
             if self._rules.on_storage_failure == "raise":
                 raise
-            return _Ready(session, written, AWAY if _may_refer(written) else None)
+            return _Ready(session, written, AWAY if refers(written) else None)
         return _Ready(session, found if isinstance(found, str) else json.dumps(found))
 
     def _wrapped(self, tool: FunctionTool, heard: bool) -> FunctionTool:
@@ -227,7 +223,7 @@ class Byref(RunHooks[Any]):
         wrapped = copy.copy(tool)
         wrapped.on_invoke_tool = invoke
         if self._rules.tool(tool.name).references:
-            wrapped.params_json_schema, wrapped.description = _offered(tool)
+            wrapped.params_json_schema, wrapped.description = offered(tool)
         if callable(tool.needs_approval):
             wrapped.needs_approval = self._approval(tool)
         if tool.tool_input_guardrails:
@@ -239,12 +235,12 @@ class Byref(RunHooks[Any]):
         self, context: RunContextWrapper[Any], overheard: list[object] | None
     ) -> Iterator[list[object] | None]:
         """Mark what runs inside as run by a tool of the conversation, and give what its server says."""
-        marks = _callers.set((*_callers.get(), self._key(context))), _overheard.set(overheard)
+        marks = _callers.set((*_callers.get(), self._key(context))), overheard_by.set(overheard)
         try:
             yield overheard
         finally:
             _callers.reset(marks[0])
-            _overheard.reset(marks[1])
+            overheard_by.reset(marks[1])
 
     def _approval(self, tool: FunctionTool) -> Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]:
         """The tool's question whether a call needs approval, asked of the data."""
@@ -253,18 +249,18 @@ class Byref(RunHooks[Any]):
             ready = await asyncio.to_thread(self._ready, tool, context, json.dumps(arguments), call_id)
             if ready.refusal is not None:  # the model is told; should the data be there by then, it is asked anew
                 return False
-            return await _asks(tool, context, ready.arguments, call_id)
+            return await asks(tool, context, ready.arguments, call_id)
 
         return needs
 
     async def _asks_anew(self, tool: FunctionTool, context: ToolContext[Any], written: str, arguments: str) -> bool:
         """Whether data needs approval that nobody gave: calls of the same turn may have changed it since the question."""
-        if not callable(tool.needs_approval) or not _may_refer(written):
+        if not callable(tool.needs_approval) or not refers(written):
             return False
         names = (context.qualified_tool_name, context.tool_name)
         if any(context.is_tool_approved(name, context.tool_call_id) for name in names):
             return False
-        return await _asks(tool, context, arguments, context.tool_call_id)
+        return await asks(tool, context, arguments, context.tool_call_id)
 
     def _guardrail(self, tool: FunctionTool, guardrail: ToolInputGuardrail[Any]) -> ToolInputGuardrail[Any]:
         """The guardrail, which sees the data in `context.tool_arguments`; the tool then runs with the same."""
@@ -323,63 +319,9 @@ class ByrefAgent(Agent[TContext]):
     async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools of the MCP servers, wrapped."""
         for server in self.mcp_servers:
-            _overhear(server)
+            overhear(server)
         tools = await super().get_mcp_tools(run_context)
         return tools if self.byref is None else self.byref.wrapped(*tools, heard=True)
-
-
-def _overhear(server: MCPServer) -> None:
-    """Have a server's results be heard as it gives them: the SDK hands on a part of them."""
-    call: Any = server.call_tool
-    if getattr(call, _MARK, False):
-        return
-
-    @functools.wraps(call)
-    async def call_tool(*args: Any, **kwargs: Any) -> Any:
-        result = await call(*args, **kwargs)
-        overheard = _overheard.get()
-        if overheard is not None:
-            overheard[:] = [result]
-        return result
-
-    setattr(call_tool, _MARK, True)
-    server.call_tool = call_tool  # type: ignore[method-assign]
-
-
-def _offered(tool: FunctionTool) -> tuple[dict[str, Any], str]:
-    """A tool's schema and description as the model sees them: any argument may be a reference."""
-    shown = {"description": tool.description, "inputSchema": tool.params_json_schema}
-    if not tool.strict_json_schema:
-        given: dict[str, Any] = with_references(sound(shown))
-        return given["inputSchema"], given["description"]
-    schema = strict_with_references(tool.params_json_schema)
-    if schema == tool.params_json_schema:
-        return schema, tool.description
-    return schema, f"{tool.description}\n\n{SENTENCE}" if tool.description else SENTENCE
-
-
-async def _asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: str, call_id: str) -> bool:
-    """Whether a call needs approval, as the SDK finds out: what validation would change, a policy cannot judge."""
-    prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
-    prepared = None if prepare is None else prepare(arguments, tool.name)
-    if prepared is not None and not prepared.unchanged:
-        return True
-    policy: Any = tool.needs_approval
-    asked = policy(context, json.loads(arguments), call_id)
-    return bool(await asked if inspect.isawaitable(asked) else asked)
-
-
-def _may_refer(written: str) -> bool:
-    try:
-        return may_refer(json.loads(written or "{}"))
-    except (ValueError, RecursionError):
-        return True
-
-
-def _schema(tool: FunctionTool) -> dict[str, Any]:
-    """A strict schema requires what has a default, and the SDK itself does not insist on it."""
-    strict = tool.strict_json_schema
-    return {key: value for key, value in tool.params_json_schema.items() if not (strict and key == "required")}
 
 
 def _named(by: ByContext, context: RunContextWrapper[Any]) -> str:
