@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from byref.adapters.conversations import Conversations, Name, caller
 from byref.adapters.extras import missing
-from byref.adapters.schemas import REFERENCE, with_references
 from byref.engine import Engine
 from byref.errors import ToolError
 from byref.outputs import forms, media, to_block
@@ -32,6 +31,7 @@ try:
     from google.genai import types
 
     from byref.adapters.adk_artifacts import ByrefArtifactService, Tenant, session_name, tenant_name
+    from byref.adapters.adk_schemas import schema_of, shown
 except ImportError as error:
     raise missing("byref.adapters.adk", "google-adk", "adk") from error
 
@@ -93,7 +93,7 @@ class ByrefPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Show that arguments may be references, offer byref's tools, and say what tools that may do so have instructed."""
         if llm_request.tools_dict:
-            llm_request.config.tools = [_shown(tool) for tool in llm_request.config.tools or []]
+            llm_request.config.tools = [shown(tool) for tool in llm_request.config.tools or []]
             llm_request.append_tools([tool for tool in self._tools if tool.name not in llm_request.tools_dict])
         if told := self._told.get(callback_context.invocation_id):
             llm_request.append_instructions(list(told))
@@ -120,7 +120,7 @@ class ByrefPlugin(BasePlugin):
             session, call_id = self._conversations.opened(name, model), tool_context.function_call_id
             try:
                 found = self._conversations.arguments(
-                    session, tool_args, _schema(tool), tool=tool.name, call_id=call_id
+                    session, tool_args, schema_of(tool), tool=tool.name, call_id=call_id
                 )
             except ToolError as error:
                 told = str(error)
@@ -239,37 +239,6 @@ def _outermost(context: CallbackContext) -> CallbackContext:
     return context
 
 
-def _shown(tool: Any) -> Any:
-    """Declarations of functions any of whose arguments may be a reference."""
-    declared = tool.function_declarations if isinstance(tool, types.Tool) else None
-    if not declared:
-        return tool
-    return tool.model_copy(update={"function_declarations": [_with_references(one) for one in declared]})
-
-
-def _with_references(declared: types.FunctionDeclaration) -> types.FunctionDeclaration:
-    written = declared.parameters_json_schema
-    if isinstance(written, Mapping):
-        schema = with_references(written)
-        return declared if schema is None else declared.model_copy(update={"parameters_json_schema": schema})
-    parameters = declared.parameters
-    if parameters is None or not parameters.properties:
-        return declared
-    members = {name: _or_reference(member) for name, member in parameters.properties.items()}
-    return declared.model_copy(update={"parameters": parameters.model_copy(update={"properties": members})})
-
-
-def _or_reference(schema: types.Schema) -> types.Schema:
-    reference = types.Schema(type=types.Type.STRING, description=REFERENCE["description"])
-    if schema.enum or schema.type == types.Type.STRING or not (schema.type or schema.any_of):
-        return schema
-    if not schema.any_of:
-        return types.Schema(any_of=[schema, reference])
-    if any(one.type == types.Type.STRING for one in schema.any_of):
-        return schema
-    return schema.model_copy(update={"any_of": [*schema.any_of, reference]})
-
-
 def _of_mcp(value: Any) -> Any:
     """A result of an MCP tool in MCP's own words: ADK calls `_meta` otherwise."""
     if isinstance(value, dict) and "meta" in value and isinstance(value.get("content"), list) and "isError" in value:
@@ -341,15 +310,3 @@ def _says(content: object) -> object:
         return json.loads(content)
     except ValueError:
         return content
-
-
-def _schema(tool: BaseTool) -> Mapping[str, Any] | None:
-    declaration = tool._get_declaration()
-    if declaration is None:
-        return None
-    if declaration.parameters_json_schema is not None:
-        schema: Mapping[str, Any] = declaration.parameters_json_schema
-        return schema
-    if declaration.parameters is None:
-        return None
-    return declaration.parameters.json_schema.model_dump(mode="json", exclude_none=True)
