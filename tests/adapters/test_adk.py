@@ -431,8 +431,10 @@ def test_a_conversation_that_a_tool_ends_is_answered_to_the_end(engine: Engine) 
         engine.session("ended").end()
         return ROWS
 
-    model = Scripted(turns=[[call("leave", "call_1")], [call("count", "call_2", ids=[1])], "done"])
+    looks = call("artifact_read", "call_3", reference="orders")
+    model = Scripted(turns=[[call("leave", "call_1")], [call("count", "call_2", ids=[1]), looks], "done"])
     asyncio.run(ask(ByrefPlugin(engine, session="ended"), model, leave, count))
+    assert "has ended" in read(model, "call_3")["error"]
     assert "INCOMPLETE" in json.dumps(read(model, "call_1")) and read(model, "call_2") == {"result": "1 orders"}
 
 
