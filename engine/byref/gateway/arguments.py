@@ -111,7 +111,9 @@ def _or_reference(schema: object) -> Any:
 def _sound_part(schema: Json) -> Json:
     properties = schema.get("properties")
     given = properties if isinstance(properties, dict) and len(properties) <= _MAX_MENDED else {}
-    places: Json = {key: schema[key] for key in ("$defs", "definitions") if key in schema and _is_schema({key: schema[key]})}
+    places: Json = {
+        key: schema[key] for key in ("$defs", "definitions") if key in schema and _is_schema({key: schema[key]})
+    }
     usable = {name: member for name, member in given.items() if _is_schema({"properties": {name: member}})}
     kept = {name: member for name, member in usable.items() if places or '"$ref"' not in json.dumps(member)}
     required = schema.get("required")

@@ -65,9 +65,11 @@ class Catalogue:
         await self.offered(kind)
         return self._offered[kind].get(name)
 
-    def owner_before(self, kind: str, name: str) -> str | None:
-        """Return whose something was that had a name and is not there any more."""
-        return self._names[kind].server_of(name)
+    def unknown(self, kind: str, name: str) -> str:
+        """Return what to say of a name that nothing has; of one that something had, whose it was."""
+        owner = self._names[kind].server_of(name)
+        gone = "" if owner is None else f": the server {owner!r} had it, and lists it no more; ask for the list again"
+        return f"Unknown {kind.removesuffix('s')}: {name[:200]}{gone}"
 
     async def resources(self, kind: str) -> list[Json]:
         """Return the resources, or the templates, of all servers; of those with the same URI the first."""

@@ -319,12 +319,7 @@ class Conversation:
             await self.settled(others=START_SECONDS)
             found = await self._catalogue.find(kind, name)
         if found is None:
-            owner = self._catalogue.owner_before(kind, name)
-            gone = (
-                "" if owner is None else f": the server {owner!r} had it, and lists it no more; ask for the list again"
-            )
-            what = f"Unknown {kind.removesuffix('s')}: {name[:200]}{gone}"
-            raise MCPError(INVALID_PARAMS, mcp_content.sendable(what))
+            raise MCPError(INVALID_PARAMS, mcp_content.sendable(self._catalogue.unknown(kind, name)))
         return found
 
     async def _by_owner(self, call: Call, params: Json, method: str, *, uri: str | None = None) -> Json:
