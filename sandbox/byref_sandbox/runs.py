@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
+import numpy as np
 
 from byref_sandbox import bodies, jqworker, sqlbody, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
@@ -64,6 +65,7 @@ class Runs:
                 request = read_request(body)
             except msgspec.DecodeError as error:
                 worker.refuse(reply, Failure("ValueError", f"the request could not be read: {error}"))
+            _seed()
             terms = request.terms
             if request.mode == "jq":
                 terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
@@ -106,6 +108,11 @@ def _be_no_zygote(name: str) -> None:
     name_process(name)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _seed() -> None:
+    """Python's `random` seeds itself anew in each fork; numpy's global generator would go on from its zygote's state."""
+    np.random.seed(np.frombuffer(os.urandom(32), np.uint32))
 
 
 def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:

@@ -135,6 +135,20 @@ def test_what_was_rehearsed_is_not_there(shared: Sandbox) -> None:
     assert shared.run("table", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
 
 
+def test_no_two_runs_draw_the_same(shared: Sandbox) -> None:
+    """Of the root or a session, forked for the run or ahead of it; and a seed of the code's own holds."""
+    for source in ("np.random.rand()", "random.random()", "np.random.default_rng().random()"):
+        code = f"import random\nimport numpy as np\nfloat({source})"
+        drawn = []
+        for session in (None, "draws", "draws", "draws too", None):
+            drawn.append(shared.run(code, session=session).value)
+            if session == "draws":
+                time.sleep(0.1)  # the next one stands by
+        assert len({value for value in drawn if isinstance(value, float)}) == 5, (source, drawn)
+    seeded = "import numpy as np\nnp.random.seed(7)\nfloat(np.random.rand())"
+    assert len({shared.run(seeded, session=session).value for session in (None, "draws")}) == 1
+
+
 def test_one_that_was_killed_is_not_missed(shared: Sandbox) -> None:
     zygote = zygote_of(shared, "killed")
     for _ in range(3):
