@@ -300,7 +300,8 @@ class Zygote:
             return
         try:
             die_with(parent)
-            close_descriptors((channel, *self._jail.descriptors))
+            # The standard ones are the null device: no pipe or socket of this zygote gets a number that a run's output may go to.
+            close_descriptors((0, 1, 2, channel, *self._jail.descriptors))
             name_process("byref:session")
             hard = resource.getrlimit(resource.RLIMIT_AS)[1]
             resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))

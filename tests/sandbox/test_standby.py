@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import stat
 import statistics
 import threading
 import time
@@ -107,6 +108,41 @@ result = {
     assert ahead.value["user"][:2] == forked.value["user"][:2]
     assert ahead.value["bounded"]
     assert forked.value["bounded"]
+
+
+@pytest.mark.parametrize("session", [None, "bare"])
+def test_it_holds_nothing_of_its_zygote(shared: Sandbox, session: str | None) -> None:
+    """Before the jail closes descriptors: no pipe, socket or channel of the zygote is among them."""
+    look = """
+import os, stat
+def kind(number):
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        return None
+    return [number, stat.S_IFMT(mode), stat.S_ISSOCK(mode)]
+result = [found for found in map(kind, range(256)) if found]
+"""
+    zygote = zygote_of(shared, session)
+    standby_of(zygote)
+    seen = []
+    for waits in (True, False):
+        if waits:
+            standby_of(zygote)
+        elif session is not None:
+            session = "bare, forked"  # a new zygote has no standby yet
+        else:
+            victim = standby_of(zygote)
+            os.kill(victim, signal.SIGKILL)
+            assert until(lambda victim=victim: not alive({victim}))  # type: ignore[misc]
+        ran = run_in_jail(look, sandbox=shared, session=session, without=("descriptors", "seccomp"))
+        assert ran.error is None
+        seen.append(ran.value)
+        assert all(number > 2 for number, _, _ in ran.value), ran.value
+        assert not any(is_socket for _, _, is_socket in ran.value), ran.value
+        assert sum(kind == stat.S_IFIFO for _, kind, _ in ran.value) == 1, ran.value  # the reply's
+    ahead, forked = ([kind for _, kind, _ in each] for each in seen)
+    assert sorted(ahead) == sorted(forked)
 
 
 def test_the_clock_starts_with_the_run(shared: Sandbox) -> None:
