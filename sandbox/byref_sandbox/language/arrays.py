@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -148,14 +149,19 @@ def at(value: Any) -> Any:
 def from_codes(value: Any) -> Any:
     """`pd.Categorical.from_codes` with codes of its own, that are looked at."""
     make = value.from_codes
-    if not (isinstance(value, type) and issubclass(value, pd.Categorical)):
+    if not issubclass(value if isinstance(value, type) else type(value), pd.Categorical):
         return make
 
     def call(codes: Any, categories: Any = None, ordered: Any = None, dtype: Any = None, validate: bool = True) -> Any:
-        own = np.array(codes) if isinstance(codes, np.ndarray) else codes
-        return make(own, categories=categories, ordered=ordered, dtype=dtype)
+        return make(codes, categories=categories, ordered=ordered, dtype=dtype).copy()
 
     return call
+
+
+def multi_index(*arguments: Any, **options: Any) -> pd.MultiIndex:
+    """`pd.MultiIndex` with codes of its own, that are looked at."""
+    given = _MULTI_INDEX.bind(*arguments, **options).arguments
+    return pd.MultiIndex(**{**given, "codes": _own_codes(given.get("codes")), "verify_integrity": True})
 
 
 def set_codes(value: Any) -> Any:
@@ -165,16 +171,59 @@ def set_codes(value: Any) -> Any:
         return method
 
     def call(codes: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
-        return method(_own_codes(codes), level=level)
+        made = method(_own_codes(codes), level=level)
+        lengths = [len(part) for part in made.codes]
+        if len(set(lengths)) > 1:  # pandas looks at the levels alone that are set
+            raise ValueError(f"Unequal code lengths: {lengths}")
+        return made
 
     return call
+
+
+def set_levels(value: Any) -> Any:
+    """`index.set_levels`, which looks at the codes."""
+    method = value.set_levels
+    if not isinstance(value, pd.MultiIndex):
+        return method
+
+    def call(levels: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
+        return method(levels, level=level)
+
+    return call
+
+
+def codes(value: Any) -> Any:
+    """`index.codes` as a list of its own, of arrays whose shapes are their own: the index's could be changed as a list."""
+    found = value.codes
+    if not isinstance(value, pd.MultiIndex):
+        return found
+    return type(found)(part.view() for part in found)
+
+
+def levels(value: Any) -> Any:
+    """`index.levels` as a list of its own."""
+    found = value.levels
+    return type(found)(found) if isinstance(value, pd.MultiIndex) else found
 
 
 def _own_codes(codes: Any) -> Any:
     if isinstance(codes, np.ndarray):
         return np.array(codes)
-    return [np.array(part) if isinstance(part, np.ndarray) else part for part in codes] if codes is not None else None
+    if not pd.api.types.is_list_like(codes):
+        return codes
+    # What answers `__array__` may keep the array that it gives.
+    return [part if isinstance(part, int | np.integer) else np.array(part).copy() for part in codes]
 
 
-MEMORY = {"setflags": setflags, "base": base, "at": at, "from_codes": from_codes, "set_codes": set_codes}
+MEMORY = {
+    "setflags": setflags,
+    "base": base,
+    "at": at,
+    "from_codes": from_codes,
+    "set_codes": set_codes,
+    "set_levels": set_levels,
+    "codes": codes,
+    "levels": levels,
+}
+_MULTI_INDEX = inspect.signature(pd.MultiIndex)
 _COPY = "use .copy(): a copy can be written to"

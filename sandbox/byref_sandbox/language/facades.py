@@ -74,7 +74,21 @@ class StandInMeta(type):
         return repr(cls._real)
 
 
-def stand_in(real: type, hint: str, make: Callable[..., object] | None = None) -> type:
+class FullStandInMeta(StandInMeta):
+    """A stand-in that has the public attributes of its class: only its constructor is another."""
+
+    def __getattr__(cls, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}", name=name)
+        return getattr(cls._real, name)
+
+    def __dir__(cls) -> list[str]:
+        return dir(cls._real)
+
+
+def stand_in(
+    real: type, hint: str, make: Callable[..., object] | None = None, kind: type[StandInMeta] = StandInMeta
+) -> type:
     """A class in place of `real`: isinstance and issubclass answer as for `real`; calling it is `make`, or refused."""
 
     def call(cls: type, *arguments: object, **options: object) -> object:
@@ -83,4 +97,4 @@ def stand_in(real: type, hint: str, make: Callable[..., object] | None = None) -
         return make(*arguments, **options)
 
     about = {"__new__": call, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
-    return StandInMeta(real.__name__, (), about)
+    return kind(real.__name__, (), about)

@@ -59,7 +59,7 @@ class Guards(Classes):
             raise NotAllowed(f"super().{name} is not available", f"use self.{name}")
         unbound = issubclass(kind, type)
         if name in names.TRUSTED_ATTRIBUTES:
-            return self._no_module(self.memory[name](value), name)
+            return self._no_module(self._trusted(value, name, unbound), name)
         if name == "obj":
             if issubclass(kind, BaseException):
                 raise NotAllowed("the attribute 'obj' of an error is not available")
@@ -99,6 +99,11 @@ class Guards(Classes):
             )
         method = getattr(value, name)
         return wrap(method, name) if callable(method) else method
+
+    def _trusted(self, value: Any, name: str, unbound: bool) -> Any:
+        if not unbound or name == "from_codes" or not callable(getattr(value, name)):
+            return self.memory[name](value)
+        return lambda instance, *arguments, **options: self.checked(instance, name)(*arguments, **options)
 
     def _no_module(self, value: Any, name: str) -> Any:
         if type(value) is types.ModuleType:

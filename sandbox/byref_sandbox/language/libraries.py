@@ -32,7 +32,7 @@ from byref_sandbox.language.allowed import (
     PYARROW_TYPES,
 )
 from byref_sandbox.language.expressions import expression_method
-from byref_sandbox.language.facades import Facade, stand_in
+from byref_sandbox.language.facades import Facade, FullStandInMeta, stand_in
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.modules import Modules, public
 from byref_sandbox.language.refusal import NotAllowed
@@ -42,6 +42,7 @@ def install(guards: Guards, modules: Modules) -> None:
     """Add both to the modules, and what only they know to the guards."""
     _no_dunder_labels()
     _no_zone_files()
+    _no_printed_patterns()
     _numpy(guards, modules)
     _pandas(guards, modules)
     hints = dict.fromkeys(["array", "table", "Table", "compute", "parquet", "csv"], "use pandas")
@@ -68,6 +69,12 @@ def install(guards: Guards, modules: Modules) -> None:
 def _no_zone_files() -> None:
     """Keep pandas from taking the name of a time zone for a path: `dateutil//etc/passwd`."""
     vars(importlib.import_module("pandas._libs.tslibs.timezones"))["dateutil_gettz"] = _zone_by_name
+
+
+def _no_printed_patterns() -> None:
+    """Have re.DEBUG print nothing: a pattern that is kept would print itself wherever it is made again."""
+    for name in ("re._compiler", "re._parser"):
+        vars(importlib.import_module(name))["SRE_FLAG_DEBUG"] = 0
 
 
 def _no_dunder_labels() -> None:
@@ -158,6 +165,8 @@ def _pandas(guards: Guards, modules: Modules) -> None:
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(getattr(pd, name), f"pd.{name}")
+    index = stand_in(pd.MultiIndex, "", arrays.multi_index, FullStandInMeta)
+    exposed["MultiIndex"] = guards.stand_ins[pd.MultiIndex] = index
     exposed["eval"] = expression_method(pd.eval, "pd.eval")
     for name in ("pivot_table", "crosstab"):
         exposed[name] = frames.pivot(getattr(pd, name), name)

@@ -26,13 +26,13 @@ EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
 MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize sp_index")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
-TRUSTED_ATTRIBUTES = words("setflags base at from_codes set_codes")
+TRUSTED_ATTRIBUTES = words("setflags base at from_codes set_codes set_levels codes levels")
 """Ways to memory that compiled code trusts without looking: integers out of range there end the process."""
 BUFFER_ATTRIBUTES = words("readinto readinto1 pack_into")
 """What writes bytes into any buffer: into an array of objects, too, which are addresses there."""
 CLASS_ATTRIBUTES = words("mro register")
 """Of classes: `register` makes isinstance lie."""
-LIBRARY_ATTRIBUTES = words("from_file from_arrow pyarrow_dtype env loader handles parser set_state")
+LIBRARY_ATTRIBUTES = words("from_file from_arrow from_spmatrix pyarrow_dtype env loader handles parser set_state")
 FIGURE_ATTRIBUTES = words("canvas")
 """matplotlib: what writes files and opens windows."""
 
