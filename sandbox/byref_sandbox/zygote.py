@@ -29,6 +29,7 @@ from byref_sandbox.loaded import Loaded, Store, Wanted, wanted_of
 from byref_sandbox.runs import Runs, read_request
 
 MAX_CALLS: Final = 256
+_OWN_DESCRIPTORS: Final = 64
 _BIG_BYTES: Final = 1 << 20
 _RETRY_SECONDS: Final = 1.0
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
@@ -80,6 +81,9 @@ class Zygote:
         self._runs = Runs(jail, language, store)
         self._standby: standby.Standby | None = None
         self._no_standby_before = 0.0
+        # Of all descriptors those that are left when each call has its three, and some for the zygote itself.
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._max_files = max(standby.MAX_FILES, limit - 3 * MAX_CALLS - _OWN_DESCRIPTORS)
         self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
@@ -144,12 +148,28 @@ class Zygote:
         if order.plots:
             self._learn_plots()
         call.waiting = set(order.given)
+        if self._store is None and not self._has_room(call):
+            return
         if self._store is not None and not self._look_up(call, self._store):
             return
         if call.waiting:
             self._tell(call, wire.Missing(sorted(call.waiting)))
         else:
             self._start(call)
+
+    def _has_room(self, call: _Call) -> bool:
+        """Whether what is given for this run alone can be received, since without descriptors there is no hearing."""
+        if len(call.waiting) > self._max_files:
+            self._refuse(
+                call,
+                "ValueError",
+                f"{len(call.waiting):,} stored values for one run; at most {self._max_files:,} without a session",
+            )
+            return False
+        if sum(len(each.files) + len(each.waiting) for each in self._calls) > self._max_files:
+            self._refuse(call, "Busy", f"more than {self._max_files:,} stored values for runs at once")
+            return False
+        return True
 
     def _look_up(self, call: _Call, store: Store) -> bool:
         """Leaves only those payloads to wait for that the store lacks, and says whether the request makes sense."""

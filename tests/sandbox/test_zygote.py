@@ -75,6 +75,22 @@ print(children())
     assert done.stdout.splitlines() == ["[] 2 1", "[]"], done.stderr
 
 
+def test_more_data_than_there_are_descriptors_is_refused_and_the_root_lives(breakable: Sandbox) -> None:
+    many = {f"v{number}": Data(f"many {number}", lambda: b"1") for number in range(4_200)}
+    code = f"sum([{','.join(many)}])"
+    breakable.run("1", session="bystander")
+    root, bystander = root_pid(breakable), breakable._warm["bystander"]
+    error = breakable.run(code, many).error
+    assert error is not None
+    assert (error.kind, error.message[:31]) == ("ValueError", "4,200 stored values for one run")
+    assert breakable.run(code, many, session="many").value == 4_200
+    some = dict(list(many.items())[:3_000])
+    assert breakable.run(f"sum([{','.join(some)}])", some).value == 3_000
+    assert breakable.run("1 + 1", session="bystander").value == 2
+    assert root_pid(breakable) == root
+    assert breakable._warm["bystander"] is bystander
+
+
 def test_a_session_loads_its_data_once(sandbox: Sandbox) -> None:
     loads: list[int] = []
 
