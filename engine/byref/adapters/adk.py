@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from byref.adapters.conversations import Conversations, Name, caller
+from byref.adapters.conversations import Conversations, Name, callers
 from byref.adapters.extras import missing
 from byref.engine import Engine
 from byref.errors import ToolError
@@ -132,7 +132,7 @@ class ByrefPlugin(BasePlugin):
             return None
 
         answer = await asyncio.to_thread(work)
-        caller.set(name)  # ADK runs each call in a task of its own
+        callers.set((*callers.get(), name))  # ADK runs each call in a task of its own
         return answer
 
     async def after_tool_callback(
@@ -177,7 +177,7 @@ class ByrefPlugin(BasePlugin):
 
     def _leads(self, context: CallbackContext, name: Name) -> bool:
         """Whether an answer speaks for its conversation's context: none inside of a tool, and of branches the first."""
-        if caller.get() == name:
+        if name in callers.get():
             return False
         branch = context.get_invocation_context().branch
         if branch is None:

@@ -15,6 +15,28 @@ REFERENCE: Final = {
     "type": "string",
     "description": 'A reference to stored data: $name, $name.path, or {"$var": "name", "jq": "map(.id)"} as JSON text.',
 }
+_MAX_DEPTH: Final = 100
+
+
+def may_refer(value: object, depth: int = 0) -> bool:
+    """Tell whether there may be a reference in arguments: most calls have none, and need not wait for a look-up."""
+    if depth > _MAX_DEPTH:
+        return True
+    if isinstance(value, str):
+        return "$" in value or value.startswith(("art_", "art:"))
+    if isinstance(value, Mapping):
+        return "$var" in value or any(may_refer(member, depth + 1) for member in value.values())
+    return isinstance(value, list | tuple) and any(may_refer(item, depth + 1) for item in value)
+
+
+def refers(arguments: Mapping[str, Any] | str) -> bool:
+    """Tell the same of arguments that may be JSON text; what is none may have some where it is written like one."""
+    if not isinstance(arguments, str):
+        return may_refer(arguments)
+    try:
+        return may_refer(json.loads(arguments or "{}"))
+    except (ValueError, RecursionError):
+        return any(mark in arguments for mark in ("$", "art_", "art:", "\\u"))
 
 
 def resolved(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from byref.adapters.arguments import resolved
+from byref import ledger
+from byref.adapters.arguments import refers, resolved
 from byref.adapters.extras import check_engine
 from byref.degraded import unstored
 from byref.engine import Engine
 from byref.errors import ByrefError, SessionGone, StorageFailure, ToolError
 from byref.intake import Taken, of_tool
 from byref.models import Models
-from byref.policy import Policy
+from byref.policy import Policy, check_tools
 from byref.prepare import prepare
 from byref.result import Result, ToolReply
 from byref.scope import Scope
@@ -29,56 +30,100 @@ logger = logging.getLogger("byref")
 AWAY: Final = "the store of this conversation's data cannot be reached: try again later"
 """What the model reads where its call needs data and the database is away."""
 GONE: Final = "this conversation's data is gone: the conversation has ended"
-_MOST: Final = 10_000
-"""Handles that are kept."""
+MOST: Final = 10_000
+"""Conversations of which something is remembered in memory."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Name = tuple[str, str]
 """Of a conversation: tenant and id."""
 
-caller: ContextVar[Name | None] = ContextVar("byref_adapter_caller", default=None)
-"""The conversation of which a tool is running: an agent that this tool runs does not speak for its context."""
+callers: ContextVar[tuple[Name, ...]] = ContextVar("byref_adapter_callers", default=())
+"""The conversations of which a tool is running: an agent that this tool runs does not speak for their contexts."""
+
+
+@contextmanager
+def running(name: Name) -> Iterator[None]:
+    """Mark what runs inside as run by a tool of a conversation."""
+    token = callers.set((*callers.get(), name))
+    try:
+        yield
+    finally:
+        callers.reset(token)
+
+
+class Recent(Generic[K, V]):
+    """The newest `MOST` entries of a mapping; for any thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[K, V] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return an entry, or None."""
+        return self._kept.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Make an entry the newest."""
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = value
+            if len(self._kept) > MOST:
+                del self._kept[next(iter(self._kept))]
 
 
 class Conversations:
     """Sessions of an engine, for a run that goes on where `Policy.on_storage_failure` says "truncate".
 
+    `policy` and `tools` are those of `Engine.session`.
+
     Raises:
         ConfigurationError: `engine` is no `byref.Engine`.
     """
 
-    def __init__(self, engine: Engine, policy: Policy | None) -> None:
+    def __init__(self, engine: Engine, policy: Policy | None, tools: Sequence[str] | None = None) -> None:
         self.engine, self._policy = check_engine(engine), policy
-        self._handles: dict[Name, Session] = {}
-        self._lock = threading.Lock()
+        self._tools = None if tools is None else check_tools(tools)
+        self._handles: Recent[Name, Session] = Recent()
 
     @property
     def policy(self) -> Policy:
         """The policy of new sessions."""
         return self._policy or self.engine.policy
 
-    def open(self, name: Name, model: str | None) -> Session:
-        """Open a conversation.
+    def policy_of(self, session: Session | None) -> Policy:
+        """Return the policy in force: a session may have been opened with another."""
+        return self.policy if session is None else session.policy
+
+    def open(self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True) -> Session:
+        """Open a conversation; `keep` its handle, or only where there is none yet.
 
         Raises:
             StorageFailure: the database is away.
         """
         tenant, id = name
-        session = self.engine.session(id, tenant=tenant, policy=self._policy, model=model)
-        with self._lock:
-            self._handles.pop(name, None)
-            self._handles[name] = session
-            if len(self._handles) > _MOST:
-                del self._handles[next(iter(self._handles))]
+        session = self.engine.session(
+            id, tenant=tenant, model=model, context_window=window, policy=self._policy, tools=self._tools
+        )
+        if keep or self._handles.get(name) is None:
+            self._handles.put(name, session)
         return session
 
-    def opened(self, name: Name, model: str | None) -> Session | None:
-        """Open a conversation; while the database is away its last handle, or None.
+    def opened(
+        self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True, going_on: bool = False
+    ) -> Session | None:
+        """Open a conversation; while the database is away the handle that was kept, which shortens what it takes in, or None.
 
         Raises:
+            SessionGone: it has ended, and `going_on` says that it must not have.
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
         """
         try:
-            return self.open(name, model)
+            session = self.open(name, model, window, keep=keep)
+            if going_on:
+                session._scope.read(lambda connection: ledger.see_that_it_is_open(connection, session._scope.row))
+            return session
         except StorageFailure:
             if self.policy.on_storage_failure == "raise":
                 raise
@@ -87,7 +132,9 @@ class Conversations:
 
     def tools(self, session: Session | None) -> list[dict[str, Any]]:
         """Return the definitions of byref's own tools, as MCP has them."""
-        return self.engine.tools("mcp", policy=self._policy) if session is None else session.tools("mcp")
+        if session is None:
+            return self.engine.tools("mcp", tools=self._tools, policy=self._policy)
+        return session.tools("mcp")
 
     def process(
         self,
@@ -109,7 +156,7 @@ class Conversations:
                 return session.process(output, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error)
             except SessionGone:
                 logger.warning("the conversation %r has ended; a result of %r is not stored", session.id, tool)
-        return self._unstored(output, tool, arguments, is_error)
+        return self._unstored(self.policy_of(session), output, tool, arguments, is_error)
 
     def arguments(
         self,
@@ -131,12 +178,12 @@ class Conversations:
                 raise StorageFailure(AWAY)
             return resolved(session, arguments, schema, tool=tool, call_id=call_id)
         except StorageFailure:
-            if self.policy.on_storage_failure == "raise":
+            if self.policy_of(session).on_storage_failure == "raise":
                 raise
             told = AWAY
         except SessionGone:
             told = GONE
-        if _may_refer(arguments):
+        if refers(arguments):
             raise ToolError(told)
         return arguments
 
@@ -150,7 +197,7 @@ class Conversations:
             if session is not None:
                 return session.call(tool, arguments, call_id=call_id)
         except StorageFailure:
-            if self.policy.on_storage_failure == "raise":
+            if self.policy_of(session).on_storage_failure == "raise":
                 raise
         except SessionGone:
             return ToolReply(GONE, is_error=True, tool=tool)
@@ -163,8 +210,8 @@ class Conversations:
         except ByrefError:
             logger.warning("byref could not record the usage of a run of %r", name[1], exc_info=True)
 
-    def _unstored(self, output: object, tool: str, arguments: object, is_error: bool) -> Result:
-        policy = replace(self.policy, per_tool={})  # mappers need the database
+    def _unstored(self, policy: Policy, output: object, tool: str, arguments: object, is_error: bool) -> Result:
+        policy = replace(policy, per_tool={})  # mappers need the database
         scope = Scope(
             database=self.engine.database,
             host=None,
@@ -185,9 +232,3 @@ class Conversations:
         finally:
             if isinstance(taken, Taken):
                 taken.settle(scope)
-
-
-def _may_refer(arguments: dict[str, Any] | str) -> bool:
-    """Whether references may be among the arguments: most have none, and need no data."""
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
-    return any(mark in written for mark in ("$", "art_", "art:"))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from byref.adapters.conversations import Conversations, Name, caller
+from byref.adapters.conversations import Conversations, Name, callers, running
 from byref.adapters.extras import missing
 from byref.adapters.schemas import with_references
 from byref.engine import Engine
@@ -115,11 +115,8 @@ class Byref(AbstractCapability[AgentDepsT]):
         handler: Callable[[dict[str, Any]], Awaitable[Any]],
     ) -> Any:
         """Run a tool, marked as one of this conversation: an agent that it runs does not speak for the context."""
-        token = caller.set(self._named(ctx)[0])
-        try:
+        with running(self._named(ctx)[0]):
             return await handler(args)
-        finally:
-            caller.reset(token)
 
     async def after_tool_execute(
         self,
@@ -160,7 +157,8 @@ class Byref(AbstractCapability[AgentDepsT]):
 
     def _record(self, ctx: RunContext[AgentDepsT], response: ModelResponse) -> None:
         name, model = self._named(ctx)
-        self._conversations.record(name, model, response, response.provider_response_id, context=caller.get() != name)
+        leads = name not in callers.get()
+        self._conversations.record(name, model, response, response.provider_response_id, context=leads)
 
     def _looked_up(
         self, ctx: RunContext[AgentDepsT], call: ToolCallPart, tool_def: ToolDefinition, args: RawArguments
