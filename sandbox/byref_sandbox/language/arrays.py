@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,10 +63,7 @@ def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
         frame = sys._getframe(1)
         array = method.__self__  # type: ignore[attr-defined]
         references = sys.getrefcount(array)
-        held = is_own_frame(frame.f_globals) and any(
-            value is array for space in (frame.f_globals, frame.f_locals) for value in space.values()
-        )
-        if references > _OF_ONE_VARIABLE or not held:
+        if references > _OF_ONE_VARIABLE or not _is_held(array, frame):
             raise NotAllowed(
                 "this array cannot be resized: more than one variable holds it", "use np.resize(array, shape)"
             )
@@ -74,8 +72,23 @@ def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
     return call
 
 
+def check_reshaped(array: Any, references: int, frame: types.FrameType) -> None:
+    """Raise NotAllowed unless one variable of `frame` holds an array and nothing else: the index over it is as long as it was."""
+    if references > _OF_ONE_VARIABLE_SET or not _is_held(array, frame):
+        raise NotAllowed(
+            "the shape of this array cannot be set: more than one variable holds it", "use array.reshape(shape)"
+        )
+
+
+def _is_held(array: Any, frame: types.FrameType) -> bool:
+    spaces = (frame.f_globals, frame.f_locals)
+    return is_own_frame(frame.f_globals) and any(value is array for space in spaces for value in space.values())
+
+
 _OF_ONE_VARIABLE = 4
 """References to an array while `resize` runs: the variable's, the method's, its own, that of the count."""
+_OF_ONE_VARIABLE_SET = 4 if sys.version_info < (3, 14) else 3
+"""References to an array whose attribute is set: the variable's, the caller's (newer versions borrow it), the check's, that of the count."""
 
 
 def as_strided(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from byref_sandbox.language import copying, missing, names
-from byref_sandbox.language.arrays import check_buffer
+from byref_sandbox.language.arrays import check_buffer, check_reshaped
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.classes import Classes
 from byref_sandbox.language.facades import Facade, facade_name
@@ -241,6 +242,8 @@ class Guards(Classes):
         elif not name.startswith("_"):
             allowed = self.writable_attributes.get(kind)
             if allowed is not None and name in allowed:
+                if name == "shape":
+                    check_reshaped(value, sys.getrefcount(value), sys._getframe(1))
                 return value
             if issubclass(kind, self.writable_types) and not callable(static(kind, name)):
                 return value
