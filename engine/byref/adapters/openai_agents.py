@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import functools
 import json
 import logging
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from byref.adapters.arguments import resolved
-from byref.adapters.extras import check_engine, missing
+from byref.adapters.arguments import refers
+from byref.adapters.conversations import AWAY, Conversations, Name, callers, running
+from byref.adapters.extras import missing
 from byref.engine import Engine
-from byref.errors import ByrefError, ConfigurationError, SessionGone, StorageFailure, ToolError
+from byref.errors import ByrefError, ConfigurationError, ToolError
 from byref.policy import Policy
 from byref.session import Session as Conversation
 
@@ -39,22 +37,16 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
-from byref.adapters.openai_agents_calls import asks, offered, overhear, overheard_by, refers, schema_of
-from byref.adapters.openai_agents_results import AWAY, ModelBlocks, ModelText, content, taken, unstored
+from byref.adapters.openai_agents_calls import asks, offered, overhear, overhearing, schema_of
+from byref.adapters.openai_agents_results import ModelBlocks, ModelText, content, taken
 from byref.adapters.openai_agents_session import ByrefSession
 
 __all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
 
 ByContext = str | Callable[[RunContextWrapper[Any]], str]
-Key = tuple[str, str]
-"""Tenant and id of a conversation."""
 
 _MARK: Final = "_byref"
 """On what invokes a tool that byref already wrapped, or one of its own."""
-_MOST: Final = 10_000
-"""Conversations whose handle is remembered, for a database that is away."""
-_callers: ContextVar[tuple[Key, ...]] = ContextVar("byref_openai_agents_callers", default=())
-"""The conversations of which a tool is running: an agent that this tool runs is not the conversation."""
 
 logger = logging.getLogger("byref")
 
@@ -92,22 +84,13 @@ class Byref(RunHooks[Any]):
         policy: Policy | None = None,
         model: str | None = None,
     ) -> None:
-        self._engine, self._policy, self._model = check_engine(engine), policy, model
-        self._session, self._tenant = session, tenant
-        self._known: dict[Key, Conversation] = {}
-        self._lock = threading.Lock()
+        self._conversations = Conversations(engine, policy)
+        self._session, self._tenant, self._model = session, tenant, model
         self._guarded: WeakKeyDictionary[ToolContext[Any], _Ready] = WeakKeyDictionary()
 
     def conversation(self, context: RunContextWrapper[Any], agent: object = None) -> Conversation:
         """Return byref's session of a run; it reads the database, so not on an event loop."""
-        model = getattr(agent, "model", None)
-        tenant, session = self._key(context)
-        return self._engine.session(
-            session,
-            tenant=tenant,
-            policy=self._policy,
-            model=self._model or (model if isinstance(model, str) else getattr(model, "model", None)),
-        )
+        return self._conversations.open(self._named(context), self._model_of(agent))
 
     def tools(self, *tools: Tool) -> list[Tool]:
         """Return the tools as an agent takes them, and byref's own behind them.
@@ -120,8 +103,8 @@ class Byref(RunHooks[Any]):
         """
         given = self.wrapped(*tools)
         there = {tool.name for tool in given}
-        offered = self._engine.tools("openai-responses", policy=self._policy)
-        return [*given, *(self._own(definition) for definition in offered if definition["name"] not in there)]
+        own = self._conversations.tools(None)
+        return [*given, *(self._own(definition) for definition in own if definition["name"] not in there)]
 
     def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
         """Return the tools as `tools` does, without byref's own; `heard`: those of servers that are heard themselves."""
@@ -131,7 +114,7 @@ class Byref(RunHooks[Any]):
         """Record the usage of one answer; where that cannot be the run goes on, for the answer is there."""
         if not response.usage.requests:  # no provider counted
             return
-        leads = self._key(context) not in _callers.get()
+        leads = self._named(context) not in callers.get()
 
         def work() -> None:
             self.conversation(context, agent).record_usage(response.usage, context=leads)
@@ -143,42 +126,24 @@ class Byref(RunHooks[Any]):
                 raise
             logger.warning("byref could not record the usage of a run", exc_info=True)
 
-    @property
-    def _rules(self) -> Policy:
-        return self._policy or self._engine.policy
+    def _named(self, context: RunContextWrapper[Any]) -> Name:
+        return _found(self._tenant, context), _found(self._session, context)
 
-    def _key(self, context: RunContextWrapper[Any]) -> Key:
-        return _named(self._tenant, context), _named(self._session, context)
+    def _model_of(self, agent: object) -> str | None:
+        model = getattr(agent, "model", None)
+        return self._model or (model if isinstance(model, str) else getattr(model, "model", None))
 
     def _opened(self, context: RunContextWrapper[Any], agent: object) -> Conversation | None:
-        """Open the conversation; while the database is away: its last handle, which shortens what it takes in, or None."""
-        key = self._key(context)
-        try:
-            session = self.conversation(context, agent)
-        except StorageFailure:
-            if self._rules.on_storage_failure == "raise":
-                raise
-            logger.exception("byref could not open the session %r; the run goes on", key[1])
-            return self._known.get(key)
-        with self._lock:
-            self._known.pop(key, None)
-            self._known[key] = session
-            if len(self._known) > _MOST:
-                del self._known[next(iter(self._known))]
-        return session
+        return self._conversations.opened(self._named(context), self._model_of(agent))
 
     def _ready(self, tool: FunctionTool, context: RunContextWrapper[Any], written: str, call_id: str) -> _Ready:
         session = self._opened(context, getattr(context, "agent", None))
         try:
-            if session is None:
-                raise StorageFailure
-            found = resolved(session, written or "{}", schema_of(tool), tool=tool.name, call_id=call_id)
+            found = self._conversations.arguments(
+                session, written or "{}", schema_of(tool), tool=tool.name, call_id=call_id
+            )
         except ToolError as error:
             return _Ready(session, written, str(error))
-        except StorageFailure:
-            if self._rules.on_storage_failure == "raise":
-                raise
-            return _Ready(session, written, AWAY if refers(written) else None)
         return _Ready(session, found if isinstance(found, str) else json.dumps(found))
 
     def _wrapped(self, tool: FunctionTool, heard: bool) -> FunctionTool:
@@ -192,19 +157,14 @@ class Byref(RunHooks[Any]):
                 ready = await asyncio.to_thread(self._ready, tool, context, written, call_id)
 
             def read(output: object, result: object = None, is_error: bool = False) -> object:
-                if ready.session is None:
-                    return unstored(output, self._rules)
-                try:
-                    taken_in = ready.session.process(
-                        taken(output) if result is None else result,
-                        tool=tool.name,
-                        call_id=call_id,
-                        arguments=written,
-                        is_error=is_error,
-                    )
-                except SessionGone:
-                    logger.warning("the session %r ended while %r ran", ready.session.id, tool.name)
-                    return unstored(output, self._rules)
+                taken_in = self._conversations.process(
+                    ready.session,
+                    taken(output) if result is None else result,
+                    tool=tool.name,
+                    call_id=call_id,
+                    arguments=written,
+                    is_error=is_error,
+                )
                 return content(taken_in, call_id, output)
 
             refusal = ready.refusal
@@ -212,7 +172,7 @@ class Byref(RunHooks[Any]):
                 refusal = "the data that the arguments refer to changed, and this call now needs approval: call again"
             if refusal is not None:
                 return await asyncio.to_thread(read, refusal, is_error=True)
-            with self._running(context, [] if heard else None) as overheard:
+            with running(self._named(context)), overhearing([] if heard else None) as overheard:
                 output = await tool.on_invoke_tool(context, ready.arguments)
             caller = getattr(context.tool_call, "caller", None)
             if getattr(caller, "type", None) == "program":
@@ -222,25 +182,13 @@ class Byref(RunHooks[Any]):
         setattr(invoke, _MARK, True)
         wrapped = copy.copy(tool)
         wrapped.on_invoke_tool = invoke
-        if self._rules.tool(tool.name).references:
+        if self._conversations.policy.tool(tool.name).references:
             wrapped.params_json_schema, wrapped.description = offered(tool)
         if callable(tool.needs_approval):
             wrapped.needs_approval = self._approval(tool)
         if tool.tool_input_guardrails:
             wrapped.tool_input_guardrails = [self._guardrail(tool, one) for one in tool.tool_input_guardrails]
         return wrapped
-
-    @contextlib.contextmanager
-    def _running(
-        self, context: RunContextWrapper[Any], overheard: list[object] | None
-    ) -> Iterator[list[object] | None]:
-        """Mark what runs inside as run by a tool of the conversation, and give what its server says."""
-        marks = _callers.set((*_callers.get(), self._key(context))), overheard_by.set(overheard)
-        try:
-            yield overheard
-        finally:
-            _callers.reset(marks[0])
-            overheard_by.reset(marks[1])
 
     def _approval(self, tool: FunctionTool) -> Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]:
         """The tool's question whether a call needs approval, asked of the data."""
@@ -294,7 +242,7 @@ class Byref(RunHooks[Any]):
         return FunctionTool(
             name=definition["name"],
             description=definition["description"],
-            params_json_schema=definition["parameters"],
+            params_json_schema=definition["inputSchema"],
             on_invoke_tool=invoke,
             strict_json_schema=False,
         )
@@ -324,5 +272,5 @@ class ByrefAgent(Agent[TContext]):
         return tools if self.byref is None else self.byref.wrapped(*tools, heard=True)
 
 
-def _named(by: ByContext, context: RunContextWrapper[Any]) -> str:
+def _found(by: ByContext, context: RunContextWrapper[Any]) -> str:
     return by if isinstance(by, str) else by(context)

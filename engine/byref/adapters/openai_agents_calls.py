@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
 from byref.adapters.arguments import strict_with_references
 from byref.adapters.extras import missing
-from byref.gateway.arguments import SENTENCE, may_refer, sound, with_references
+from byref.gateway.arguments import SENTENCE, sound, with_references
 
 try:
     from agents import FunctionTool, RunContextWrapper
@@ -20,8 +22,18 @@ except ImportError as error:
 
 _MARK: Final = "_byref"
 """On what calls a server's tools and is heard."""
-overheard_by: ContextVar[list[object] | None] = ContextVar("byref_openai_agents_overheard", default=None)
+_overheard_by: ContextVar[list[object] | None] = ContextVar("byref_openai_agents_overheard", default=None)
 """Where a server's own result of the call that is on is put."""
+
+
+@contextmanager
+def overhearing(overheard: list[object] | None) -> Iterator[list[object] | None]:
+    """Give what a server says while this lasts; None: what is said is for nobody."""
+    token = _overheard_by.set(overheard)
+    try:
+        yield overheard
+    finally:
+        _overheard_by.reset(token)
 
 
 def overhear(server: MCPServer) -> None:
@@ -33,7 +45,7 @@ def overhear(server: MCPServer) -> None:
     @functools.wraps(call)
     async def call_tool(*args: Any, **kwargs: Any) -> Any:
         result = await call(*args, **kwargs)
-        overheard = overheard_by.get()
+        overheard = _overheard_by.get()
         if overheard is not None:
             overheard[:] = [result]
         return result
@@ -63,14 +75,6 @@ async def asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: s
     policy: Any = tool.needs_approval
     asked = policy(context, json.loads(arguments), call_id)
     return bool(await asked if inspect.isawaitable(asked) else asked)
-
-
-def refers(written: str) -> bool:
-    """Tell whether there may be references in arguments, as JSON; what is none may have some."""
-    try:
-        return may_refer(json.loads(written or "{}"))
-    except (ValueError, RecursionError):
-        return True
 
 
 def schema_of(tool: FunctionTool) -> dict[str, Any]:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 from byref.adapters.extras import missing
-from byref.describe.truncate import truncate
-from byref.outputs import values
-from byref.policy import Policy
 from byref.result import Result, ToolReply
-from byref.tokens import SampledCounter
 
 try:
     from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
@@ -20,9 +15,6 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
-AWAY: Final = "the store of this conversation's data cannot be reached: try again later"
-"""What the model reads where its call needs data and the database is away."""
-CUT: Final = "[INCOMPLETE: the whole output could not be stored; only a new call gives it again.]"
 _FIELDS: Final = {
     "text": ToolOutputText.model_fields.keys(),
     "image": ToolOutputImage.model_fields.keys(),
@@ -67,15 +59,6 @@ def taken(output: object) -> object:
     return [{**one.model_dump(exclude_none=True), "type": f"input_{one.type}"} for one in kinds] or output
 
 
-def unstored(output: object, policy: Policy) -> ModelText | ModelBlocks:
-    """Return an output that cannot be stored, its texts cut to what the policy lets a model read of such."""
-    kinds = _kinds(output)
-    if kinds:
-        cut = [ToolOutputText(text=_cut(one.text, policy)) if isinstance(one, ToolOutputText) else one for one in kinds]
-        return _made(cut, output)
-    return _made(_cut(output if isinstance(output, str) else _written(output), policy), output)
-
-
 def _made(body: str | list[Any], original: object) -> ModelText | ModelBlocks:
     made = ModelText(body) if isinstance(body, str) else ModelBlocks(body)
     made.original = original
@@ -107,22 +90,3 @@ def _block(block: dict[str, Any]) -> ToolOutputText | ToolOutputImage | ToolOutp
         case "input_file":
             return ToolOutputFileContent(**fields)
     return ToolOutputText(**fields)
-
-
-def _written(output: object) -> str:
-    try:
-        return json.dumps(output, ensure_ascii=False, default=str)
-    except values.RAISED:
-        return f"a value of type {type(output).__name__!r} that cannot be written as text"
-
-
-def _cut(text: str, policy: Policy) -> str:
-    counter = SampledCounter()
-
-    def measure(part: str) -> int:
-        return counter.count(part, "text")
-
-    most = policy.truncate_tokens if policy.max_result_tokens is None else policy.max_result_tokens
-    if measure(text) <= most:
-        return text
-    return f"{truncate(text, budget=policy.truncate_tokens, measure=measure).text}\n{CUT}"
