@@ -307,3 +307,40 @@ m = pd.MultiIndex.from_product([["a", "b"], [1]]).set_codes([1, 0], level=0)
 [a.tolist(), a.base is None, view.base is a, f.x.tolist(), m.tolist(), f.x.dtype.base.name]
 """
     assert _run(language, code) == [[2, 0, 1], True, True, [7, 3], [("b", 1), ("a", 1)], "int64"]
+
+
+def test_indexes_are_made_and_changed_as_ever(language: Language) -> None:
+    code = """
+k = np.array([0, 1], "int8")
+m = pd.MultiIndex(levels=[["a", "b"], [1, 2]], codes=[k, [0, 1]], names=["x", "y"])
+k[0] = 99
+n = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["x", "y"])
+[
+    m.equals(n), type(m) is pd.MultiIndex, isinstance(n, pd.MultiIndex), pd.MultiIndex.__name__,
+    m.set_levels(["c", "d"], level="x").tolist(), pd.MultiIndex.set_codes(m, [1, 0], level=0).tolist(),
+    m.levels[0].tolist(), m.codes[1].tolist(), pd.Categorical(["a"]).from_codes([0], ["z"]).tolist(),
+    pd.DataFrame({"v": [1, 2]}, index=m).unstack().shape,
+]
+"""
+    assert _run(language, code) == [
+        *(True, True, True, "MultiIndex"),
+        *([("c", 1), ("d", 2)], [("b", 1), ("a", 2)]),
+        *(["a", "b"], [0, 1], ["z"], (2, 2)),
+    ]
+
+
+def test_codes_of_one_level_alone_are_of_the_same_length(language: Language) -> None:
+    with pytest.raises(ValueError, match="Unequal code lengths"):
+        _run(language, "pd.MultiIndex.from_product([['a'], [1]]).set_codes([0, 0], level=0)")
+
+
+def test_a_shape_is_set_where_one_variable_holds_the_array(language: Language) -> None:
+    code = "def f():\n    b = np.arange(4)\n    b.shape = 2, 2\n    return b.shape\na = np.arange(6)\na.shape = 3, -1\n[a.shape, f()]"
+    assert _run(language, code) == [(3, 2), (2, 2)]
+
+
+def test_a_pattern_prints_nothing_of_itself(language: Language) -> None:
+    output = io.StringIO()
+    code = "import re\nre.compile('a+b', re.RegexFlag.DEBUG).findall('aab ab')"
+    assert language.run(language.compile(code), {}, output).value == ["aab", "ab"]
+    assert output.getvalue() == ""
