@@ -170,7 +170,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stdio")
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.slow)])
 def test_a_big_output_comes_back_by_reference_and_all_of_it_can_be_worked_on(folder: Path, mode: str) -> None:
     words = ["--session", "project"] if mode == "legacy" else []
     told: list[Any] = []
@@ -288,7 +288,7 @@ def gone(pids: set[int]) -> bool:
     return not alive
 
 
-@pytest.mark.parametrize("how", ["eof", "sigterm"])
+@pytest.mark.parametrize("how", ["eof", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_nothing_is_left_when_the_client_leaves_in_the_midst_of_a_call(
     process: subprocess.Popen[bytes], how: str
 ) -> None:
@@ -335,6 +335,7 @@ def test_garbage_is_survived(process: subprocess.Popen[bytes]) -> None:
 # What is asked
 
 
+@pytest.mark.slow
 def test_templates_give_lines_and_jq(tmp_path: Path) -> None:
     async def main() -> None:
         tools = ["artifact_jq", "store_artifact"]
@@ -465,6 +466,7 @@ def test_hostile_requests_are_answered_and_the_next_one_is_too(tmp_path: Path) -
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_the_list_of_resources_is_given_in_pages(tmp_path: Path) -> None:
     async def main() -> None:
         with inside(tmp_path, session="one") as server:
@@ -551,6 +553,7 @@ def test_a_header_names_the_session_under_any_version(alone: Served) -> None:
         assert engine.session("chat-1").variable("users").value() == ROWS
 
 
+@pytest.mark.slow
 def test_many_clients_at_once_are_served_each_from_its_own(alone: Served) -> None:
     async def one(number: int) -> None:
         async with over_http(alone.url, session=f"many-{number}", mode=["auto", "legacy"][number % 2]) as client:
@@ -588,7 +591,7 @@ async def not_found(client: Client, uri: str) -> None:
     assert "cursor" in (await refused(client.list_resources(cursor=id_))).error.message
 
 
-@pytest.mark.parametrize("session", [None, "shared"])
+@pytest.mark.parametrize("session", [pytest.param(None, marks=pytest.mark.slow), "shared"])
 def test_tenants_are_kept_apart(two_tenants: Served, session: str | None) -> None:
     async def main() -> None:
         async with (
@@ -680,6 +683,7 @@ def test_other_web_pages_are_refused(alone: Served) -> None:
         assert http.get(alone.url.replace("/mcp", "/")).status_code == 404
 
 
+@pytest.mark.slow
 def test_half_open_connections_do_not_keep_the_server_from_answering_or_ending(tmp_path: Path) -> None:
     with served(tmp_path) as server, contextlib.ExitStack() as open_:
         url = httpx2.URL(server.url)

@@ -20,7 +20,7 @@ from byref.gateway.upstream import FRESH_SECONDS
 from conftest import SHOP, Heard, Place, eventually, soon, text_of
 
 RAW = str(Path(__file__).parent / "raw_server.py")
-MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
+MODES = pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.slow)])
 
 
 def raw(behaviour: str) -> dict[str, Any]:
@@ -77,6 +77,7 @@ async def answers(client: Client, tool: str, text: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_server_that_is_back_is_told_what_the_client_had_said(place: Place) -> None:
     config = place.write({"north": place.shop("north")})
 
@@ -156,6 +157,7 @@ def test_a_server_that_ignores_all_ends_when_the_gateway_is_killed(place: Place)
         assert soon(lambda: not any(is_alive(pid) for pid in servers), 15)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_gone_says_whose_it_was(place: Place) -> None:
     config = place.write({"fickle": raw("fickle")})
     with by_hand(place, "--config", config) as (ask, _):
@@ -166,6 +168,7 @@ def test_a_name_that_is_gone_says_whose_it_was(place: Place) -> None:
         assert "had it" not in ask("tools/call", {"name": "never"})["error"]["message"]
 
 
+@pytest.mark.slow
 def test_of_a_resource_that_nobody_has_the_likeliest_server_says_why(place: Place) -> None:
     config = place.write({"shelf": raw("shelf"), "other": raw("bare")})
     with by_hand(place, "--config", config) as (ask, _):
@@ -175,6 +178,7 @@ def test_of_a_resource_that_nobody_has_the_likeliest_server_says_why(place: Plac
         assert ask("resources/read", {"uri": "else://gone"})["error"]["data"]["by"] == "shelf"
 
 
+@pytest.mark.slow
 def test_garbage_between_messages_is_passed_over(place: Place) -> None:
     config = place.write({"noisy": raw("garbage")})
 
@@ -187,6 +191,7 @@ def test_garbage_between_messages_is_passed_over(place: Place) -> None:
     assert "Listening on port 499" not in place.errors()
 
 
+@pytest.mark.slow
 def test_lists_without_end_are_cut(place: Place) -> None:
     config = place.write({"endless": raw("endless"), "circle": raw("circle"), "nonsense": raw("nonsense")})
 
@@ -244,6 +249,7 @@ def test_a_server_without_a_handshake_asks_any_client(place: Place, mode: str) -
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_none_is_told(place: Place) -> None:
     config = place.write({"rude": raw("rude")})
     with by_hand(place, "--config", config) as (ask, _):
@@ -253,6 +259,7 @@ def test_an_answer_that_is_none_is_told(place: Place) -> None:
         assert ask("ping", {})["result"] == {}
 
 
+@pytest.mark.slow
 def test_text_that_is_no_text_passes_as_far_as_it_can(place: Place) -> None:
     config = place.write({"torn": raw("torn")})
     with by_hand(place, "--config", config) as (ask, _):
@@ -262,6 +269,7 @@ def test_text_that_is_no_text_passes_as_far_as_it_can(place: Place) -> None:
         assert ask("ping", {})["result"] == {}
 
 
+@pytest.mark.slow
 def test_a_method_that_nobody_knows_is_its_servers(place: Place) -> None:
     config = place.write({"shop": place.shop("shop"), "odd": raw("odd")})
     with by_hand(place, "--config", config) as (ask, _):
@@ -269,6 +277,7 @@ def test_a_method_that_nobody_knows_is_its_servers(place: Place) -> None:
         assert ask("vendor/other", {})["error"]["code"] == -32601
 
 
+@pytest.mark.slow
 def test_what_no_sdk_knows_passes(place: Place) -> None:
     """Asked by hand: the official client would refuse it."""
     config = place.write({"odd": raw("odd")})
@@ -284,6 +293,7 @@ def test_what_no_sdk_knows_passes(place: Place) -> None:
     }
 
 
+@pytest.mark.slow
 def test_old_clients_get_no_blocks_that_they_do_not_know(place: Place) -> None:
     config = place.write({"old": raw("old"), "shop": place.shop("shop")})
     with by_hand(place, "--config", config, version="2024-11-05") as (ask, _):
@@ -339,7 +349,10 @@ class by_hand:
         raise AssertionError("the gateway has ended")
 
 
-@pytest.mark.parametrize("how", ["eof", "sigterm", "sigint", "sigkill"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param("eof", marks=pytest.mark.slow), "sigterm", pytest.param("sigint", marks=pytest.mark.slow), "sigkill"],
+)
 def test_servers_end_with_the_gateway(place: Place, how: str) -> None:
     config = place.write({"north": place.shop("north")})
     with by_hand(place, "--config", config) as (ask, process):
@@ -370,6 +383,7 @@ def test_a_call_is_cancelled_when_the_client_leaves(place: Place) -> None:
     assert place.noted("slow cancelled")
 
 
+@pytest.mark.slow
 def test_what_servers_say_to_stderr_is_passed_on_bounded_and_harmless(place: Place) -> None:
     config = place.write({"north": place.shop("north")})
 
@@ -411,6 +425,7 @@ def test_one_command_is_a_gateway(place: Place) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -432,6 +447,7 @@ def test_a_wrong_command_line_is_told_in_a_line(place: Place, words: list[str], 
     assert ended.returncode in (1, 2) and told in ended.stderr and len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_database_is_a_file_of_the_users_own(place: Place) -> None:
     config = place.write({"north": place.shop("north")})
     command = [word for word in place.command("--config", config) if word != "--db" and not word.endswith("gateway.db")]

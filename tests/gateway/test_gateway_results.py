@@ -103,7 +103,7 @@ def test_a_tools_own_limit_holds_below_the_floor(engine: Engine) -> None:
     assert "art_" in answer(engine, raw, limit)["content"][0]["text"]
 
 
-@pytest.mark.parametrize("words", [(), ("--context-window", "1000000")])
+@pytest.mark.parametrize("words", [(), pytest.param(("--context-window", "1000000"), marks=pytest.mark.slow)])
 def test_a_long_text_does_not_reach_the_client_whole(place: Place, words: tuple[str, ...]) -> None:
     config = place.write({"north": place.shop("north")})
 
@@ -117,6 +117,7 @@ def test_a_long_text_does_not_reach_the_client_whole(place: Place, words: tuple[
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_a_policy_may_let_long_texts_through(place: Place) -> None:
     config = place.write({"north": place.shop("north")}, policy={"max_threshold_bytes": 600_000})
 
