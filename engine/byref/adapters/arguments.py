@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from byref.errors import ToolError
+from byref.errors import ConfigurationError, ToolError
 from byref.session import Session
 from byref.tools.arguments import as_object
 
@@ -50,7 +50,7 @@ def resolved(
     """Return what `Session.resolve` does, or the very arguments where they have no references and do not fit the schema.
 
     Frameworks take more than a tool's schema says (defaults, `"90"` for a duration), and tell the model in their own
-    words of what they refuse.
+    words of what they refuse. By a schema that is none nothing is checked.
 
     Raises:
         ToolError: a reference is unknown, or what it brought does not fit.
@@ -58,6 +58,8 @@ def resolved(
     resolve = partial(session.resolve, arguments, tool=tool, call_id=call_id)
     try:
         return resolve(schema=schema)
+    except ConfigurationError:
+        return resolve()
     except ToolError:
         if resolve() == as_object(arguments):
             return arguments

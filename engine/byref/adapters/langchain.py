@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from byref import ledger
-from byref.adapters.extras import check_engine, missing
+from byref.adapters.conversations import Conversations, Name, Recent, running
+from byref.adapters.extras import missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
-from byref.policy import Policy, check_tools
-from byref.result import sendable
+from byref.policy import Policy
+from byref.result import ToolReply, sendable
 from byref.session import Session
+from byref.tools.arguments import as_object
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -28,7 +28,6 @@ except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
 from byref.adapters.langchain_requests import (
-    Recent,
     instructed,
     leads,
     model_of,
@@ -37,8 +36,8 @@ from byref.adapters.langchain_requests import (
     summary_in,
     with_text,
 )
-from byref.adapters.langchain_results import AWAY, Call, Conversation, Handled, block_of, read_message
 from byref.adapters.langchain_results import INSTRUCTIONS as INSTRUCTIONS
+from byref.adapters.langchain_results import Call, Handled, block_of, read_message
 
 __all__ = ["ByrefMiddleware"]
 
@@ -48,8 +47,7 @@ logger = logging.getLogger("byref")
 class ByrefTool(BaseTool):
     """One of byref's own tools, bound to the conversation of the run that calls it; what it answers is never gated."""
 
-    open: Callable[[], Session | None]
-    """None: the database is away."""
+    answer: Callable[[str, Any, str | None], ToolReply]
     args_schema: dict[str, Any]
 
     def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -57,29 +55,18 @@ class ByrefTool(BaseTool):
         return (tool_input, tool_call_id), {}
 
     def _run(self, arguments: Any, call_id: str | None) -> Any:
-        session = self.open()
-        content: Any = AWAY
-        is_error = True
-        if session is not None:
-            reply = session.call(self.name, arguments, call_id=call_id)
-            content, is_error = sendable(reply.content), reply.is_error
+        reply = self.answer(self.name, arguments, call_id)
+        content: Any = sendable(reply.content)
         if isinstance(content, list):
             content = [block_of(block) for block in content]
         if call_id is None:
             return content
-        return ToolMessage(content, name=self.name, tool_call_id=call_id, status="error" if is_error else "success")
+        return ToolMessage(
+            content, name=self.name, tool_call_id=call_id, status="error" if reply.is_error else "success"
+        )
 
     async def _arun(self, arguments: Any, call_id: str | None) -> Any:
         return await asyncio.to_thread(self._run, arguments, call_id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is remembered of a conversation: its newest handle, and the model that it was opened for."""
-
-    session: Session
-    model: str | None
-    window: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +113,19 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
-        self._engine = check_engine(engine)
-        self._tenant, self._session, self._policy = tenant, session, policy
+        self._conversations = Conversations(engine, policy, tools)
+        self._tenant, self._session = tenant, session
         self._model, self._window = model, context_window
-        self._names = None if tools is None else check_tools(tools)
-        self._known: Recent[Conversation, _Known] = Recent()
+        self._models: Recent[Name, tuple[str | None, int | None]] = Recent()
         self._noted: Recent[object, bool] = Recent()
         self.tools = [
             ByrefTool(
                 name=tool["name"],
                 description=tool["description"],
                 args_schema=tool["inputSchema"],
-                open=self._opened,
+                answer=self._answer,
             )
-            for tool in self._engine.tools("mcp", tools=tools, policy=policy)
+            for tool in self._conversations.tools(None)
         ]
 
     def session(self) -> Session:
@@ -148,7 +134,8 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         Raises:
             StorageFailure: the database is away.
         """
-        return self._open(self._conversation())
+        name = self._conversation()
+        return self._conversations.open(name, *self._model_of(name), keep=False)
 
     def record_usage(self, answer: AIMessage) -> None:
         """Record what a model's answer says of its tokens, in a node of one's own; an answer without usage is none.
@@ -162,7 +149,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         except StorageFailure:
             logger.exception("byref could not record the usage of %r; the next answer sets the context", answer.id)
             return
-        record(session, [answer], context=leads(self._engine, (session.tenant, session.id)))
+        record(session, [answer], context=leads(self._conversations.engine, (session.tenant, session.id)))
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Handled]) -> Any:
         """Resolve the references in a call's arguments, run the tool, and put what the model reads in its message."""
@@ -171,7 +158,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._called(request)
         if isinstance(call, ToolMessage):
             return call
-        with call.running():
+        with running(call.conversation):
             output = handler(call.ready)
         return call.read(output)
 
@@ -184,7 +171,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         call = await asyncio.to_thread(self._called, request)
         if isinstance(call, ToolMessage):
             return call
-        with call.running():
+        with running(call.conversation):
             output = await handler(call.ready)
         return await asyncio.to_thread(call.read, output)
 
@@ -206,7 +193,7 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
         await asyncio.to_thread(asked.record, response.result)
         return response
 
-    def _conversation(self) -> Conversation:
+    def _conversation(self) -> Name:
         name = self._session(get_runtime()) if callable(self._session) else self._session
         if name is None:
             name = get_config().get("configurable", {}).get("thread_id")
@@ -217,85 +204,54 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         return self._tenant(get_runtime()) if callable(self._tenant) else self._tenant, str(name)
 
-    def _open(
-        self, conversation: Conversation, model: str | None = None, window: int | None = None, *, leads: bool = False
-    ) -> Session:
-        """Open a conversation for a model; for that of the last request where none is given."""
-        tenant, name = conversation
-        known = self._known.get(conversation)
-        if model is None and window is None and known is not None:
-            model, window = known.model, known.window
-        session = self._engine.session(
-            name,
-            tenant=tenant,
-            model=self._model or model,
-            context_window=self._window or window,
-            policy=self._policy,
-            tools=self._names,
-        )
-        if leads or known is None:
-            self._known.put(conversation, _Known(session, model, window))
-        return session
+    def _model_of(
+        self, name: Name, asked: tuple[str | None, int | None] = (None, None)
+    ) -> tuple[str | None, int | None]:
+        """The model, and its window, that a conversation is opened for: that of the last request where none is asked."""
+        model, window = asked if any(asked) else self._models.get(name) or asked
+        return self._model or model, self._window or window
 
     def _opened(
-        self,
-        conversation: Conversation | None = None,
-        model: str | None = None,
-        window: int | None = None,
-        *,
-        leads: bool = False,
+        self, name: Name, asked: tuple[str | None, int | None] = (None, None), *, leads: bool = False
     ) -> Session | None:
-        """Do the same, and raise SessionGone where it has ended before anything is paid for.
+        """Open a conversation, and raise SessionGone where it has ended before anything is paid for."""
+        session = self._conversations.opened(name, *self._model_of(name, asked), keep=leads, going_on=True)
+        if leads or self._models.get(name) is None:
+            self._models.put(name, asked)
+        return session
 
-        While the database is away: the last handle, which shortens what it takes in, or None.
-        """
-        conversation = conversation or self._conversation()
-        try:
-            session = self._open(conversation, model, window, leads=leads)
-            session._scope.read(lambda connection: ledger.see_that_it_is_open(connection, session._scope.row))
-            return session
-        except StorageFailure:
-            if (self._policy or self._engine.policy).on_storage_failure == "raise":
-                raise
-            logger.exception("byref could not open the session %r; the turn goes on", conversation[1])
-            known = self._known.get(conversation)
-            return None if known is None else known.session
+    def _answer(self, tool: str, arguments: Any, call_id: str | None) -> ToolReply:
+        return self._conversations.call(self._opened(self._conversation()), tool, arguments, call_id)
 
     def _called(self, request: ToolCallRequest) -> Call | ToolMessage:
         """A call with the data that its arguments refer to, or what the model is told of a reference that fails."""
         self._see_that_names_differ([request.tool])
         conversation, written = self._conversation(), request.tool_call
         session = self._opened(conversation)
-        policy = self._policy or self._engine.policy if session is None else session.policy
-        call = Call(conversation, session, policy, request, written["args"])
+        call = Call(self._conversations, conversation, session, request, written["args"])
         try:
-            if session is None:
-                raise StorageFailure
-            call.arguments = _arguments(session, written, request.tool)
+            call.arguments = as_object(
+                self._conversations.arguments(
+                    session, written["args"], _schema_of(request.tool), tool=written["name"], call_id=written["id"]
+                )
+            )
         except ToolError as error:
             return call.refused(str(error))
-        except StorageFailure:
-            if policy.on_storage_failure == "raise":
-                raise
-            if _may_refer(written["args"]):
-                logger.exception("byref could not look for references in the arguments of %r", written["name"])
-                return call.refused(AWAY)
         return call
 
     def _asked(self, request: ModelRequest[Any]) -> _Asked:
         self._see_that_names_differ(request.tools)
         conversation = self._conversation()
-        is_leading = leads(self._engine, conversation)
-        session = self._opened(conversation, *model_of(request.model), leads=is_leading)
+        is_leading = leads(self._conversations.engine, conversation)
+        session = self._opened(conversation, model_of(request.model), leads=is_leading)
         tools = [
             tool
             for tool in request.tools
             if not isinstance(tool, ByrefTool) or session is None or session.owns(tool.name)
         ]
         direct = {tool.name for tool in tools if isinstance(tool, BaseTool) and tool.return_direct}
-        policy = self._policy or self._engine.policy if session is None else session.policy
         messages: list[AnyMessage] = [
-            read_message(session, message, str(message.name), policy=policy)
+            read_message(self._conversations, session, message, str(message.name))
             if isinstance(message, ToolMessage) and message.name in direct
             else message
             for message in request.messages
@@ -329,29 +285,12 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
                 )
 
 
-def _may_refer(arguments: Any) -> bool:
-    """Whether references may be among the arguments: most have none, and need no data."""
-    written = json.dumps(arguments, default=str)
-    return any(mark in written for mark in ("$", "art_", "art:"))
-
-
-def _arguments(session: Session, call: Any, tool: BaseTool | None) -> dict[str, Any]:
-    """A call's arguments with their data; those that refer to none are for the tool alone to judge.
-
-    A tool that another middleware brings at run time has no schema here.
-    """
+def _schema_of(tool: BaseTool | None) -> dict[str, Any] | None:
+    """The JSON Schema of a tool's arguments; a tool that another middleware brings at run time has none here."""
     if tool is None:
-        return session.resolve(call["args"], tool=call["name"], call_id=call["id"])
+        return None
     kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic's, new or old
-    schema = (
-        kind
-        if isinstance(kind, dict)
-        else (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()
-    )
-    try:
-        return session.resolve(call["args"], schema, tool=call["name"], call_id=call["id"])
-    except (ToolError, ConfigurationError) as misfit:
-        arguments = session.resolve(call["args"], tool=call["name"], call_id=call["id"])
-        if isinstance(misfit, ToolError) and arguments != call["args"]:
-            raise
-        return arguments
+    if isinstance(kind, dict):
+        return kind
+    schema: dict[str, Any] = (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()
+    return schema

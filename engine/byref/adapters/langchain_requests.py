@@ -6,11 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from byref.adapters.conversations import Name, Recent, callers
 from byref.adapters.extras import missing
-from byref.adapters.langchain_results import INSTRUCTIONS, Conversation, caller
+from byref.adapters.langchain_results import INSTRUCTIONS
 from byref.engine import Engine
 from byref.errors import ByrefError, QuotaExceeded, StorageFailure
 from byref.session import Session
@@ -24,50 +25,24 @@ except ImportError as error:
 
 logger = logging.getLogger("byref")
 
-MOST: Final = 10_000
-"""Conversations of which something is remembered in memory."""
 REMINDER: Final = "reminder-"
 """How the names of artifacts begin that keep what was added to a summary, so that it is the same in each request."""
 KEPT: Final = 3
 """Such artifacts of a conversation: agents side by side have a summary each."""
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Recent(Generic[K, V]):
-    """The newest `MOST` entries of a mapping; for any thread."""
-
-    def __init__(self) -> None:
-        self._kept: dict[K, V] = {}
-        self._lock = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        """Return an entry, or None."""
-        return self._kept.get(key)
-
-    def put(self, key: K, value: V) -> None:
-        """Make an entry the newest."""
-        with self._lock:
-            self._kept.pop(key, None)
-            self._kept[key] = value
-            if len(self._kept) > MOST:
-                del self._kept[next(iter(self._kept))]
-
-
 Path = tuple[tuple[str | None, str], ...]
 """Of each graph that an agent runs in, from the outermost: its checkpoint, and the task of it that the agent is in."""
-_leaders: WeakKeyDictionary[Engine, Recent[Conversation, Path]] = WeakKeyDictionary()
+_leaders: WeakKeyDictionary[Engine, Recent[Name, Path]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def leads(engine: Engine, conversation: Conversation) -> bool:
+def leads(engine: Engine, conversation: Name) -> bool:
     """Tell whether the agent that is on speaks for its conversation's context.
 
     None that a tool runs, and of those that run side by side on one thread the first: tasks of one step of a graph, which
     LangGraph's namespaces tell apart.
     """
-    if caller.get() == conversation:
+    if conversation in callers.get():
         return False
     configurable = ensure_config().get("configurable", {})  # empty outside of a run
     tasks = str(configurable.get("checkpoint_ns") or "").split("|")[:-1]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from byref.adapters.conversations import Conversations, Name
 from byref.adapters.extras import missing
-from byref.describe.truncate import truncate
 from byref.outputs import values
 from byref.policy import Policy
 from byref.result import Result, sendable
 from byref.session import Session
-from byref.tokens import SampledCounter
 
 try:
     from langchain.tools.tool_node import ToolCallRequest
@@ -29,34 +25,24 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
-logger = logging.getLogger("byref")
-
 INSTRUCTIONS: Final = "byref_instructions"
 """Where a tool message keeps, in `additional_kwargs`, what its tool wants the model told in the system message."""
-AWAY: Final = "the store of this conversation's data cannot be reached: try again later"
-"""What the model reads where its call needs data and the database is away."""
-_CUT: Final = "[INCOMPLETE: the whole output could not be stored; only a new call gives it again.]"
 _OVERRIDDEN: Final = ("invoke", "ainvoke", "run", "arun", "_to_args_and_kwargs", "_parse_input")
 _DATA: Final = (Mapping, list, tuple, set, frozenset, bytes, bytearray, memoryview, Iterator)
 _SOUND: Final = ("audio", "video", "input_audio")
 """Blocks that LangChain takes for data and writes out as JSON."""
 
 Handled = ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]
-Conversation = tuple[str, str]
-"""Tenant and id."""
-
-caller: ContextVar[Conversation | None] = ContextVar("byref_caller", default=None)
-"""The conversation of which a tool is running: an agent that this tool runs is not the conversation."""
 
 
 @dataclass(eq=False)
 class Call:
     """One call of a host's tool."""
 
-    conversation: Conversation
+    conversations: Conversations
+    conversation: Name
     session: Session | None
     """None: the database is away."""
-    policy: Policy
     request: ToolCallRequest
     """As the model wrote it."""
     arguments: dict[str, Any]
@@ -71,15 +57,6 @@ class Call:
         if self.request.tool is None:
             return self.request.override(tool_call=call)
         return self.request.override(tool_call=call, tool=_overheard(self.request.tool, self.caught))
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Mark what runs inside as run by a tool of this conversation."""
-        token = caller.set(self.conversation)
-        try:
-            yield
-        finally:
-            caller.reset(token)
 
     def read(self, output: Handled) -> Handled:
         """What the tool gave, with the message that answers its call as the model is to read it; all else is left alone.
@@ -125,7 +102,7 @@ class Call:
 
     def _read_message(self, message: ToolMessage, raw: list[Any] | None = None) -> ToolMessage:
         call = self.request.tool_call
-        return read_message(self.session, message, call["name"], call["args"], policy=self.policy, raw=raw)
+        return read_message(self.conversations, self.session, message, call["name"], call["args"], raw=raw)
 
     def _raw(self, message: ToolMessage) -> list[Any] | None:
         """What the tool returned, in a list, where the message is that, written out, and its text is not as good.
@@ -151,22 +128,20 @@ class Call:
 
 
 def read_message(
+    conversations: Conversations,
     session: Session | None,
     message: ToolMessage,
     tool: str,
     arguments: object = None,
     *,
-    policy: Policy,
     raw: list[Any] | None = None,
 ) -> ToolMessage:
     """Return a tool's message as the model is to read it; `raw` holds what the tool returned, where that says more."""
     given: Any = message.content
     if isinstance(given, list):  # LangChain takes a text by itself for a block of text
         given = [{"type": "text", "text": item} if isinstance(item, str) else item for item in given]
-    if session is None:
-        logger.error("byref could not open its session; the result of %r is not stored", tool)
-        return message.model_copy(update={"content": _shortened(message.content, policy)})
-    result = session.process(
+    result = conversations.process(
+        session,
         raw[0] if raw else given,
         tool=tool,
         call_id=message.tool_call_id,
@@ -177,7 +152,7 @@ def read_message(
     if result.instructions:
         beside[INSTRUCTIONS] = result.instructions
     if raw:
-        is_same = _is_as_written(session, result, tool, raw[0], str(message.content))
+        is_same = _is_as_written(conversations.policy_of(session), result, tool, raw[0], str(message.content))
         read: Any = result.content
         if isinstance(read, list):
             read = [block_of(block) for block in read]
@@ -244,9 +219,9 @@ def _is_data(raw: Any) -> bool:
     return has_fields and kind.__str__ in (object.__str__, BaseModel.__str__)
 
 
-def _is_as_written(session: Session, result: Result, tool: str, raw: Any, text: str) -> bool:
+def _is_as_written(policy: Policy, result: Result, tool: str, raw: Any, text: str) -> bool:
     """Whether a result stays as LangChain wrote it: what is small by any measure, gives its data twice, and is not shaped."""
-    shaping, floor = session.policy.tool(tool), session.policy.for_tool(tool).min_threshold_bytes
+    shaping, floor = policy.tool(tool), policy.for_tool(tool).min_threshold_bytes
     is_shaped = shaping.mapper is not None or shaping.template is not None
     is_small = result.route == "inline" and len(text.encode("utf-8", "surrogatepass")) < floor
     return is_small and not is_shaped and not isinstance(raw, Iterator)
@@ -258,21 +233,3 @@ def _says(result: Result, blocks: list[Any]) -> bool:
         return result.route == "inline" and bool(json.loads(result.text) == blocks)
     except ValueError:
         return False
-
-
-def _shortened(content: Any, policy: Policy) -> Any:
-    """Content of a message cut to what the policy lets a model read of what is not stored."""
-    if isinstance(content, list):
-        return [_shortened(item, policy) for item in content]
-    if isinstance(content, dict):
-        text = content.get("text")
-        return {**content, "text": _shortened(text, policy)} if isinstance(text, str) else content
-
-    def measure(text: str) -> int:
-        return counter.count(text, "text")
-
-    counter = SampledCounter()
-    most = policy.truncate_tokens if policy.max_result_tokens is None else policy.max_result_tokens
-    if measure(content) <= most:
-        return content
-    return f"{truncate(content, budget=policy.truncate_tokens, measure=measure).text}\n{_CUT}"
