@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +19,36 @@ from byref_sandbox.jsontext import collector_paused
 
 _ABSENT = object()
 _BIG_BYTES: Final = 64 << 20
+_FEW_PATHS: Final = 4
+"""The text is read once for each, and for each of its steps; of more the value is decoded, once for all."""
+_FEW_STEPS: Final = 8
+CALL_SECONDS: Final = 0.5
+"""What tables may take a call in its zygote, beside the time for the data it loads."""
+
+
+class Budget:
+    """Processor time for the tables of one call; made before its run, they are under none of its limits."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._left = seconds
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether what is left to make is left to the run."""
+        return self._left <= 0
+
+    def grow(self, seconds: float) -> None:
+        """There is more to do."""
+        self._left += seconds
+
+    @contextlib.contextmanager
+    def charged(self) -> Iterator[None]:
+        """Takes off what is done in here."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._left -= time.thread_time() - began
 
 
 @dataclass(slots=True)
@@ -45,14 +78,19 @@ class Loaded:
         """Whether the payload itself is needed for what is wanted."""
         return not self.has_value and (wanted.value or bool(wanted.frames - self.frames.keys()))
 
-    def load(self, content_type: str, raw: bytes, wanted: Wanted) -> None:
+    def load(self, content_type: str, raw: bytes, wanted: Wanted, budget: Budget) -> None:
         """Decodes a payload as far as it is wanted; raises Unusable."""
         is_json = content_type == data.JSON or content_type.endswith("+json")
-        if is_json and not wanted.value:
-            for path in wanted.frames - self.frames.keys():
-                frame = tables.from_json(raw, json.loads(path))
-                if frame is not None:
-                    self.frames[path] = frame
+        missing = {path: json.loads(path) for path in wanted.frames - self.frames.keys()}
+        if is_json and not wanted.value and len(missing) <= _FEW_PATHS:
+            for path, steps in missing.items():
+                if budget.is_spent or len(steps) > _FEW_STEPS:
+                    break
+                with budget.charged():
+                    frame = tables.from_json(raw, steps)
+                if frame is None:
+                    break  # the value is decoded
+                self.frames[path] = frame
         if not is_json or self.lacks(wanted):
             self.value = data.decode(content_type, raw)
 
@@ -61,26 +99,31 @@ class Loaded:
         missing = wanted.frames - self.frames.keys() - self.left if self.has_value else frozenset[bytes]()
         return bool(missing or (arrow and wanted.frames & self.frames.keys() - self.tables.keys() - self.left))
 
-    def build(self, wanted: Wanted) -> None:
+    def build(self, wanted: Wanted, budget: Budget) -> None:
         """Makes the DataFrames that are wanted of the value; what is no table, or a huge one, is left to the run.
 
-        There the code can be named, and its limits hold.
+        There the code can be named, and its limits hold. So is what is beyond the budget, but for this run alone.
         """
         for path in wanted.frames - self.frames.keys() - self.left if self.has_value else ():
+            if budget.is_spent:
+                return
             try:
-                value = self.at(path)
-                if not tables.is_built_quickly(value):
-                    raise data.Unusable("more cells than data")
-                with collector_paused():
+                with budget.charged(), collector_paused():
+                    value = self.at(path)
+                    if not tables.is_built_quickly(value):
+                        raise data.Unusable("more cells than data")
                     self.frames[path] = frame_of(value)
             except Exception:  # noqa: BLE001  of whatever kind: the run meets it again
                 self.left.add(path)
 
-    def build_arrow(self, wanted: Wanted) -> None:
+    def build_arrow(self, wanted: Wanted, budget: Budget) -> None:
         """Makes Arrow tables of the DataFrames that are wanted and there; one that cannot be made is left to the run."""
         for path in wanted.frames & self.frames.keys() - self.tables.keys() - self.left:
+            if budget.is_spent:
+                return
             try:
-                self.tables[path] = sqltables.arrow_of(self.frames[path])
+                with budget.charged():
+                    self.tables[path] = sqltables.arrow_of(self.frames[path])
             except Exception:  # noqa: BLE001  of whatever kind: the run meets it again
                 self.left.add(path)
 
@@ -95,17 +138,14 @@ class Wanted:
 
 def wanted_of(request: wire.Request) -> list[Wanted]:
     """What a request wants of each of its payloads."""
-    return [
-        Wanted(
-            any(variable.is_value for variable in request.variables if variable.payload == index),
-            frozenset(
-                variable.path
-                for variable in request.variables
-                if variable.payload == index and (variable.is_table or variable.frame)
-            ),
-        )
-        for index in range(len(request.payloads))
-    ]
+    values: set[int] = set()
+    frames: dict[int, set[bytes]] = {}
+    for variable in request.variables:
+        if variable.is_value:
+            values.add(variable.payload)
+        if variable.is_table or variable.frame:
+            frames.setdefault(variable.payload, set()).add(variable.path)
+    return [Wanted(index in values, frozenset(frames.get(index, ()))) for index in range(len(request.payloads))]
 
 
 class Store:

@@ -16,7 +16,7 @@ from byref_sandbox import bodies, jqworker, sqlbody, wire, worker
 from byref_sandbox.bindings import Bindings, OnlyTable
 from byref_sandbox.jail import Jail, address_space
 from byref_sandbox.libc import name_process
-from byref_sandbox.loaded import Loaded, Store, wanted_of
+from byref_sandbox.loaded import Budget, Loaded, Store, wanted_of
 from byref_sandbox.outcome import Failure
 
 _REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
@@ -92,6 +92,7 @@ class Runs:
     def _loaded(self, request: wire.Request, files: Mapping[int, int]) -> dict[int, Loaded]:
         """The request's payloads, by index."""
         loaded: dict[int, Loaded] = {}
+        budget = Budget()  # without bounds: this process has its own
         for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
             if payload.inline is None and index not in files:
                 assert self._store is not None
@@ -99,8 +100,8 @@ class Runs:
                 continue
             raw = wire.read_memory_file(files[index]) if payload.inline is None else payload.inline
             loaded[index] = Loaded()
-            loaded[index].load(payload.content_type, raw, wanted)
-            loaded[index].build(wanted)
+            loaded[index].load(payload.content_type, raw, wanted, budget)
+            loaded[index].build(wanted, budget)
         return loaded
 
 

@@ -25,12 +25,14 @@ import msgspec
 from byref_sandbox import data, standby, wire
 from byref_sandbox.jail import Jail, address_space, close_descriptors, die_with, resident
 from byref_sandbox.libc import give_back_memory, name_process
-from byref_sandbox.loaded import Loaded, Store, Wanted, wanted_of
+from byref_sandbox.loaded import CALL_SECONDS, Budget, Loaded, Store, Wanted, wanted_of
 from byref_sandbox.runs import Runs, read_request
 
 MAX_CALLS: Final = 256
 _OWN_DESCRIPTORS: Final = 64
 _BIG_BYTES: Final = 1 << 20
+_TRIM_EVERY: Final = 64
+"""Small payloads, of thousands that a call may have: trimming looks at all."""
 _RETRY_SECONDS: Final = 1.0
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
@@ -50,6 +52,7 @@ class _Call:
     request: wire.Request | None = None
     """None in the root, which leaves it to the run to read."""
     wanted: list[Wanted] = field(default_factory=list)
+    budget: Budget = field(default_factory=lambda: Budget(CALL_SECONDS))
     waiting: set[int] = field(default_factory=set)
     """Payloads the host still has to give, by index."""
     files: dict[int, int] = field(default_factory=dict)
@@ -207,9 +210,10 @@ class Zygote:
         self._dismiss_standby()
         try:
             raw = wire.read_memory_file(descriptor)
-            with _sized(entry, len(raw)):
-                entry.load(payload.content_type, raw, call.wanted[index])
-                size = len(raw)
+            size = len(raw)
+            call.budget.grow(size / wire.LOAD_BYTES_PER_SECOND)
+            with _sized(entry, size):
+                entry.load(payload.content_type, raw, call.wanted[index], call.budget)
                 del raw
                 if size > _BIG_BYTES:
                     give_back_memory()
@@ -225,7 +229,8 @@ class Zygote:
             return False
         finally:
             os.close(descriptor)
-        store.trim({each.entry for each in request.payloads})
+        if size > _BIG_BYTES or len(call.waiting) % _TRIM_EVERY == 0:
+            store.trim({each.entry for each in request.payloads})
         return True
 
     def _start(self, call: _Call) -> None:
@@ -287,15 +292,17 @@ class Zygote:
         """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
         is_sql = request.mode == "sql"
         for payload, wanted in zip(request.payloads, call.wanted, strict=True):
+            if call.budget.is_spent:
+                return
             entry = store.entry(payload.entry) if payload.inline is None else None
             if entry is None or not entry.is_to_build(wanted, arrow=is_sql):
                 continue
             self._tell(call, wire.Working(entry.size))
             self._dismiss_standby()
             with _sized(entry, 0):
-                entry.build(wanted)
+                entry.build(wanted, call.budget)
                 if is_sql:
-                    entry.build_arrow(wanted)
+                    entry.build_arrow(wanted, call.budget)
 
     def _learn_plots(self) -> None:
         if self._has_plots:

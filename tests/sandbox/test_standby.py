@@ -285,6 +285,22 @@ def test_a_table_of_absurd_width_keeps_no_zygote_busy(shared: Sandbox, code: str
     assert shared.run("len(wide)", data, session="wide").value == 5_000
 
 
+def test_many_tables_of_one_call_keep_no_zygote_busy(shared: Sandbox) -> None:
+    """Little JSON, each table slow to make: what is beyond the call's budget is made under its limits."""
+    row = json.dumps([{f"c{number}": number for number in range(900)}]).encode()
+    many = {f"w{number}": Data(f"wide {number}", lambda: row) for number in range(150)}
+    shared.run("1", session="slow tables")
+    limits = Limits(wall_seconds=0.5, cpu_seconds=0.5)
+    code = f"len([{','.join(f'df({name!r})' for name in many)}])"
+    began = time.monotonic()
+    outcome = shared.run(code, many, session="slow tables", limits=limits)
+    assert outcome.error is not None
+    assert outcome.error.kind in ("TimeLimit", "CpuLimit")
+    assert time.monotonic() - began < 5
+    # The next call finds what was made, and goes on with the rest.
+    assert shared.run("df('w0').shape", many, session="slow tables").value == [1, 900]
+
+
 def test_sparse_records_are_no_table_before_they_are_read(shared: Sandbox) -> None:
     """A first record of many keys, and then very many of none."""
     first = json.dumps({f"key{number}": number for number in range(900)})

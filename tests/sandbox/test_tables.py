@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from byref_sandbox import tables
+from byref_sandbox.loaded import Budget, Loaded, Wanted
 
 MOMENT = "2024-01-02T03:04:05"
 
@@ -96,3 +97,32 @@ def test_a_path_that_is_not_there() -> None:
 
 def test_no_text_in_another_encoding() -> None:
     assert tables.from_json('[{"a":"é"}]'.encode("latin-1"), ()) is None
+
+
+def test_a_budget_that_is_spent_leaves_tables_to_whoever_has_one() -> None:
+    text = json.dumps({f"t{number}": [{"a": number}] for number in range(3)}).encode()
+    wanted = Wanted(value=False, frames=frozenset(json.dumps([f"t{number}"]).encode() for number in range(3)))
+    loaded = Loaded()
+    loaded.load("application/json", text, wanted, Budget(0))
+    loaded.build(wanted, Budget(0))
+    loaded.build_arrow(wanted, Budget(0))
+    assert loaded.has_value
+    assert (loaded.frames, loaded.tables, loaded.left) == ({}, {}, set())
+    assert loaded.is_to_build(wanted, arrow=False)
+    loaded.build(wanted, Budget())
+    assert loaded.frames.keys() == wanted.frames
+    assert sorted(frame["a"][0] for frame in loaded.frames.values()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("paths", "depth", "is_decoded"), [(4, 1, False), (5, 1, True), (1, 8, False), (1, 9, True)])
+def test_a_text_is_not_read_again_and_again(paths: int, depth: int, is_decoded: bool) -> None:
+    value: Any = {f"t{number}": [{"a": number}] for number in range(paths)}
+    for _ in range(depth - 1):
+        value = {"in": value}
+    steps = ["in"] * (depth - 1)
+    wanted = Wanted(False, frozenset(json.dumps([*steps, f"t{number}"]).encode() for number in range(paths)))
+    loaded = Loaded()
+    loaded.load("application/json", json.dumps(value).encode(), wanted, Budget())
+    assert loaded.has_value is is_decoded
+    loaded.build(wanted, Budget())
+    assert loaded.frames.keys() == wanted.frames
