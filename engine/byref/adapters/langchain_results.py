@@ -209,7 +209,7 @@ def _words(raw: Any) -> str | None:
 
 def _is_data(raw: Any) -> bool:
     """Whether a value is data that byref reads better than its words are: not what has words of its own for a reader."""
-    kind = type(raw)
+    kind: Any = type(raw)
     if issubclass(kind, _DATA) or kind.__module__.partition(".")[0] in ("pandas", "numpy"):
         return True
     if any(callable(getattr(kind, name, None)) for name in ("to_pylist", "to_dicts")):  # pyarrow, polars

@@ -18,7 +18,7 @@ def with_references(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     values stays one, and a schema that refers to a place inside of a property is left alone.
     """
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or _points_inside(schema):
+    if not isinstance(properties, Mapping) or points_inside(schema):
         return None
     shown = {name: _or_reference(member) for name, member in properties.items()}
     return None if shown == properties else {**schema, "properties": shown}
@@ -44,10 +44,10 @@ def _takes_text(schema: Mapping[str, Any]) -> bool:
     return not any(key in schema for key in ("type", "anyOf", "oneOf", "allOf", "$ref"))
 
 
-def _points_inside(schema: Mapping[str, Any]) -> bool:
-    """Whether it refers to a place that would be elsewhere."""
+def points_inside(schema: object) -> bool:
+    """Tell whether a schema refers to a place that would be elsewhere."""
     try:
         text = json.dumps(schema)
     except (TypeError, ValueError, RecursionError):
         return True
-    return '"#/properties/' in text or '"#"' in text
+    return any(place in text for place in ('"#/properties/', '"#/items', '"#"'))

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from byref.adapters.arguments import may_refer as may_refer
+from byref.adapters.schemas import points_inside
 from byref.errors import ConfigurationError
 from byref.tools.schemas import compiled
 
@@ -26,8 +28,6 @@ _SAID: Final = ("title", "description", "default", "examples", "deprecated")
 """What says something about an argument, and stays where clients look for it."""
 _MAX_MENDED = 200
 """Properties that are looked at one by one."""
-_ROOTED = '"#/properties/'
-_MAX_DEPTH = 100
 
 
 def sound(tool: Mapping[str, Any]) -> Json:
@@ -57,7 +57,7 @@ def with_references(tool: Json) -> Json:
     properties = schema.get("properties")
     if not properties and (properties is not None or schema.get("additionalProperties") is False):
         return shown
-    if properties and not _points_inside(schema):
+    if properties and not points_inside(schema):
         members = {name: _or_reference(member) for name, member in properties.items()}
         shown["inputSchema"] = {**schema, "properties": members}
     description = tool.get("description") or ""
@@ -74,24 +74,13 @@ def with_offloading(tool: Json) -> Json:
     if schema is None:
         return tool
     shown = {key: value for key, value in tool.items() if key != "outputSchema"}
-    if schema.get("type") != "object" or _points_inside(schema) or "$id" in schema:
+    if schema.get("type") != "object" or points_inside(schema) or "$id" in schema:
         return shown
     hoisted = ("$schema", "$defs", "definitions", "title", "description")
     outer = {key: schema[key] for key in hoisted if key in schema}
     inner = {key: value for key, value in schema.items() if key not in hoisted}
     stand = {"type": "object", "required": [OFFLOADED], "properties": {OFFLOADED: {"type": "object"}}}
     return {**shown, "outputSchema": {**outer, "type": "object", "anyOf": [inner, stand]}}
-
-
-def may_refer(value: object, depth: int = 0) -> bool:
-    """Tell whether there may be a reference in arguments: most calls have none, and need not wait for a look-up."""
-    if depth > _MAX_DEPTH:
-        return True
-    if isinstance(value, str):
-        return "$" in value or value.startswith(("art_", "art:"))
-    if isinstance(value, Mapping):
-        return "$var" in value or any(may_refer(member, depth + 1) for member in value.values())
-    return isinstance(value, list | tuple) and any(may_refer(item, depth + 1) for item in value)
 
 
 def _or_reference(schema: object) -> Any:
@@ -130,12 +119,3 @@ def _is_schema(schema: object) -> bool:
     except (ConfigurationError, RecursionError):
         return False
     return True
-
-
-def _points_inside(schema: object) -> bool:
-    """Whether it refers to a place that would be elsewhere."""
-    try:
-        text = json.dumps(schema)
-    except (TypeError, ValueError, RecursionError):
-        return True
-    return _ROOTED in text or '"#/items' in text or '"#"' in text
