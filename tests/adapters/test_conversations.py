@@ -1,0 +1,92 @@
+"""What the adapters share: handles of conversations, what is read of data that cannot be stored, tools that run agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from byref import Engine, Policy, SessionGone, StorageFailure, ToolError
+from byref.adapters.conversations import Conversations, callers, running
+from byref.db.database import Database
+
+NAME = ("acme", "chat")
+ROWS = [{"id": n, "text": "x" * 50} for n in range(2_000)]
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine("sqlite://") as engine:
+        yield engine
+
+
+def go_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: Any, **__: Any) -> Any:
+        raise StorageFailure("the database is away")
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(Database, name, work)
+
+
+def test_tools_that_run_agents_that_run_tools_are_all_remembered() -> None:
+    with running(("t", "a")), running(("t", "b")), running(("t", "a")):
+        assert callers.get() == (("t", "a"), ("t", "b"), ("t", "a"))
+    assert callers.get() == ()
+
+
+def test_a_handle_that_is_not_to_be_kept_is_kept_where_there_is_none(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by = Conversations(engine, None)
+    first = by.open(NAME, None, 50_000, keep=False)
+    by.open(NAME, None, 90_000, keep=False)
+    newest = by.open(("acme", "other"), None)
+    go_away(monkeypatch)
+    assert by.opened(NAME, None) is first
+    assert by.opened(("acme", "other"), None, going_on=True) is newest
+    assert by.opened(("acme", "third"), None) is None
+
+
+def test_a_conversation_that_must_go_on_has_not_ended(engine: Engine) -> None:
+    by = Conversations(engine, None)
+    session = by.open(NAME, None)
+    session.end()
+    assert by.opened(NAME, None) is not None
+    with pytest.raises(SessionGone):
+        by.opened(NAME, None, going_on=True)
+
+
+def test_the_policy_of_the_session_cuts_what_it_cannot_store(engine: Engine) -> None:
+    engine.session(NAME[1], tenant=NAME[0], policy=Policy(truncate_tokens=100))
+    by = Conversations(engine, None)
+    session = by.opened(NAME, None)
+    assert session is not None
+    engine.delete_session(NAME[1], tenant=NAME[0])
+    call: dict[str, Any] = {"tool": "rows", "call_id": "1", "arguments": {}, "is_error": False}
+    assert by.process(session, ROWS, **call).tokens <= 150 < by.process(None, ROWS, **call).tokens
+
+
+@pytest.mark.parametrize(
+    "refers", [{"rows": "$rows"}, {"rows": [{"$var": "rows"}]}, '{"rows": "$rows"}', '{"rows": "$']
+)
+def test_without_a_database_only_arguments_without_references_go_on(engine: Engine, refers: Any) -> None:
+    by = Conversations(engine, None)
+    with pytest.raises(ToolError, match="try again later"):
+        by.arguments(None, refers, None, tool="t", call_id=None)
+    for plain in ({"part_of": "part_1"}, '{"part_of": "part_1"}', "no JSON"):
+        assert by.arguments(None, plain, None, tool="t", call_id=None) == plain
+
+
+def test_by_a_schema_that_is_none_nothing_is_checked(engine: Engine) -> None:
+    by = Conversations(engine, None)
+    session = by.open(NAME, None)
+    session.store_artifact([1, 2], name="ids")
+    found = by.arguments(session, {"ids": "$ids"}, {"type": "nonsense"}, tool="t", call_id=None)
+    assert found == {"ids": [1, 2]}
+
+
+def test_only_the_tools_that_were_asked_for_are_offered(engine: Engine) -> None:
+    by = Conversations(engine, None, ["get_artifact"])
+    for session in (None, by.open(NAME, None)):
+        assert [tool["name"] for tool in by.tools(session)] == ["get_artifact"]
