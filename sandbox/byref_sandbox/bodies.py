@@ -210,4 +210,6 @@ def _frame(name: str, value: _Name) -> wire.Kept | wire.Defined | wire.Lost:
         return wire.Lost(name, clean(str(error))[:_MAX_REASON_CHARS])
     except MemoryError:
         return wire.Lost(name, "too big: no memory is left to write it down")
+    except Exception as error:  # noqa: BLE001  an object that is not what it seems hides neither the others nor an error
+        return wire.Lost(name, f"it could not be written down: {type(error).__name__}")
     return wire.Kept(name, kept.kind, kept.data, kept.was, kept.exact, clean(kept.shape))

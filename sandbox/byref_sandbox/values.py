@@ -107,6 +107,8 @@ def to_json(value: object) -> bytes:
         encoded = bytearray()
         _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
         return bytes(encoded)
+    except msgspec.EncodeError as error:  # of more than 4 GiB, or so it says
+        raise NotData(str(error)) from None
     except (TypeError, ValueError, RecursionError):
         pass  # keys that are no strings, lone surrogates, or really no data
     try:

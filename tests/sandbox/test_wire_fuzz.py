@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from byref_sandbox import JqOutcome, Limits, Outcome, Sandbox, exchange, jsontext, wire
+from byref_sandbox import JqOutcome, Limits, Outcome, Sandbox, bodies, exchange, jsontext, wire
+from byref_sandbox.exchange import Answer
 from byref_sandbox.reading import jq_outcome_of, outcome_of
 from byref_sandbox.request import code_request
 
@@ -282,3 +284,27 @@ def test_an_order_that_is_none_ends_a_zygote_and_not_the_sandbox() -> None:
                 time.sleep(0.01)
             assert not root.alive
         assert sandbox.run("1 + 1").value == 2
+
+
+@pytest.mark.parametrize(("told", "ended", "charged"), [(-5.0, None, 0.0), (7.0, None, 7.0), (-5.0, 1.5, 1500.0)])
+def test_a_run_is_charged_what_its_zygote_says(told: float, ended: float | None, charged: float) -> None:
+    answer = Answer(
+        done=wire.Done(cpu_ms=told), ended=None if ended is None else wire.Ended(0, 0, False, ended), started=True
+    )
+    assert outcome_of(answer, Limits()).usage.cpu_ms == charged
+    assert jq_outcome_of(answer, Limits()).usage.cpu_ms == charged
+
+
+def test_an_object_that_lies_about_its_length_is_named_and_nothing_else_is_lost() -> None:
+    forged = bytearray(b"abc")
+    size = ctypes.c_ssize_t.from_address(id(forged) + 2 * ctypes.sizeof(ctypes.c_ssize_t))
+    size.value = 5 << 30
+    try:
+        frames = bodies._kept({"forged": forged, "inside": [forged], "honest": 1}, 1_000)
+    finally:
+        size.value = 3
+    assert [(type(frame).__name__, frame.name) for frame in frames if isinstance(frame, wire.Kept | wire.Lost)] == [
+        ("Lost", "forged"),
+        ("Lost", "inside"),
+        ("Kept", "honest"),
+    ]
