@@ -143,7 +143,7 @@ def begin(names: dict[str, Any]) -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in ("cars", "crimea"):
         shutil.copy(getattr(local_data, name).filepath, f"{name}.json")
-    for program in (*EXAMPLES.glob("*_loop.py"), EXAMPLES / "shop.py"):
+    for program in (*EXAMPLES.glob("*_loop.py"), *EXAMPLES.glob("shop.py")):
         shutil.copy(program, program.name)
     names["ScriptedClient"], names["AsyncScriptedClient"] = ScriptedClient, AsyncScriptedClient
 
