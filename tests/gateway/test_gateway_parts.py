@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byref import ConfigurationError, Policy, ToolPolicy
+from byref.adapters.arguments import may_refer
+from byref.adapters.mcp_schemas import SENTENCE, sound, with_offloading, with_references
 from byref.gateway import jsonc
 from byref.gateway.accounts import passes_surely
-from byref.gateway.arguments import SENTENCE, may_refer, sound, with_offloading, with_references
 from byref.gateway.config import command_config, default_policy, parse_config, read_config
 from byref.gateway.names import Names, safe
 from byref.gateway.relay import WINDOW_LINES, Relay

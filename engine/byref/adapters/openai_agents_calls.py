@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from byref.adapters.arguments import strict_with_references
 from byref.adapters.extras import missing
-from byref.gateway.arguments import SENTENCE, sound, with_references
+from byref.adapters.mcp_schemas import SENTENCE, sound, with_references
 
 try:
     from agents import FunctionTool, RunContextWrapper

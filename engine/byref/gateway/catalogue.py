@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from byref import Policy
-from byref.gateway.arguments import sound, with_offloading, with_references
+from byref.adapters.mcp_schemas import sound, with_offloading, with_references
 from byref.gateway.names import Names
 from byref.gateway.upstream import Upstream
 

@@ -20,10 +20,10 @@ from mcp.types import (
 
 from byref import Engine, Session
 from byref.adapters import mcp_content
+from byref.adapters.arguments import may_refer
 from byref.errors import ByrefError, ToolError
 from byref.gateway import own, results
 from byref.gateway.accounts import Accounts, passes_surely
-from byref.gateway.arguments import may_refer
 from byref.gateway.calls import Call, Calls, Context, is_modern
 from byref.gateway.catalogue import Catalogue, Offered
 from byref.gateway.channel import Unavailable

@@ -11,7 +11,7 @@ from mcp.types.version import is_version_at_least
 
 from byref import Engine, Policy, Result, Session, ToolPolicy
 from byref.adapters import mcp_content
-from byref.gateway.arguments import OFFLOADED
+from byref.adapters.mcp_schemas import OFFLOADED
 from byref.ledger import dump
 from byref.outputs.instructions import KEY
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from byref.adapters.arguments import may_refer as may_refer
 from byref.adapters.schemas import points_inside
 from byref.errors import ConfigurationError
 from byref.tools.schemas import compiled
