@@ -260,7 +260,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="byref-demo-") as folder,
         byref.Engine(f"sqlite:///{folder}/demo.db") as engine,
     ):
-        session = engine.session("demo", model=MODEL)
+        session = engine.session("demo", model=MODEL, context_window=200_000)
         chat = Chat(session, stage)
         outputs(chat)
         computed(chat)

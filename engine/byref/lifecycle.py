@@ -308,8 +308,8 @@ def _expire_sessions(connection: Connection) -> int:
     for row, created_at, seconds in connection.execute(locked).all():
         last = select(LedgerRow.created_at).where(LedgerRow.session_id == row).order_by(LedgerRow.step.desc()).limit(1)
         item = select(func.max(ItemRow.created_at)).where(ItemRow.session_id == row)
-        steps = (connection.execute(query).scalar_one_or_none() for query in (last, item))
-        used_at = max(at for at in (created_at, *steps) if at is not None)
+        uses = (connection.execute(query).scalar_one_or_none() for query in (last, item))
+        used_at = max((at for at in uses if at is not None), default=created_at)
         stored = select(func.count()).select_from(ArtifactRow).where(ArtifactRow.session_id == row)
         if connection.execute(stored).scalar_one():
             used_at = now

@@ -49,7 +49,7 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     return Answer("", is_error=error is not None, commit=commit, images=drawn.shown)
 
 
-_PLOTS = " matplotlib as plt draws: figures come back as images." if can_plot() else ""
+_PLOTS = " matplotlib draws: figures come back." if can_plot() else ""
 
 CODE_INTERPRETER = Tool(
     "code_interpreter",
