@@ -313,6 +313,7 @@ def test_nothing_is_left_when_the_client_leaves_in_the_midst_of_a_call(
     assert gone(working)
 
 
+@pytest.mark.slow
 def test_garbage_is_survived(process: subprocess.Popen[bytes]) -> None:
     garbage = (
         b"\x00\xff not JSON\n",
@@ -519,7 +520,7 @@ def messages(response: httpx2.Response) -> list[dict[str, Any]]:
 # Over HTTP
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", [pytest.param("auto", marks=pytest.mark.slow), "legacy"])
 def test_clients_without_a_header_have_sessions_of_their_own(alone: Served, mode: str) -> None:
     async def main() -> None:
         async with over_http(alone.url, mode=mode) as first, over_http(alone.url, mode=mode) as other:

@@ -368,7 +368,7 @@ class TestCancelling:
 class TestTheLoop:
     @pytest.mark.parametrize(
         "kind",
-        [kind if kind == "nested JSON text" else pytest.param(kind, marks=pytest.mark.slow) for kind in OUTPUTS],
+        [kind if kind == "JSON text" else pytest.param(kind, marks=pytest.mark.slow) for kind in OUTPUTS],
     )
     def test_it_goes_on_while_fifty_megabytes_are_processed(self, sqlite_url: str, kind: str) -> None:
         """Under 20 ms between ticks, in a process of its own: how malloc moves strings depends on what was freed before.

@@ -73,7 +73,6 @@ QUICK = [
     ("sqlite", "structured", "raise"),
     ("sqlite", "plain", "truncate"),
     ("postgresql", "small", "raise"),
-    ("postgresql", "structured", "truncate"),
 ]
 
 

@@ -133,6 +133,7 @@ for container in gc.get_objects():
     assert run_in_jail(hunt, sandbox=own).value == []
 
 
+@pytest.mark.slow
 def test_one_throwaway_run_sees_nothing_of_another(own: Sandbox) -> None:
     """Not even in memory the allocator has got back: the root looks into no request and no payload."""
     needle = "needle-" + "in-the-haystack" * 40
@@ -375,6 +376,7 @@ sandbox.close()
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_host_may_fork_in_the_middle_of_runs(script: Script) -> None:
     """Its copy has no part in them: it starts its own, and its end ends nothing."""
     done = script("""

@@ -291,6 +291,7 @@ def test_an_old_file_goes_and_what_is_not_ours_stays(tmp_path: Path, opened: Ope
     assert len(list((tmp_path / "blobs").rglob("notes.txt"))) == 2
 
 
+@pytest.mark.slow
 def test_sweeps_never_take_what_lives(placed: Placed, opened: Opened) -> None:
     engine = opened(placed.store)
     ends = threading.Event()
