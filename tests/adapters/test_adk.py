@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pandas as pd
 import pytest
+from away import Away
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, RunConfig, SequentialAgent
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps.app import App
@@ -365,22 +366,6 @@ def test_a_file_that_the_agent_saved_is_in_reach_of_byrefs_tools(engine: Engine)
     model = asyncio.run(work())
     assert read(model, "call_1") == {"result": "version 0"}
     assert read(model, "call_2") == {"result": "2000"}
-
-
-class Away:
-    """A database that can be away."""
-
-    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_on = False
-        for name in ("read", "write"):
-            real = getattr(engine.database, name)
-
-            def asked(*given: Any, real: Any = real, **named: Any) -> Any:
-                if self.is_on:
-                    raise StorageFailure("the database is away")
-                return real(*given, **named)
-
-            monkeypatch.setattr(engine.database, name, asked)
 
 
 @pytest.mark.parametrize("is_known", [True, False])

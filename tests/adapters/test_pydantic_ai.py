@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pandas as pd
 import pytest
+from away import Away
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, DocumentUrl, ModelRetry, RunContext, Tool, ToolReturn, UserError
 from pydantic_ai.messages import (
@@ -328,22 +329,6 @@ def test_arguments_that_fit_only_by_pydantics_rules_pass(engine: Engine) -> None
     model = scripted([call("wait", "call_1", time=90)], "done")
     agent = Agent(model, tools=[wait], capabilities=[Byref(engine, session="rules")])
     assert returns(asyncio.run(agent.run("Go")).all_messages())["call_1"].content == "0:01:30"
-
-
-class Away:
-    """A database that can be away."""
-
-    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_on = False
-        for name in ("read", "write"):
-            real = getattr(engine.database, name)
-
-            def asked(*given: Any, real: Any = real, **named: Any) -> Any:
-                if self.is_on:
-                    raise StorageFailure("the database is away")
-                return real(*given, **named)
-
-            monkeypatch.setattr(engine.database, name, asked)
 
 
 @pytest.mark.parametrize("is_known", [True, False])
