@@ -278,14 +278,15 @@ class Sandbox:
                 worn.vitals.runs, worn.vitals.since = 0, time.monotonic()
                 return
             self._retired.append(worn)
-            for warm in [each for each in self._warm.values() if not each.vitals.running]:
-                self._let_go(warm)
             self._close_retired()
 
     def _is_worn(self, vitals: Vitals) -> bool:
         return vitals.runs >= self._recycle_runs or time.monotonic() - vitals.since >= self._recycle_seconds
 
     def _close_retired(self) -> None:
+        """Lets go of the idle sessions of retired roots, and closes those that have nothing left."""
+        for warm in [each for each in self._warm.values() if each.root in self._retired and not each.vitals.running]:
+            self._let_go(warm)
         in_use = [warm.root for warm in self._warm.values()]
         for root in list(self._retired):
             if not root.vitals.running and root not in in_use:

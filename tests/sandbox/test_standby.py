@@ -346,14 +346,14 @@ def test_a_root_is_replaced_and_nobody_waits_for_that() -> None:
         first = root_pid(sandbox)
         sandbox.run("1", session="s")
         slow = pool.submit(sandbox.run, "import time\ntime.sleep(4)\n'done'", session="s")
-        slowest = 0.0
-        deadline = time.monotonic() + 60
-        while root_pid(sandbox) == first and time.monotonic() < deadline:
+        slowest, beginning = 0.0, time.monotonic()
+        while root_pid(sandbox) == first and time.monotonic() < beginning + 60:
             began = time.monotonic()
             assert sandbox.run("1 + 1").value == 2
             slowest = max(slowest, time.monotonic() - began)
+            time.sleep(0.02)  # for the one that starts
         assert root_pid(sandbox) != first
-        assert slowest < 1
+        assert slowest < (time.monotonic() - beginning) / 2  # one that waited would have taken nearly all of it
         assert slow.result(20).value == "done"  # it kept its root
         assert until(lambda: not alive({first}))
         assert sandbox.run("2", session="s").value == 2
