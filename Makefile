@@ -46,8 +46,8 @@ lint: $(READY) ## ruff, mypy --strict, import-linter, deptry
 format: $(READY) ## rewrite the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: $(READY) ## ratios against baselines of the same run
-	@$(BIN)/python -m benchmarks
+bench: $(READY) ## each step against its peers of the same run (SHORT=1: in a minute; WRITE=1: into benchmarks/RESULTS.md)
+	@$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
 
 statements: $(READY) ## write docs/statements.md out of the marked tests
 	@PYTHONPATH=tests $(BIN)/python -m statements

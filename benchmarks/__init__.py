@@ -1,1 +1,1 @@
-"""Benchmarks: ratios to baselines measured in the same run. `python -m benchmarks [name…]`."""
+"""Benchmarks: each step of the flow against its peers, measured in the same run. `python -m benchmarks --help`."""
