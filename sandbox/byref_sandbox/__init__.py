@@ -4,6 +4,7 @@ from byref_sandbox.data import EXACT, Data
 from byref_sandbox.jail import Layer, SandboxUnavailable
 from byref_sandbox.outcome import Bound, Definition, Failure, Figure, JqOutcome, Limits, Outcome, Usage
 from byref_sandbox.pool import Sandbox, probe
+from byref_sandbox.runner import Runner
 
 __all__ = [
     "EXACT",
@@ -16,6 +17,7 @@ __all__ = [
     "Layer",
     "Limits",
     "Outcome",
+    "Runner",
     "Sandbox",
     "SandboxUnavailable",
     "Usage",

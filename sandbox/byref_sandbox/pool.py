@@ -10,21 +10,19 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Literal
 
-from byref_sandbox import plainjq, sqltext, wire
-from byref_sandbox.data import Data, Load
+from byref_sandbox import wire
+from byref_sandbox.data import Load
 from byref_sandbox.exchange import Answer, Vitals, exchange
 from byref_sandbox.jail import LANGUAGE_ONLY, Layer, SandboxUnavailable, require
-from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
+from byref_sandbox.outcome import Limits
 from byref_sandbox.process import RootProcess, check_layers
-from byref_sandbox.reading import jq_outcome_of, outcome_of
-from byref_sandbox.request import code_request, jq_request, sql_request
+from byref_sandbox.runner import Runner
 
-MAX_SOURCE_CHARS: Final = 200_000
 _ATTEMPTS: Final = 3
 """To begin a run: a zygote found dead, or that does not answer, is replaced. A run that has begun is never repeated."""
 _WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}
@@ -44,7 +42,7 @@ class _Warm:
     vitals: Vitals = field(default_factory=Vitals)
 
 
-class Sandbox:
+class Sandbox(Runner):
     """Runs model-written Python and jq in jailed processes; safe to use from any thread, and after a fork.
 
     Starts on first use. `jail="full"` raises SandboxUnavailable where a mandatory layer is missing; "language-only" is
@@ -68,7 +66,7 @@ class Sandbox:
             raise ValueError(f"jail is {jail!r}; expected one of {sorted(_WITHOUT)!r}")
         if min(sessions, memory_bytes, 1 if runs is None else runs, recycle_runs) < 1 or not recycle_seconds > 0:
             raise ValueError("sessions, memory_bytes, runs, recycle_runs and recycle_seconds must be positive")
-        self.limits = limits or Limits()
+        super().__init__(limits)
         self._jail = jail
         self._max_sessions = sessions
         self._memory_bytes = memory_bytes
@@ -124,99 +122,8 @@ class Sandbox:
                 return tuple(self._root.ready.layers)
         return probe(jail=self._jail)
 
-    def run(
-        self,
-        code: str,
-        variables: Mapping[str, object] | None = None,
-        *,
-        session: str | None = None,
-        limits: Limits | None = None,
-        sources: Mapping[str, str] | None = None,
-    ) -> Outcome:
-        """Runs `code` over `variables`: plain data, DataFrames, or `Data`; only those it names are bound.
-
-        In the code `users` (or `$users`) is the value and `df("users")` its DataFrame. With `session`, `Data` stays
-        decoded in a warm process, so that the next call starts in milliseconds. `sources` are the definitions of earlier
-        runs (`outcome.defined`): those the code names are run again before it. Whatever the code does is told in the
-        outcome's `error`. Raises SandboxUnavailable, TypeError or ValueError for what cannot be bound, and whatever
-        `Data.load` raises.
-        """
-        limits = limits or self.limits
-        if len(code) > MAX_SOURCE_CHARS:
-            return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = code_request("code", code, variables or {}, limits, sources=sources)
-        return outcome_of(self._answer(request, loads, session), limits)
-
-    def jq(
-        self,
-        program: str,
-        value: object,
-        *,
-        limits: Limits | None = None,
-        max_outputs: int = 10_000,
-        max_bytes: int = 16 << 20,
-    ) -> JqOutcome:
-        """Runs a jq program over one JSON value, `Data` or plain, and gives at most `max_outputs` outputs of `max_bytes`.
-
-        jq computes with 64-bit floats: integers beyond 2**53 come out rounded. There is no environment, no file and no
-        module. Raises as `run` does.
-        """
-        limits = limits or self.limits
-        if len(program) > MAX_SOURCE_CHARS:
-            return JqOutcome(error=Failure("JqError", f"the program is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = jq_request("jq", program, value, limits, max_outputs, max_bytes)
-        return jq_outcome_of(self._answer(request, loads, None), limits)
-
-    def pick(
-        self,
-        program: str,
-        value: Data,
-        *,
-        session: str,
-        limits: Limits | None = None,
-        max_outputs: int = 10_000,
-        max_bytes: int = 16 << 20,
-    ) -> JqOutcome | None:
-        """Answers a jq program that only picks out of the value that the session's warm process keeps decoded, as for `run`.
-
-        Integers are exact. None where jq itself has to answer: the program is more than a pick, the data is not as it
-        expects, or it is too much to be kept decoded. Raises as `run` does.
-        """
-        limits = limits or self.limits
-        if not plainjq.is_plain(program):
-            return None
-        request, loads = jq_request("pick", program, value, limits, max_outputs, max_bytes)
-        answer = self._answer(request, loads, session)
-        outcome = jq_outcome_of(answer, limits)
-        is_unanswered = outcome.error is not None and outcome.error.kind == plainjq.NOT_PLAIN
-        return None if answer.refused is not None or is_unanswered else outcome
-
-    def sql(
-        self,
-        query: str,
-        variables: Mapping[str, object] | None = None,
-        *,
-        session: str | None = None,
-        limits: Limits | None = None,
-        keep: str = "",
-    ) -> Outcome:
-        """Runs one SQL query (DuckDB) over variables, as `run` takes them; those it names as tables are bound.
-
-        `orders`, `"orders"` and `$orders` are the table of a variable, `$orders.items` that of the records at a path inside
-        it. The result is a DataFrame, bound under the name `keep` too, if that is given. Only queries are run. Raises as
-        `run` does; RuntimeError without DuckDB (`sqltext.is_available`).
-        """
-        limits = limits or self.limits
-        if not sqltext.is_available():
-            raise RuntimeError("DuckDB 2 or later is not installed: pip install 'byref[sql]'")
-        if len(query) > MAX_SOURCE_CHARS:
-            return Outcome(error=Failure("SqlError", f"the query is longer than {MAX_SOURCE_CHARS:,} characters"))
-        if keep and not keep.isidentifier():
-            raise ValueError(f"keep={keep!r} is no Python identifier")
-        request, loads = sql_request(query, variables or {}, limits, keep)
-        return outcome_of(self._answer(request, loads, session), limits)
-
-    def _answer(self, request: wire.Request, loads: list[Load], session: str | None) -> Answer:
+    def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
+        """Runs one request to its end, in the session's warm process or, without one, in a fork of the root."""
         with self._slots:
             for attempt in range(_ATTEMPTS):
                 with self._zygote(session, plots=request.plots) as (root, warm):

@@ -33,7 +33,7 @@ def run_in_jail(
     limits = limits or Limits()
     sandbox = sandbox or _shared()
     request, loads = code_request("raw", source, variables or {}, limits, without)
-    return outcome_of(sandbox._answer(request, loads, session), limits)
+    return outcome_of(sandbox.answer(request, loads, session), limits)
 
 
 def _shared() -> Sandbox:
