@@ -84,8 +84,8 @@ class RootProcess:
                     fault = "it ended while starting"
                 else:
                     return
-            self.kill()
             said = os.pread(self._complaints.fileno(), 1 << 20, 0).decode("utf-8", "replace").strip()
+            self.kill()
         raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
 
     def _poll(self, seconds: float) -> object:
