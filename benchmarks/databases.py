@@ -33,3 +33,10 @@ def postgresql(folder: Path) -> Iterator[str]:
         yield server.get_uri(driver="psycopg")
     finally:
         server.cleanup()
+
+
+@contextmanager
+def each(folder: Path) -> Iterator[dict[str, str]]:
+    """The URLs of all kinds at once, by name, in a folder that is the caller's."""
+    with postgresql(folder / "pg") as url:
+        yield {"SQLite": f"sqlite:///{folder}/bench.db", "PostgreSQL": url}

@@ -1,0 +1,85 @@
+"""What other systems do with a big tool result, driven through their own classes with the defaults these have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+
+class Strands:
+    """ContextOffloader of strands-agents on a real agent, through the hook that the agent fires after a tool ran."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Files in a folder, or its own default: memory."""
+        from strands import Agent
+        from strands.hooks import AfterToolCallEvent
+        from strands.models.model import Model
+        from strands.storage import LocalFileStorage
+        from strands.vended_plugins.context_offloader import ContextOffloader
+
+        class Silent(Model):
+            """Counts as every model of theirs does; it is never asked."""
+
+            def update_config(self, **model_config: Any) -> None: ...
+
+            def get_config(self) -> dict[str, Any]:
+                return {"model_id": "none"}
+
+            def structured_output(self, *args: Any, **kwargs: Any) -> Any:
+                raise NotImplementedError
+
+            def stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+                raise NotImplementedError
+
+        self._event = AfterToolCallEvent
+        storage = LocalFileStorage(str(folder)) if folder is not None else None
+        self._agent = Agent(model=Silent(), plugins=[ContextOffloader(storage=storage)], callback_handler=None)
+        self._loop = asyncio.new_event_loop()
+
+    def offload(self, output: object) -> str:
+        """What the model reads in place of the output: text goes in as a text block, anything else as a JSON block."""
+        call = f"call_{uuid.uuid4().hex}"
+        block = {"text": output} if isinstance(output, str) else {"json": output}
+        event = self._event(
+            agent=self._agent,
+            selected_tool=None,
+            tool_use={"name": "list", "toolUseId": call, "input": {}},
+            invocation_state={},
+            result={"toolUseId": call, "status": "success", "content": [block]},
+        )
+        self._loop.run_until_complete(self._agent.hooks.invoke_callbacks_async(event))
+        return "\n".join(block["text"] if "text" in block else str(block) for block in event.result["content"])
+
+    def close(self) -> None:
+        """End its event loop, and what it holds."""
+        self._loop.close()
+
+
+class Agno:
+    """ResultStore of agno on SQLite: what `Agent(offload_tool_results=True)` does with a tool's text."""
+
+    def __init__(self, folder: Path) -> None:
+        from agno.db.sqlite import SqliteDb
+        from agno.offload.setup import build_result_store
+
+        logging.getLogger("agno").setLevel(logging.ERROR)
+        self._store = build_result_store(setting=True, db=SqliteDb(db_file=str(folder / "agno.db")), owner=self)
+        if self._store is None:
+            raise RuntimeError("agno does not offload on this database")
+
+    def offload(self, output: str) -> str:
+        """What the model reads in place of the output: the text itself, up to their threshold."""
+        if not self._store.should_offload("list", output):
+            return output
+        return self._store.offload_for_model(
+            session_id="bench",
+            run_id=uuid.uuid4().hex,
+            tool_call_id=f"call_{uuid.uuid4().hex}",
+            tool_name="list",
+            tool_args={},
+            output=output,
+        )
