@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from byref.calibration import Standing
 from byref.db.tables import LedgerRow, SessionRow
 from byref.errors import SessionGone
-from byref.outputs import to_block
+from byref.outputs import text_of
 from byref.usage import Usage
 
 ARGUMENT_CHARS = 16_384
@@ -109,6 +109,7 @@ _STANDING = (
     SessionRow.calibration_estimated,
 )
 _OPEN = SessionRow.id == bindparam("of_session"), SessionRow.ended_at.is_(None)
+_SETTLED = (*(column.key for column in _STANDING), "pending_after")
 # Built once: building takes longer than running what it builds.
 _TAKE_STEP = (
     update(SessionRow)
@@ -125,6 +126,35 @@ _RESERVE = (
 _SEE = select(SessionRow.id).where(*_OPEN)
 _STAND = select(*_STANDING).where(SessionRow.id == bindparam("of_session"))
 _APPEND = insert(LedgerRow)
+_SETTLE = (
+    update(SessionRow)
+    .where(SessionRow.id == bindparam("of_session"))
+    .values({name: bindparam(f"new_{name}") for name in _SETTLED})
+)
+_REQUEST = select(LedgerRow.step).where(
+    LedgerRow.session_id == bindparam("of_session"),
+    LedgerRow.kind == "usage",
+    LedgerRow.call_digest == bindparam("request"),
+)
+_LAST_TURN = (
+    select(func.coalesce(func.max(LedgerRow.step), 0))
+    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.kind.in_(("usage", "compaction")))
+    .scalar_subquery()
+)
+_ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+    *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
+).where(LedgerRow.session_id == bindparam("of_session"))
+_OUTPUT_BEFORE = _ENTRIES.where(
+    LedgerRow.kind == "output",
+    LedgerRow.call_digest == bindparam("call"),
+    LedgerRow.content_digest == bindparam("content"),
+)
+_REPLY_BEFORE = _ENTRIES.where(
+    LedgerRow.kind == "reply",
+    LedgerRow.call_digest == bindparam("call"),
+    LedgerRow.content_digest == bindparam("content"),
+    LedgerRow.step > _LAST_TURN,
+)
 
 
 def digest(text: str) -> bytes:
@@ -185,15 +215,9 @@ def given_before(
     A provider's call ids come back (`call_0` in every turn), and a call has another answer by then. A turn ends with the
     next usage or compaction recorded. An output is its content: the same again, at any time, is the same output.
     """
-    query = _entries(session_row).where(
-        LedgerRow.kind == kind, LedgerRow.call_digest == call_digest, LedgerRow.content_digest == content_digest
-    )
-    if kind == "reply":
-        ends = select(func.max(LedgerRow.step)).where(
-            LedgerRow.session_id == session_row, LedgerRow.kind.in_(("usage", "compaction"))
-        )
-        query = query.where(LedgerRow.step > func.coalesce(ends.scalar_subquery(), 0))
-    row = connection.execute(query).one_or_none()
+    query = _REPLY_BEFORE if kind == "reply" else _OUTPUT_BEFORE
+    about = {"of_session": session_row, "call": call_digest, "content": content_digest}
+    row = connection.execute(query, about).one_or_none()
     return None if row is None else _entry(row)
 
 
@@ -221,10 +245,8 @@ def record_usage(
     turn = take_step(connection, session_row)
     request = digest(request_id) if request_id else None
     if request is not None:
-        seen = select(LedgerRow.step).where(
-            LedgerRow.session_id == session_row, LedgerRow.kind == "usage", LedgerRow.call_digest == request
-        )
-        if connection.execute(seen).scalar() is not None:
+        seen = connection.execute(_REQUEST, {"of_session": session_row, "request": request})
+        if seen.scalar() is not None:
             raise Recorded
     known = usage.context_tokens
     detail: dict[str, Any] = {"sets_context": sets_context and known is not None, "usage": usage.raw}
@@ -254,8 +276,16 @@ def record_usage(
 def record_compaction(connection: Connection, *, tenant: str, session_row: int, tokens: int) -> int:
     """Record that the host's context was compacted to so many tokens."""
     turn = take_step(connection, session_row)
-    settled = {"context_base": tokens, "base_output_tokens": None, "pending_after": turn.step, "pending_tokens": 0}
-    connection.execute(update(SessionRow).where(SessionRow.id == session_row).values(settled))
+    _settle(
+        connection,
+        session_row,
+        context_base=tokens,
+        base_output_tokens=None,
+        pending_after=turn.step,
+        pending_tokens=0,
+        calibration_reported=turn.reported,
+        calibration_estimated=turn.estimated,
+    )
     append(connection, tenant=tenant, session_row=session_row, step=turn.step, kind="compaction", tokens=tokens)
     return turn.step
 
@@ -273,37 +303,42 @@ def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Us
     settled = turn.pending - pending
     learned = turn.learned(settled=settled, sent=sent)
     reported, estimated = learned or (turn.reported, turn.estimated)
-    connection.execute(
-        update(SessionRow)
-        .where(SessionRow.id == session_row)
-        .values(
-            context_base=usage.context_tokens,
-            base_output_tokens=usage.output_tokens,
-            pending_after=through,
-            pending_tokens=pending,
-            calibration_reported=reported,
-            calibration_estimated=estimated,
-        )
+    _settle(
+        connection,
+        session_row,
+        context_base=usage.context_tokens,
+        base_output_tokens=usage.output_tokens,
+        pending_after=through,
+        pending_tokens=pending,
+        calibration_reported=reported,
+        calibration_estimated=estimated,
     )
     if learned is None:
         return {}
     return {"learned": {"counted": settled, "grown": sent - turn.base, "calibration": round(reported / estimated, 4)}}
 
 
+def _settle(connection: Connection, session_row: int, **settled: int | None) -> None:
+    """Set what the session's context is counted from: every column of `_SETTLED`."""
+    connection.execute(_SETTLE, {"of_session": session_row} | {f"new_{name}": settled[name] for name in _SETTLED})
+
+
 def entries(connection: Connection, session_row: int) -> list[Entry]:
     """Return every step in order."""
-    return [_entry(row) for row in connection.execute(_entries(session_row).order_by(LedgerRow.step)).all()]
+    query = _ENTRIES.order_by(LedgerRow.step)
+    return [_entry(row) for row in connection.execute(query, {"of_session": session_row}).all()]
 
 
 def entry(connection: Connection, session_row: int, key: str | int) -> Entry | None:
     """Return the step with that number, or the newest output or reply with that call id."""
-    query = _entries(session_row)
+    query = _ENTRIES
     if isinstance(key, int):
         query = query.where(LedgerRow.step == max(0, min(key, 2**63 - 1)))
     else:
         expired = LedgerRow.call_digest.is_(None) & (LedgerRow.call_id == key[:CALL_ID_CHARS])
         query = query.where((LedgerRow.call_digest == digest(key)) | expired, LedgerRow.kind.in_(("output", "reply")))
-    row = connection.execute(query.order_by(LedgerRow.step.desc()).limit(1)).one_or_none()
+    query = query.order_by(LedgerRow.step.desc()).limit(1)
+    row = connection.execute(query, {"of_session": session_row}).one_or_none()
     return None if row is None else _entry(row)
 
 
@@ -326,7 +361,7 @@ def totals(connection: Connection, session_row: int) -> Totals:
 
 def dump(value: object) -> str:
     """Return any value as JSON text."""
-    return to_block(value).text
+    return text_of(value)
 
 
 def cut_arguments(arguments: object) -> str | None:
@@ -335,11 +370,6 @@ def cut_arguments(arguments: object) -> str | None:
         return None
     text = arguments if isinstance(arguments, str) else dump(arguments)
     return text if len(text) <= ARGUMENT_CHARS else f"{text[:ARGUMENT_CHARS]}… ({len(text):,} characters)"
-
-
-def _entries(session_row: int) -> Any:  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
-    columns = [column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
-    return select(*columns).where(LedgerRow.session_id == session_row)
 
 
 def _entry(row: Any) -> Entry:

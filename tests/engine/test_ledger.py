@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from material import Opener, page, prose, records
 from sqlalchemy import Connection
 
 from byref import ConfigurationError, Engine, Policy, Session, Usage, ledger
+from byref.outputs import to_block
 
 
 def test_context_is_the_last_usage_and_what_came_since(session: Session) -> None:
@@ -263,3 +265,24 @@ def test_a_cost_that_nobody_pays_is_not_added_up(engine: Engine, tenant: str) ->
         session.record_usage(Usage(input_tokens=10**15, output_tokens=10**15))
     assert [entry.cost for entry in session.ledger()] == [paid, None, None, None]
     assert (session.usage().cost, session.usage().input_tokens) == (paid, 3 * 10**15 + 1_000)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, 2.5, None, True], "b": {"c": "é\n\u2028"}, "nan": float("nan"), "big": 10**30},
+        [],
+        [[]],
+        {1: "an integer's key", None: 1, False: 2},
+        {"decimal": Decimal("1.50"), "no number": Decimal("NaN"), "named": "NaN"},
+        {"a generator": iter([1, 2])},
+        ["\ud800"],
+        {"object": object},
+        {"wide": ["x" * 1_000] * 3_000},
+        "text stays text",
+        b"bytes too",
+    ],
+)
+def test_what_is_kept_of_a_detail_is_the_text_that_its_block_has(value: Any) -> None:
+    expected = to_block(copy.deepcopy(value)).text
+    assert ledger.dump(value) == expected

@@ -133,6 +133,15 @@ def to_block(output: object) -> Block:
         return _text_block(f"[output of type {values.type_name(output)} could not be read: {values.type_name(error)}]")
 
 
+def text_of(value: object) -> str:
+    """Return the text of `to_block(value)`; a small value of plain JSON gets there at once."""
+    if type(value) in (dict, list) and not values.repeats_itself(value) and not slices.is_heavy(value):
+        data = values.plain(value)
+        if data is not None:
+            return slices.decode(data)
+    return to_block(value).text
+
+
 def _text_block(text: str) -> Block:
     try:
         return Block(text, slices.encode(text))

@@ -52,6 +52,14 @@ def written(value: object) -> tuple[object, bytes]:
     return value, data
 
 
+def plain(value: object) -> bytes | None:
+    """Return the JSON of a value on one line; None if it is not of plain JSON's types through and through."""
+    try:
+        return _checked(_plain_encoder.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
 def type_name(value: object) -> str:
     """Return the name of a value's type, whatever its metaclass says."""
     return str(type.__dict__["__name__"].__get__(type(value)))
@@ -340,3 +348,4 @@ _taken: ContextVar[dict[int, tuple[object, object]]] = ContextVar("taken")
 
 _validator = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")
+_plain_encoder = msgspec.json.Encoder(decimal_format="number")
