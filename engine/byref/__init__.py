@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from byref.outputs import ToolOutput
     from byref.policy import Policy, ToolPolicy
     from byref.result import Result, ToolReply
+    from byref.runners import Interpreter
     from byref.session import HistoryEntry, Session
     from byref.telemetry import Telemetry
     from byref.tokens import CharCounter, SampledCounter, TokenCounter
@@ -49,6 +50,7 @@ __all__ = [
     "Entry",
     "Explanation",
     "HistoryEntry",
+    "Interpreter",
     "InvalidId",
     "ModelInfo",
     "Models",
@@ -101,6 +103,7 @@ _HOMES = {
     "outputs": ("ToolOutput",),
     "policy": ("Policy", "ToolPolicy"),
     "result": ("Result", "ToolReply"),
+    "runners": ("Interpreter",),
     "session": ("HistoryEntry", "Session"),
     "telemetry": ("Telemetry",),
     "tokens": ("CharCounter", "SampledCounter", "TokenCounter"),

@@ -34,13 +34,14 @@ from byref.lifecycle import SessionInfo, Swept
 from byref.models import Models
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
+from byref.runners import Interpreter
 from byref.session import HistoryEntry, Session
 from byref.stores.protocol import BlobStore
 from byref.telemetry import Telemetry
 from byref.tokens import TokenCounter
 from byref.usage import is_count
 from byref.variables import Variable
-from byref_sandbox import Outcome, Sandbox
+from byref_sandbox import Outcome
 
 if TYPE_CHECKING:
     from byref.bridge import AsyncBridge, AsyncHost
@@ -72,7 +73,7 @@ class AsyncEngine:
         create: bool | None = None,
         policy: Policy | None = None,
         blobs: BlobStore | None = None,
-        interpreter: Sandbox | None = None,
+        interpreter: Interpreter | None = None,
         jail: Literal["full", "language-only"] = "full",
         counter: TokenCounter | None = None,
         models: Models | None = None,
@@ -127,7 +128,7 @@ class AsyncEngine:
         return self._opened().database
 
     @property
-    def sandbox(self) -> Sandbox | None:
+    def sandbox(self) -> Interpreter | None:
         """Where model-written code runs; None where this platform lacks a mandatory wall. Once the engine is open."""
         return self._opened().sandbox
 

@@ -23,6 +23,7 @@ from byref.lifecycle import Opened, SessionInfo, Swept
 from byref.models import Models
 from byref.policy import Policy, check_tools
 from byref.result import Format
+from byref.runners import Interpreter, check_interpreter
 from byref.scope import Host, Scope, join
 from byref.session import Session
 from byref.stores.guarded import Guarded
@@ -48,10 +49,11 @@ class Engine:
 
     `url`: a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a SQLite
     database that is new and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) is
-    where the tables live. `interpreter` is a `byref_sandbox.Sandbox` to use in place of one of the engine's own; `jail`
-    says which walls that one must have. `counter` counts tokens, `models` knows windows and prices. `blobs` is where the
-    bytes of artifacts go instead of into the database: a store of `byref.stores`, or one of your own. `telemetry` is what
-    OpenTelemetry is told, where it is installed.
+    where the tables live. `interpreter` runs model-written code in place of a sandbox of the engine's own, and is yours to
+    close: a `byref_sandbox.Sandbox`, a `byref.adapters.dask.DaskInterpreter`; `jail` says which walls its own must have.
+    `counter` counts tokens, `models` knows windows and prices. `blobs` is where the bytes of artifacts go instead of into
+    the database: a store of `byref.stores`, or one of your own. `telemetry` is what OpenTelemetry is told, where it is
+    installed.
 
     Raises:
         SchemaMismatch: the database is at another revision; the text names the cure.
@@ -66,7 +68,7 @@ class Engine:
         create: bool | None = None,
         policy: Policy | None = None,
         blobs: BlobStore | None = None,
-        interpreter: Sandbox | None = None,
+        interpreter: Interpreter | None = None,
         jail: Literal["full", "language-only"] = "full",
         counter: TokenCounter | None = None,
         models: Models | None = None,
@@ -75,6 +77,8 @@ class Engine:
     ) -> None:
         if blobs is not None:
             check_store(blobs)
+        if interpreter is not None:
+            check_interpreter(interpreter)
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigurationError(f"policy={policy!r}: expected a byref.Policy")
         self._database = Database(url, schema=schema)
@@ -87,7 +91,7 @@ class Engine:
         self._told: set[str] = set()
         """Tools that are asked for and not installed, of which the log was told."""
         self._own_sandbox = interpreter is None
-        self._sandbox = interpreter if interpreter is not None else _sandbox(jail)
+        self._sandbox = _sandbox(jail) if interpreter is None else interpreter
         self._unknown_models: set[str] = set()
         self._uses = Uses()
         self._swept_at = time.monotonic()
@@ -119,8 +123,8 @@ class Engine:
         return self._database
 
     @property
-    def sandbox(self) -> Sandbox | None:
-        """Where model-written code runs; None where this platform lacks a mandatory wall."""
+    def sandbox(self) -> Interpreter | None:
+        """What runs model-written code; None where this platform lacks a mandatory wall."""
         return self._sandbox
 
     def session(

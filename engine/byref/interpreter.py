@@ -17,6 +17,7 @@ from byref import keeping, ledger, observed, variables
 from byref import names as names_of
 from byref.artifacts import store, tombstones
 from byref.artifacts.store import Artifact
+from byref.db.payloads import PayloadLoad
 from byref.db.tables import RunRow
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.keeping import Kept
@@ -73,8 +74,7 @@ def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = Fal
     """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
     kinds = {"json": "application/json", "text": "text/plain"}
     content_type = kinds.get(artifact.kind, artifact.content_type)
-    payload = artifact.payload
-    return Data(artifact.digest.hex(), lambda: (data for _, data in payload.chunks()), content_type, path, frame)
+    return Data(artifact.digest.hex(), PayloadLoad(artifact.payload), content_type, path, frame)
 
 
 def see_that_it_can_be_held(scope: Scope, artifact: Artifact) -> None:

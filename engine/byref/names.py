@@ -61,17 +61,27 @@ def of_session(connection: Connection, session_id: int) -> Names:
     return Names(sources, exact)
 
 
-def data_of(read: Read, row_id: int, digest: bytes) -> Data:
-    """Return an exact value as the sandbox takes it: read only if no warm zygote holds it."""
+@dataclass(frozen=True, slots=True)
+class ValueLoad:
+    """Reads an exact value for a run; another machine finds in it where the value is."""
 
-    def load() -> bytes:
-        query = select(NameRow.data, NameRow.size_bytes).where(NameRow.id == row_id)
-        found = read(lambda connection: connection.execute(query).one_or_none())
+    row_id: int
+    digest: bytes
+    read: Read = field(compare=False, repr=False)
+
+    def __call__(self) -> bytes:
+        """Return the value as a run wrote it."""
+        kept = NameRow.id == self.row_id, NameRow.digest == self.digest
+        query = select(NameRow.data, NameRow.size_bytes).where(*kept)
+        found = self.read(lambda connection: connection.execute(query).one_or_none())
         if found is None:
-            raise ArtifactMissing(f"the kept value {row_id} is gone")
+            raise ArtifactMissing(f"the kept value {self.row_id} is gone")
         return _unpacked(*found)
 
-    return Data(digest.hex(), load, EXACT)
+
+def data_of(read: Read, row_id: int, digest: bytes) -> Data:
+    """Return an exact value as the sandbox takes it: read only if no warm zygote holds it."""
+    return Data(digest.hex(), ValueLoad(row_id, digest, read), EXACT)
 
 
 def digest_of(data: bytes) -> bytes:

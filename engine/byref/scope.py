@@ -18,10 +18,10 @@ from byref.db.database import Database, keeps_snapshot, retried
 from byref.db.payloads import Source
 from byref.models import Models
 from byref.policy import Policy
+from byref.runners import Interpreter
 from byref.stores.protocol import BlobStore
 from byref.telemetry import Telemetry
 from byref.tokens import Kind, TokenCounter
-from byref_sandbox import Sandbox
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Scope:
     database: Database
     host: Host | None
     """The host's transaction, joined by every commit; None: transactions of our own."""
-    sandbox: Sandbox | None
+    sandbox: Interpreter | None
     counter: TokenCounter
     models: Models
     tenant: str

@@ -103,6 +103,8 @@ def test_importing_is_light() -> None:
     [
         ({"blobs": "s3://x"}, "expected a store, as FileStore"),
         ({"policy": {}}, "expected a byref.Policy"),
+        ({"interpreter": Sandbox}, "not the class 'Sandbox'"),
+        ({"interpreter": "tcp://scheduler:8786"}, "another byref.Interpreter, not a value of type 'str'"),
         ({"url": "nonsense"}, "that is no database URL"),
         ({"url": "mysql://x/y"}, "mysql"),
         ({"url": "sqlite:////no/such/folder/b.db"}, "the folder '/no/such/folder'"),
@@ -111,6 +113,11 @@ def test_importing_is_light() -> None:
 def test_engines_that_cannot_be_made_say_why(tmp_path: Path, arguments: dict[str, object], error: str) -> None:
     with pytest.raises(ConfigurationError, match=error):
         Engine(**({"url": f"sqlite:///{tmp_path}/b.db"} | arguments))  # type: ignore[arg-type]
+
+
+def test_a_sandbox_is_an_interpreter() -> None:
+    with Sandbox() as sandbox:
+        assert isinstance(sandbox, byref.Interpreter)
 
 
 def test_a_wrong_jail_is_named(tmp_path: Path) -> None:

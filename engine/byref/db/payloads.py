@@ -155,6 +155,17 @@ class StoredPayload:
 
 
 @dataclass(frozen=True, slots=True)
+class PayloadLoad:
+    """Reads a stored payload for a run; another machine finds in it where the payload is."""
+
+    payload: StoredPayload
+
+    def __call__(self) -> Iterator[bytes]:
+        """Return the payload in pieces."""
+        return (data for _, data in self.payload.chunks())
+
+
+@dataclass(frozen=True, slots=True)
 class _Packed:
     """A frame as it is stored."""
 
