@@ -1,38 +1,32 @@
-"""Artifacts at scale, as ratios to what the same bytes cost without byref; minima of interleaved runs.
+"""Artifacts: stored by the host itself, against what the same bytes cost without byref; and patterns made to be slow.
 
-`BYREF_BENCH_MB` sets the size (100 by default); `BYREF_BENCH_GB=1` reads from the middle of 1 GB instead.
+Text of 100 MB against zstd at level 1 into a synced file; 10 KB of JSON in SQL and in a folder (`FileStore`), against a
+synced file and its rename, which is what a store must do to lose nothing.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import shutil
-import subprocess
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import jq
 import orjson
 import zstandard
 from blake3 import blake3
 
 import byref
-from benchmarks.bench_process import _postgresql, _record
+from benchmarks import corpora, databases, logs, sessions
+from benchmarks.results import Figure, interleaved, median, ratio, timed
+from benchmarks.sessions import call
 from byref.frames import cut
+from byref.stores import FileStore
 
-MEGABYTES = int(os.environ.get("BYREF_BENCH_MB", "100"))
-READ_MEGABYTES = 1_000 if os.environ.get("BYREF_BENCH_GB", "0") != "0" else MEGABYTES
+MEGABYTES, SHORT_MEGABYTES = 100, 4
 RUNS = 3
-READS = 60
-PATTERNS = ("needle in the hay", "user=ann.*status=50", r"\d{4}-\d{2}")
-"""A literal that is rare, a pattern with a literal in it, and one that every line matches."""
-JQ = ("map(.score) | add", "[.[] | select(.active)] | length")
-PLAIN = ("length", ".[5].id", ".[100:110]", ".[-1].tags[0]")
+SMALL_RUNS, SHORT_SMALL_RUNS = 60, 15
+HOSTILE_BYTES, SHORT_HOSTILE_BYTES = 20_000_000, 200_000
 HOSTILE = {
     "(a|a)*b": b"a" * 1_000,
     "(a*)*(a*)*b": b"a" * 1_000,
@@ -46,190 +40,112 @@ HOSTILE = {
 """Each with the line that is searched, repeated."""
 
 
-def main() -> None:
-    """Print a line per measure."""
+def main(short: bool = False) -> Iterator[Figure]:
+    """Large text, small JSON, hostile patterns."""
+    for kind in databases.KINDS:
+        with databases.database(kind) as url, sessions.opened(url) as session:
+            yield from _large(kind, session, SHORT_MEGABYTES if short else MEGABYTES)
+    yield from _small(SHORT_SMALL_RUNS if short else SMALL_RUNS)
+    with databases.database("SQLite") as url, sessions.opened(url) as session:
+        yield _hostile(session, SHORT_HOSTILE_BYTES if short else HOSTILE_BYTES)
+
+
+def _large(kind: str, session: byref.Session, megabytes: int) -> Iterator[Figure]:
+    """Text that is new each time, and the same once more."""
+    text = logs.log(megabytes)
+    stored: list[str] = []
+
+    def fresh() -> str:
+        return f"{uuid.uuid4().hex}\n{text}"
+
+    def store(own: str) -> None:
+        session.store_artifact(own)
+        stored.append(own)
+
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _reading("SQLite", f"sqlite:///{folder}/read.db")
-        with _postgresql(folder / "pg") as url:
-            _reading("PostgreSQL", url)
-        with _session(f"sqlite:///{folder}/bench.db") as session:
-            log = _log(MEGABYTES)
-            _storing(session, log, folder)
-            _searching(session, log, folder)
-            del log
-            _querying(session)
-            _hostile(session)
+        packed = Path(name) / "packed.zst"
 
+        def plain(own: str) -> None:
+            _synced(packed, zstandard.ZstdCompressor(level=1).compress(own.encode()))
 
-def _reading(database: str, url: str) -> None:
-    """50 lines from the middle of a big artifact and of one of 10 MB."""
-    with _session(url) as session:
-        stored = [session.store_artifact(_log(size)) for size in (10, READ_MEGABYTES)]
-
-        def read(artifact: byref.Artifact) -> float:
-            line = artifact.line_count // 2 + random.randrange(10_000)
-            given = {"artifact_id": artifact.id, "start_line": line, "end_line": line + 49}
-            return _call(session, "artifact_read", given)
-
-        small, big = _minima(READS, *(lambda artifact=artifact: read(artifact) for artifact in stored))
-    print(
-        f"storage: {database:10} 50 lines from the middle of {READ_MEGABYTES:,} MB: {big * 1e3:.1f} ms, "
-        f"{big / small:.2f} of those from 10 MB"
-    )
-
-
-def _storing(session: byref.Session, text: str, folder: Path) -> None:
-    """Text as an artifact, against its bytes compressed into a plain file; and the same text once more."""
-
-    def plain(data: bytes) -> None:
-        with (folder / "plain.zst").open("wb") as file:
-            file.write(zstandard.ZstdCompressor(level=1).compress(data))
-            file.flush()
-            os.fsync(file.fileno())
-
-    base, new, duplicate = [], [], []
-    for _ in range(RUNS):
-        own = f"{uuid.uuid4().hex}\n{text}"
-        data = own.encode()
-        base.append(_seconds(lambda data=data: plain(data)))
-        new.append(_seconds(lambda own=own: session.store_artifact(own)))
-        duplicate.append(_seconds(lambda own=own: session.store_artifact(own)))
-    print(
-        f"storage: storing {MEGABYTES} MB of text: {min(new) * 1e3:.0f} ms, {min(new) / min(base):.2f} of zstd level 1 "
-        f"into a file with fsync; a duplicate {min(duplicate) / min(new):.2f} of a new one"
-    )
-    parts: dict[str, Callable[[], object]] = {
+        times = interleaved(RUNS, plain=(fresh, plain), ours=(fresh, store))
+    again = interleaved(RUNS, ours=lambda: session.store_artifact(stored[-1]))
+    data = text.encode()
+    parts = {
         "utf-8": text.encode,
         "blake3": lambda: blake3(data).digest(),
         "lines": lambda: data.count(b"\n"),
-        "tokens": lambda: session._scope.count(text, "text"),
         "frames with zstd": lambda: sum(1 for _ in cut([data])),
     }
-    print("storage: of that " + ", ".join(f"{part} {_seconds(work) * 1e3:.0f} ms" for part, work in parts.items()))
-
-
-def _searching(session: byref.Session, text: str, folder: Path) -> None:
-    """artifact_grep, against the same bytes out of a zstd file through ripgrep."""
-    packed = folder / "log.zst"
-    packed.write_bytes(zstandard.ZstdCompressor(level=1).compress(text.encode()))
-    artifact = session.store_artifact(text, name="log")
-    tools = [tool for tool in ("zstd", "rg") if shutil.which(tool) is None]
-    for pattern in PATTERNS:
-
-        def ripgrep(pattern: str = pattern) -> float:
-            command = f"zstd -dc {packed} | rg -n -m 1000 -e '{pattern}'"
-            return _seconds(lambda: subprocess.run(command, shell=True, stdout=subprocess.DEVNULL, check=True))
-
-        def ours(pattern: str = pattern) -> float:
-            return _call(session, "artifact_grep", {"artifact_id": artifact.id, "pattern": pattern})
-
-        if tools:
-            print(f"storage: grep /{pattern}/: {min(ours() for _ in range(RUNS)) * 1e3:.0f} ms; no {tools} to compare")
-            continue
-        base, seconds = _minima(RUNS, ripgrep, ours)
-        print(
-            f"storage: grep /{pattern}/ over {MEGABYTES} MB: {seconds * 1e3:.0f} ms, "
-            f"{seconds / base:.2f} of zstd -dc | rg -n -m 1000"
-        )
-
-
-def _querying(session: byref.Session) -> None:
-    """artifact_jq, against jq in this process over the text at hand."""
-    generator = random.Random(1)
-    text = orjson.dumps([_record(generator, i) for i in range(MEGABYTES * 8_500)]).decode()
-    artifact = session.store_artifact(text, name="records")
-
-    def query(program: str) -> float:
-        return _call(session, "artifact_jq", {"artifact_id": artifact.id, "expression": program})
-
-    print(f"storage: jq {PLAIN[0]:36} first use {query(PLAIN[0]) * 1e3:.0f} ms")
-    for program in JQ:
-        base, seconds = _minima(
-            2, lambda program=program: _in_process(program, text), lambda program=program: query(program)
-        )
-        print(f"storage: jq {program:36} {seconds * 1e3:6.0f} ms, {seconds / base:.2f} of jq in process")
-    for program in PLAIN:
-        seconds = min(query(program) for _ in range(5))
-        print(f"storage: jq {program:36} {seconds * 1e3:6.0f} ms, {seconds / base:.3f} of jq in process, warm")
-
-
-def _in_process(program: str, text: str) -> float:
-    return _seconds(lambda: jq.compile(program).input_text(text).all())
-
-
-def _hostile(session: byref.Session) -> None:
-    """The slowest of the regular expressions that are made to be slow."""
-    slowest, which = 0.0, ""
-    for pattern, line in HOSTILE.items():
-        lines = b"\n".join([line] * max(1, 20_000_000 // len(line)))
-        artifact = session.store_artifact(lines)
-        seconds = _call(session, "artifact_grep", {"artifact_id": artifact.id, "pattern": pattern})
-        print(f"storage: grep /{pattern[:30]}/ over {len(lines) / 1e6:.0f} MB: {seconds:.2f} s")
-        slowest, which = max((slowest, which), (seconds, pattern))
-    print(f"storage: the slowest hostile pattern, /{which[:30]}/, takes {slowest:.2f} s; the limit is 5 s")
-
-
-@contextmanager
-def _session(url: str) -> Iterator[byref.Session]:
-    with (
-        byref.Engine(
-            url, create=True, policy=byref.Policy(max_session_bytes=None, run_seconds=300, run_cpu_seconds=120)
-        ) as engine,
-        engine.session(uuid.uuid4().hex, context_window=200_000) as session,
-    ):
-        yield session
-
-
-def _log(megabytes: int) -> str:
-    """Lines of a server's log, no two the same; in one of 5,000 is the needle."""
-    generator = random.Random(megabytes)
-    words = (
-        "get",
-        "put",
-        "post",
-        "user",
-        "order",
-        "cart",
-        "login",
-        "search",
-        "cache",
-        "miss",
-        "retry",
-        "worker",
-        "queue",
+    yield Figure(
+        f"storing {megabytes} MB of text, {kind}",
+        median(times["ours"]) * 1e3,
+        "ms",
+        "zstd level 1 into a synced file",
+        ratio(times["ours"], times["plain"]),
+        note="of that: " + ", ".join(f"{part} {timed(work) * 1e3:.0f} ms" for part, work in parts.items()),
     )
-    block = [
-        f"2024-{i % 12 + 1:02}-{i % 28 + 1:02}T{i % 24:02}:{i % 60:02}:{i % 59:02}.{i % 1000:03}Z "
-        f"{generator.choice(('INFO', 'WARN', 'DEBUG'))} user={generator.choice(('ann', 'bob', 'cid'))}{generator.randrange(10**6)} "
-        f"{' '.join(generator.choices(words, k=6))} status={generator.choice((200, 200, 404, 500))} "
-        f"took={generator.random():.6f}{' needle in the hay' if i % 5_000 == 4_999 else ''}\n"
-        for i in range(100_000)
-    ]
-    text = "".join(block)
-    part = len(text)
-    return "".join(f"part {number}\n{text}" for number in range(megabytes * 1_000_000 // part + 1))[: megabytes * 10**6]
+    yield Figure(
+        f"storing the same {megabytes} MB again, {kind}",
+        median(again["ours"]) * 1e3,
+        "ms",
+        "storing it first",
+        median(again["ours"]) / median(times["ours"]),
+    )
 
 
-def _call(session: byref.Session, tool: str, arguments: dict[str, object]) -> float:
-    start = time.perf_counter()
-    reply = session.call(tool, arguments)
-    seconds = time.perf_counter() - start
-    assert not reply.is_error, reply.content
-    return seconds
+def _small(runs: int) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as name, databases.database("SQLite") as url:
+        folder = Path(name)
+        with (
+            sessions.opened(url) as in_sql,
+            sessions.opened(f"sqlite:///{name}/files.db", FileStore(folder / "files")) as in_files,
+        ):
+            raw = corpora.records(10_000)
+
+            def fresh() -> bytes:
+                return corpora.fresh(raw)
+
+            def plain(own: bytes) -> None:
+                _synced(folder / "draft", own)
+                (folder / "draft").rename(folder / uuid.uuid4().hex)
+
+            times = interleaved(
+                runs,
+                sql=(fresh, lambda own: in_sql.store_artifact(own)),
+                files=(fresh, lambda own: in_files.store_artifact(own)),
+                plain=(fresh, plain),
+                parsed=(fresh, orjson.loads),
+            )
+    for store, where in (("sql", "in SQLite"), ("files", "in a FileStore")):
+        yield Figure(
+            f"storing 10 KB of JSON {where}",
+            median(times[store]) * 1e3,
+            "ms",
+            f"a synced file and its rename, {median(times['plain']) * 1e3:.2f} ms",
+            ratio(times[store], times["plain"]),
+        )
 
 
-def _minima(runs: int, *works: Callable[[], float]) -> list[float]:
-    """The least of what each measures, taking turns."""
-    times = [[work() for work in works] for _ in range(runs)]
-    return [min(column) for column in zip(*times, strict=True)]
+def _hostile(session: byref.Session, size: int) -> Figure:
+    """The slowest of the regular expressions that are made to be slow."""
+    slowest = 0.0, ""
+    for pattern, line in ((pattern, line[:size]) for pattern, line in HOSTILE.items()):
+        lines = b"\n".join([line] * max(1, size // len(line)))
+        artifact = session.store_artifact(lines)
+        seconds = timed(lambda: call(session, "artifact_grep", artifact_id=artifact.id, pattern=pattern))  # noqa: B023
+        slowest = max(slowest, (seconds, pattern))
+    return Figure(
+        f"grep for the slowest of {len(HOSTILE)} hostile patterns in {size / 1e6:.0f} MB",
+        slowest[0],
+        "s",
+        target="<= 6 s",
+        note=f"/{slowest[1][:30]}/; a search ends after 5 s and says how far it came",
+    )
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    main()
+def _synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -55,6 +56,13 @@ def main(form: str, megabytes: int) -> None:
         before = _reset()
         session.process(given, tool="list_users")
         print(_peak() - before, size)
+
+
+def above(work: Callable[[], object]) -> int:
+    """The peak of this process during the work, above what it held before."""
+    before = _reset()
+    work()
+    return _peak() - before
 
 
 def _reset() -> int:

@@ -1,0 +1,159 @@
+"""The model's own readers over stored outputs: lines, grep and jq, each call whole: bounded, counted, in the ledger.
+
+Lines are read against Python seeking in a plain file by an index of its lines, which somebody has to make and keep; grep
+against ripgrep on the plain file (both stop after 1,000 matching lines); jq against the jq binary on the plain file, which
+parses it at every query. Memory is this process's peak above what it held before; what parses for jq is a jailed process
+of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate, count
+from pathlib import Path
+
+import byref
+from benchmarks import corpora, databases, logs, peak, sessions
+from benchmarks.results import Figure, Work, interleaved, median, ratio
+from benchmarks.sessions import call
+
+MEGABYTES, SHORT_MEGABYTES = 100, 4
+LINES = 50
+"""Of one page."""
+READS, SHORT_READS = 60, 10
+RUNS, SHORT_RUNS = 5, 3
+PATTERNS = {"a literal": logs.NEEDLE, "a pattern": "user=ann.*status=50", "every line": r"\d{4}-\d{2}"}
+JQ_MEGABYTES, SHORT_JQ_MEGABYTES = (10, 100), (1,)
+JQ_RUNS = 2
+"""Of each program: the binary takes seconds for 100 MB."""
+PROGRAMS = ("map(.score) | add", "[.[] | select(.active)] | length")
+PLAIN = ("length", ".[-1].tags[0]", ".[100:110]")
+"""Programs that only pick: they need no jq."""
+
+
+def main(short: bool = False) -> Iterator[Figure]:
+    """Lines on both databases; grep, jq and memory on SQLite."""
+    megabytes = SHORT_MEGABYTES if short else MEGABYTES
+    with tempfile.TemporaryDirectory() as name:
+        plain = Path(name) / "plain"
+        plain.write_text(logs.log(megabytes))
+        for kind in databases.KINDS:
+            with databases.database(kind) as url, sessions.opened(url) as session:
+                log = session.store_artifact(plain.read_text())
+                yield from _lines(kind, session, log, plain, SHORT_READS if short else READS)
+                if kind == "SQLite":
+                    yield from _grep(session, log, plain, SHORT_RUNS if short else RUNS)
+                    yield from _memory(session, log, megabytes)
+        for size in SHORT_JQ_MEGABYTES if short else JQ_MEGABYTES:
+            with databases.database("SQLite") as url, sessions.opened(url) as session:
+                yield from _jq(session, plain, size)
+
+
+def _lines(kind: str, session: byref.Session, artifact: byref.Artifact, plain: Path, runs: int) -> Iterator[Figure]:
+    """The first, a middle and the last page; every middle one is another."""
+    index = array("Q", accumulate(map(len, plain.read_bytes().splitlines(keepends=True)), initial=0))
+    lines = len(index) - 1
+    pages = {
+        "first": lambda number: 1,
+        "middle": lambda number: lines // 3 + number * 997,
+        "last": lambda number: lines - LINES + 1,
+    }
+    for page, first_of in pages.items():
+        made, seeking = count(), count()
+
+        def ours(made=made, first_of=first_of) -> None:  # type: ignore[no-untyped-def]
+            first = first_of(next(made))
+            call(session, "artifact_read", artifact_id=artifact.id, start_line=first, end_line=first + LINES - 1)
+
+        def seek(seeking=seeking, first_of=first_of) -> str:  # type: ignore[no-untyped-def]
+            first = first_of(next(seeking)) - 1
+            with plain.open("rb") as file:
+                file.seek(index[first])
+                return file.read(index[first + LINES] - index[first]).decode()
+
+        times = interleaved(runs, ours=ours, seek=seek)
+        yield Figure(
+            f"the {page} {LINES} lines of {plain.stat().st_size / 1e6:.0f} MB, {kind}",
+            median(times["ours"]) * 1e3,
+            "ms",
+            f"seek in a plain file, {median(times['seek']) * 1e3:.2f} ms",
+            ratio(times["ours"], times["seek"]),
+            "<= 50 ms",
+        )
+
+
+def _grep(session: byref.Session, artifact: byref.Artifact, plain: Path, runs: int) -> Iterator[Figure]:
+    for name, pattern in PATTERNS.items():
+        works: dict[str, Work] = {
+            "ours": lambda pattern=pattern: call(session, "artifact_grep", artifact_id=artifact.id, pattern=pattern)
+        }
+        if shutil.which("rg"):
+            works["rg"] = lambda pattern=pattern: _run("rg", "-n", "-m", "1000", "-e", pattern, str(plain))
+        times = interleaved(runs, **works)
+        yield Figure(
+            f"grep for {name} in {plain.stat().st_size / 1e6:.0f} MB",
+            median(times["ours"]) * 1e3,
+            "ms",
+            *_against("ripgrep on the plain file", times, "rg"),
+        )
+
+
+def _jq(session: byref.Session, plain: Path, megabytes: int) -> Iterator[Figure]:
+    """The first query binds the data in the jail; the binary has nothing to bind."""
+    raw = corpora.records(megabytes * 1_000_000)
+    plain.write_bytes(raw)
+    artifact = session.store_artifact(raw)
+    first = interleaved(
+        1, ours=lambda: call(session, "artifact_jq", artifact_id=artifact.id, expression="map(.id) | max")
+    )
+    yield Figure(f"jq: the first query on {megabytes} MB", median(first["ours"]) * 1e3, "ms")
+    for program in (*PROGRAMS, *PLAIN):
+        works: dict[str, Work] = {
+            "ours": lambda program=program: call(session, "artifact_jq", artifact_id=artifact.id, expression=program)
+        }
+        if shutil.which("jq"):
+            works["jq"] = lambda program=program: _run("jq", "-c", program, str(plain))
+        times = interleaved(JQ_RUNS, **works)
+        yield Figure(
+            f"jq: {program} on {megabytes} MB",
+            median(times["ours"]) * 1e3,
+            "ms",
+            *_against(f"the jq binary ({_version('jq')})", times, "jq"),
+            target="<= 1x" if "jq" in times else "",
+        )
+
+
+def _memory(session: byref.Session, artifact: byref.Artifact, megabytes: int) -> Iterator[Figure]:
+    works = {
+        "reading a page": lambda: call(
+            session, "artifact_read", artifact_id=artifact.id, start_line=artifact.line_count // 2
+        ),
+        "grep": lambda: call(session, "artifact_grep", artifact_id=artifact.id, pattern=PATTERNS["a pattern"]),
+        "export to a file": lambda: session.export(artifact, "/dev/null"),
+    }
+    for name, work in works.items():
+        work()
+        above = peak.above(work)
+        yield Figure(
+            f"memory: {name} of {megabytes} MB", above / 1e6, "MB", "the payload's bytes", above / artifact.size_bytes
+        )
+
+
+def _against(name: str, times: dict[str, list[float]], peer: str) -> tuple[str, float | None]:
+    if peer not in times:
+        return f"{name}: {peer} is not installed", None
+    return f"{name}, {median(times[peer]) * 1e3:,.0f} ms", ratio(times["ours"], times[peer])
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
+def _version(tool: str) -> str:
+    if shutil.which(tool) is None:
+        return "–"
+    return subprocess.check_output([tool, "--version"], text=True).split("\n")[0].strip()
