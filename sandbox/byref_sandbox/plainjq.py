@@ -3,20 +3,24 @@
 The grammar is what the paths of most programs are made of; all else is jq's own:
 
     program  = pick { "|" pick } | pick { "," pick }
-    pick     = ( "." | field | "length" | "keys" | "map(" chain ")" | "[" chain "]" ) { field | index }
+    pick     = ( "." | field | "length" | "keys" | "map(" chain ")" | "[" chain "]" | object ) { field | index }
     chain    = pick { "|" pick }
+    object   = "{" member { "," member } "}"
+    member   = ( name | '"any name"' ) [ ":" pick ]
     field    = ".name" | '."any name"'
     index    = "[]" | "[3]" | "[2:5]" | '["any name"]'
 
-Nothing in it multiplies data, so that an answer is never larger than what it is made of times the picks of a program.
+A program has one object at most, each member of which is a pick of one output. So nothing in it multiplies data: an answer
+is never larger than what it is made of times the picks of a program.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 EXACT = 2**53
 """From here on, not every integer is a 64-bit float."""
@@ -28,9 +32,24 @@ NOT_PLAIN = "NotPlain"
 
 Filter = Callable[[Any], Iterator[Any]]
 
+Need = Mapping[str, Any] | list[Any] | None
+"""What of a value is looked at, each part with its own need: members of an object, the items of an array (`[need]`), or all."""
+
+
+class Pick(NamedTuple):
+    """A program that only picks."""
+
+    run: Filter
+    """From decoded JSON to the outputs."""
+    needs: Callable[[Need], Need]
+    """What is needed of the input, where this is needed of each output."""
+    is_single: bool = True
+    """Whether there is always one output."""
+
+
 _TOKEN = re.compile(
     r"""\s*(?: (?P<field>\.[A-Za-z_][A-Za-z0-9_]*) | (?P<quoted>\.?"[^"\\]*") | (?P<number>-?[0-9]{1,15})
-             | (?P<word>[a-z]+) | (?P<sign>[.|,:()\[\]]) )\s*""",
+             | (?P<word>[A-Za-z_][A-Za-z0-9_]*) | (?P<sign>[.|,:()\[\]{}]) )\s*""",
     re.VERBOSE | re.ASCII,
 )
 
@@ -41,19 +60,28 @@ class NotPlain(Exception):
 
 def compiled(program: str) -> Filter:
     """Return a program as a function of decoded JSON that yields its outputs; NotPlain."""
+    return parsed(program).run
+
+
+def parsed(program: str) -> Pick:
+    """Return a program with what it needs of its input; NotPlain."""
     if len(program) > MAX_PROGRAM_CHARS:
         raise NotPlain
     parser = _Parser(program)
-    filters = [parser.pick()]
+    picks = [parser.pick()]
     if parser.next == ",":
         while parser.take(","):
-            filters.append(parser.pick())
+            picks.append(parser.pick())
         parser.end()
-        return lambda value: chain.from_iterable(pick(value) for pick in filters)
+        return Pick(
+            lambda value: chain.from_iterable(pick.run(value) for pick in picks),
+            lambda need: reduce(_both, [pick.needs(need) for pick in picks]),
+            is_single=False,
+        )
     while parser.take("|"):
-        filters.append(parser.pick())
+        picks.append(parser.pick())
     parser.end()
-    return _piped(filters)
+    return _piped(picks)
 
 
 def is_plain(program: str) -> bool:
@@ -83,6 +111,7 @@ class _Parser:
     """Recursive descent over the tokens of one short program."""
 
     def __init__(self, program: str) -> None:
+        self._has_object = False
         self._tokens: list[tuple[str, str]] = []
         at = 0
         while at < len(program):
@@ -111,56 +140,74 @@ class _Parser:
         if self._tokens[-1][0] != "end":
             raise NotPlain
 
-    def pick(self) -> Filter:
+    def pick(self) -> Pick:
         """Parse a pick."""
         kind, text = self._tokens[-1]
-        filters: list[Filter]
+        picks: list[Pick]
         if kind == "field" or (kind == "quoted" and text[0] == "."):
-            filters = []
+            picks = []
         elif self.take("."):
-            filters = [_same]
+            picks = [_SAME]
             if self._tokens[-1][0] == "field":
                 raise NotPlain  # `..name`
         elif self.take("["):
-            inner = self._chain("]")
-            filters = [lambda value: iter([list(inner(value))])]
+            picks = [_collected(self._chain("]"))]
+        elif self.take("{"):
+            picks = [self._object()]
         elif kind == "word":
             self._tokens.pop()
-            filters = [self._word(text)]
+            picks = [self._word(text)]
         else:
             raise NotPlain
         while (suffix := self._suffix()) is not None:
-            filters.append(suffix)
-        return _piped(filters)
+            picks.append(suffix)
+        return _piped(picks)
 
-    def _word(self, word: str) -> Filter:
+    def _word(self, word: str) -> Pick:
         if word == "map" and self.take("("):
-            inner = self._chain(")")
-            return lambda value: iter([list(chain.from_iterable(map(inner, _items(value))))])
+            return _collected(_piped([_ITEMS, self._chain(")")]))
         if word == "length":
-            return lambda value: iter([_length(value)])
+            return _whole(_length)
         if word == "keys":
-            return lambda value: iter([_keys(value)])
+            return _whole(_keys)
         raise NotPlain
 
-    def _chain(self, closing: str) -> Filter:
-        filters = [self.pick()]
-        while self.take("|"):
-            filters.append(self.pick())
-        self._expect(closing)
-        return _piped(filters)
+    def _object(self) -> Pick:
+        if self._has_object:
+            raise NotPlain  # each could hold the one before several times
+        self._has_object = True
+        members: dict[str, Pick] = {}
+        while True:
+            kind, text = self._tokens.pop()
+            if kind != "word" and not (kind == "quoted" and text[0] == '"'):
+                raise NotPlain
+            name = text.strip('"')
+            members[name] = self.pick() if self.take(":") else _member(name)
+            if not members[name].is_single:
+                raise NotPlain  # an object for each combination
+            if not self.take(","):
+                break
+        self._expect("}")
+        return _made(members)
 
-    def _suffix(self) -> Filter | None:
+    def _chain(self, closing: str) -> Pick:
+        picks = [self.pick()]
+        while self.take("|"):
+            picks.append(self.pick())
+        self._expect(closing)
+        return _piped(picks)
+
+    def _suffix(self) -> Pick | None:
         kind, text = self._tokens[-1]
         if kind == "field" or (kind == "quoted" and text[0] == "."):
             self._tokens.pop()
             return _member(text[2:-1] if kind == "quoted" else text[1:])
         return self._index() if self.take("[") else None
 
-    def _index(self) -> Filter:
+    def _index(self) -> Pick:
         kind, text = self._tokens[-1]
         if self.take("]"):
-            return _items
+            return _ITEMS
         if kind == "quoted" and text[0] == '"':
             self._tokens.pop()
             self._expect("]")
@@ -171,11 +218,11 @@ class _Parser:
             self._expect("]")
             if start is None and end is None:
                 raise NotPlain
-            return lambda value: iter([_slice(value, start, end)])
+            return Pick(lambda value: iter([_slice(value, start, end)]), lambda need: need)
         self._expect("]")
         if start is None:
             raise NotPlain
-        return lambda value: iter([_item(value, start)])
+        return Pick(lambda value: iter([_item(value, start)]), lambda need: [need])
 
     def _number(self) -> int | None:
         return int(self._tokens.pop()[1]) if self._tokens[-1][0] == "number" else None
@@ -185,27 +232,61 @@ class _Parser:
             raise NotPlain
 
 
-def _same(value: Any) -> Iterator[Any]:
-    yield value
+def _both(one: Need, other: Need) -> Need:
+    """What is needed where both are."""
+    if isinstance(one, list) and isinstance(other, list):
+        return [_both(one[0], other[0])]
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        shared = one.keys() & other.keys()
+        return {**one, **other, **{name: _both(one[name], other[name]) for name in shared}}
+    return None
 
 
-def _piped(filters: list[Filter]) -> Filter:
+def _piped(picks: list[Pick]) -> Pick:
     def run(value: Any) -> Iterator[Any]:
         values: Iterator[Any] = iter([value])
-        for each in filters:
-            values = chain.from_iterable(map(each, values))
+        for pick in picks:
+            values = chain.from_iterable(map(pick.run, values))
         return values
 
-    return run
+    def needs(need: Need) -> Need:
+        return reduce(lambda wanted, pick: pick.needs(wanted), reversed(picks), need)
+
+    return picks[0] if len(picks) == 1 else Pick(run, needs, all(pick.is_single for pick in picks))
 
 
-def _member(name: str) -> Filter:
+def _collected(pick: Pick) -> Pick:
+    """The outputs as an array."""
+    return Pick(
+        lambda value: iter([list(pick.run(value))]),
+        lambda need: pick.needs(need[0] if isinstance(need, list) else None),
+    )
+
+
+def _made(members: Mapping[str, Pick]) -> Pick:
+    """An object; of a member that is not needed all is, so that what it meets is the same."""
+
+    def run(value: Any) -> Iterator[Any]:
+        yield {name: next(pick.run(value)) for name, pick in members.items()}
+
+    def needs(need: Need) -> Need:
+        of = need if isinstance(need, Mapping) else {}
+        return reduce(_both, [pick.needs(of.get(name)) for name, pick in members.items()])
+
+    return Pick(run, needs)
+
+
+def _whole(function: Callable[[Any], Any]) -> Pick:
+    return Pick(lambda value: iter([function(value)]), lambda _: None)
+
+
+def _member(name: str) -> Pick:
     def get(value: Any) -> Iterator[Any]:
         if value is not None and type(value) is not dict:
             raise NotPlain
         yield None if value is None else value.get(name)
 
-    return get
+    return Pick(get, lambda need: {name: need})
 
 
 def _items(value: Any) -> Iterator[Any]:
@@ -214,6 +295,10 @@ def _items(value: Any) -> Iterator[Any]:
     if type(value) is not list:
         raise NotPlain
     return iter(value)
+
+
+_SAME = Pick(lambda value: iter([value]), lambda need: need)
+_ITEMS = Pick(lambda value: _items(value), lambda need: [need], is_single=False)
 
 
 def _item(value: Any, index: int) -> Any:

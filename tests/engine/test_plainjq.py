@@ -24,11 +24,15 @@ PICKS = [".", ".rows", ".rows[]", ".rows[2]", ".rows[-1].id", ".rows[9]", ".rows
          ".none | length", ".rows | keys", ".rows | length", ".rows | map(.id)", ".rows | map(.id)[:3]",
          ".rows | map(.tags[])", "[.rows[] | .id]", "[.rows[].id][1:]", "[.[]]", ".[]", ".rows[0].id, .rows[1].id",
          ".rows, .none", " .rows [ 0 ] . id ", ".rows | map(length)", "keys[0]", "[.rows | length]", ".\"rows\"[0]",
-         ".rows[0] | .[\"id\"]", ". | .", "[[.z]]", ".rows | .[3].id"]  # fmt: skip
+         ".rows[0] | .[\"id\"]", ". | .", "[[.z]]", ".rows | .[3].id", "{rows}", "{rows, z}", "{ a : .z , \"b c\" : .rows[1].in }",
+         "{a: .rows[-1], a: .z}", ".rows | map({id, n: .tags[0]})",
+         ".rows[] | {id}", "{none}.none.x", "{if: .z, true, \"text\"}", ".none | {a}", "{a: [.rows[].id]}[\"a\"][2]",
+         "{a: length}"]  # fmt: skip
 NOT = ["", "..", "..rows", ".rows[", "map(", "map()", ".rows | select(.id)", ".a, .b | .c", ". + 1", ".rows[1:2:3]", ".[:]",
        "1", "\"x\"", ".rows?", "$x", "# .", ".a.[0]", "keys_unsorted", "maps", ".rows[.z]", "\"\\(1)\"", ".\"a\\nb\"",
        "." * 300, "[" * 100, ".text[0:1]", ".z | length", ".a | length", ".z.x", ".text | .x", ".none[]", ".z[]", ".a[0]",
-       "{rows}", "-1", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id"]  # fmt: skip
+       "{rows", "{}", "{.z}", "{1: .z}", "{rows,}", "{a: .rows[]}", "{rows} | {rows}", "{a: {rows}}", "{rows z}", "{a: .z | .}",
+       "{$x}", "{a: 1}", "{\"\\(.z)\": .z}", "{(.text): .z}", "{a: map(.id)}", "{a: .z.x}", "-1", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id"]  # fmt: skip
 
 
 def picked(program: str, value: Any = DATA) -> list[Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +15,7 @@ from byref import interpreter
 from byref.artifacts.store import Artifact
 from byref.errors import ToolError
 from byref.scope import Scope
+from byref.tools.projection import Unfit, cut_out, projected
 from byref.tools.targets import NotThere, Target, expired, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref.variables import is_name
 from byref_sandbox import jsontext, plainjq
@@ -27,6 +30,8 @@ JQ_BYTES = 64 << 20
 NAME_CHARS = 1024
 """A longer string is no reference."""
 _KEYS = frozenset({"$var", "jq", "path"})
+
+T = TypeVar("T")
 
 Place = tuple[str | int, ...]
 """Keys and positions from the arguments' top."""
@@ -49,7 +54,10 @@ class TooMuch(ToolError):
 
 
 class Substituter:
-    """The references of one call; every payload is read once."""
+    """The references of one call.
+
+    Every payload is read once: of one that a single reference names only what this needs is decoded.
+    """
 
     def __init__(self, scope: Scope, *, enabled: bool = True) -> None:
         self.done: dict[Place, Substitution] = {}
@@ -58,8 +66,10 @@ class Substituter:
         self._found: dict[str, Target] = {}
         self._gone: dict[str, str] = {}
         """Of names whose data has expired, the text that says so."""
+        self._counted: set[int] = set()
+        self._shared: set[int] = set()
         self._payloads: dict[int, Any] = {}
-        self._sizes: dict[tuple[int, tuple[str, ...]], int] = {}
+        self._parts: dict[tuple[int, tuple[str, ...]], tuple[Any, int]] = {}
         self._answers: dict[tuple[int, tuple[str, ...], str], tuple[Any, int]] = {}
         self._jq_runs = self._read = self._handed = 0
         self._jq_seconds = scope.policy.run_seconds
@@ -72,7 +82,13 @@ class Substituter:
         heads = {head for name in names for head in _heads(name)}
         self._found |= lookup(self._scope, heads - self._found.keys())
         self._gone |= expired(self._scope, heads - self._found.keys() - self._gone.keys())
+        self._shared |= {row for row, times in Counter(self._rows(names)).items() if times > 1}
         return self._copied(value, at)
+
+    def _rows(self, names: list[str]) -> Iterator[int]:
+        """The payloads that each name may be about."""
+        for name in names:
+            yield from {self._found[head].artifact.row_id for head in _heads(name) if head in self._found}
 
     def brought(self, at: Place) -> Substitution | None:
         """Return the reference that what is at a place came with."""
@@ -113,10 +129,9 @@ class Substituter:
         name = _name_of(text)
         for target, path in () if name is None else self._meanings(name):
             try:
-                value = walk(walk(self._payload(target.artifact), target.path, text), path, text)
+                value, size = self._part(target, path, text)
             except NotThere:
                 continue  # a query language's own: `"$orders.total"` where there is a variable orders
-            size = self._size(target.artifact, (*target.path, *path), value)
             return self._handed_over(value, Substitution(text, target.artifact, at, size))
         if name is not None and (gone := next((self._gone[h] for h in _heads(name) if h in self._gone), None)):
             raise ToolError(gone)
@@ -136,8 +151,7 @@ class Substituter:
                 keys = (*inner, *further)
                 try:
                     if program is None:
-                        value = walk(walk(self._payload(target.artifact), target.path, named), keys, named)
-                        size = self._size(target.artifact, (*target.path, *keys), value)
+                        value, size = self._part(target, keys, named)
                     else:
                         value, size = self._jq(target, keys, program, named)
                 except NotThere as error:
@@ -154,22 +168,47 @@ class Substituter:
                 for path in readings(rest.removeprefix(".")) if rest else ((),):
                     yield target, path
 
+    def _part(self, target: Target, path: tuple[str, ...], named: str) -> tuple[Any, int]:
+        """What is at a path inside a target, and its size; NotThere."""
+        artifact, keys = target.artifact, (*target.path, *path)
+        if not keys:
+            return self._payload(artifact), artifact.payload.size
+        place = artifact.row_id, keys
+        if place not in self._parts:
+            try:
+                self._parts[place] = self._decoded(artifact, lambda text: cut_out(text, keys))
+            except Unfit:
+                value = walk(walk(self._payload(artifact), target.path, named), path, named)
+                self._parts[place] = value, _encoded_size(value, artifact.payload.size)
+        return self._parts[place]
+
     def _payload(self, artifact: Artifact) -> Any:
         if artifact.row_id not in self._payloads:
-            self._read += artifact.payload.size
-            if self._payloads and self._read > MAX_BYTES:
-                raise TooMuch(f"the references of one call are to more than {MAX_BYTES >> 20} MB of data; name less")
+            self._count(artifact)
             with interpreter.readable_failures():
                 self._payloads[artifact.row_id] = artifact.value
         return self._payloads[artifact.row_id]
 
-    def _size(self, artifact: Artifact, path: tuple[str, ...], value: Any) -> int:
-        if not path:
-            return artifact.payload.size
-        key = artifact.row_id, path
-        if key not in self._sizes:
-            self._sizes[key] = _encoded_size(value, artifact.payload.size)
-        return self._sizes[key]
+    def _decoded(self, artifact: Artifact, part: Callable[[bytes], T]) -> T:
+        """A part of JSON that has not been read yet; Unfit, and then all of it is there if it was read for this."""
+        if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
+            raise Unfit
+        self._count(artifact)
+        with interpreter.readable_failures():
+            text = artifact.payload.read()
+        try:
+            return part(text)
+        except Unfit:
+            self._payloads[artifact.row_id] = jsontext.decode(text)
+            raise
+
+    def _count(self, artifact: Artifact) -> None:
+        """Count the bytes that are read, once for each artifact."""
+        if artifact.row_id not in self._counted:
+            self._read += artifact.payload.size
+            if self._counted and self._read > MAX_BYTES:
+                raise TooMuch(f"the references of one call are to more than {MAX_BYTES >> 20} MB of data; name less")
+            self._counted.add(artifact.row_id)
 
     def _handed_over(self, value: Any, substitution: Substitution) -> Any:
         """Count a reference and its bytes."""
@@ -183,20 +222,43 @@ class Substituter:
 
     def _jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
         """The answer of a jq program, exact or an error, and its size."""
-        key = target.artifact.row_id, (*target.path, *path), program
-        if key not in self._answers:
-            value = walk(walk(self._payload(target.artifact), target.path, named), path, named)
-            if self._jq_seconds <= 0:
-                limit = self._scope.policy.run_seconds
-                raise TooMuch(f"the jq programs of one call took more than {limit:g} s together; name fewer")
-            start = time.monotonic()
+        artifact, keys = target.artifact, (*target.path, *path)
+        place = artifact.row_id, keys, program
+        if place not in self._answers:
             try:
-                self._answers[key] = self._pick(plainjq.compiled(program), value, target.artifact)
+                pick = plainjq.parsed(program)
             except plainjq.NotPlain:
-                self._answers[key] = self._run_jq(target, path, program, named)
-            finally:
-                self._jq_seconds -= time.monotonic() - start
-        return self._answers[key]
+                pick = None
+            answer = None if pick is None else self._skimmed(artifact, keys, pick)
+            self._answers[place] = answer or self._answered(target, path, program, pick, named)
+        return self._answers[place]
+
+    def _skimmed(self, artifact: Artifact, keys: tuple[str, ...], pick: plainjq.Pick) -> tuple[Any, int] | None:
+        """The answer of a pick from no more than it needs; None where all of the data has to be seen for it."""
+        need = pick.needs(None)
+        if need is None and not keys:
+            return None
+        try:
+            value = self._decoded(artifact, lambda text: projected(text, need, keys))
+            return self._pick(pick.run, walk(value, keys, artifact.id), artifact)
+        except (Unfit, NotThere, plainjq.NotPlain):
+            return None
+
+    def _answered(
+        self, target: Target, path: tuple[str, ...], program: str, pick: plainjq.Pick | None, named: str
+    ) -> tuple[Any, int]:
+        value = walk(walk(self._payload(target.artifact), target.path, named), path, named)
+        if self._jq_seconds <= 0:
+            limit = self._scope.policy.run_seconds
+            raise TooMuch(f"the jq programs of one call took more than {limit:g} s together; name fewer")
+        start = time.monotonic()
+        try:
+            if pick is not None:
+                with suppress(plainjq.NotPlain):
+                    return self._pick(pick.run, value, target.artifact)
+            return self._run_jq(target, path, program, named)
+        finally:
+            self._jq_seconds -= time.monotonic() - start
 
     def _pick(self, pick: plainjq.Filter, value: Any, artifact: Artifact) -> tuple[Any, int]:
         """The outputs of a plain pick; each may be as large as the data, so that they are counted one by one."""
