@@ -1,0 +1,204 @@
+"""A connection to a Dask cluster: made when it is needed, made anew when it is lost, and every wait for it has an end."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import distributed.protocol.pickle
+from blake3 import blake3
+from distributed import CancelledError, KilledWorker
+from distributed.client import ClosedClientError
+
+from byref.adapters.dask_orders import VERSION
+from byref.errors import ConfigurationError
+from byref_sandbox import SandboxUnavailable
+
+# These are typed in parts only, and other parts in other versions.
+Client: Any = distributed.Client
+pickled: Any = distributed.protocol.pickle.dumps
+
+CONNECT_SECONDS = 10.0
+FAILED_SECONDS = 2.0
+"""After a connection could not be made, before the next attempt: until then callers are told at once."""
+LOOK_SECONDS = 2.0
+"""What is known of the workers is as old as this."""
+_LOST = (CancelledError, ClosedClientError, OSError)
+"""What is raised when the scheduler, or the way to it, is gone."""
+
+
+class Cluster:
+    """The workers at an address, or those of a host's own client; safe from any thread and after a fork."""
+
+    def __init__(self, place: Any) -> None:
+        if isinstance(place, Client) and place.asynchronous:
+            raise ConfigurationError("the Dask client is asynchronous: give the scheduler's address")
+        if not isinstance(place, (str, Client)) or not place:
+            raise ConfigurationError(
+                f"{place!r:.100}: expected a Dask scheduler's address, tcp://host:8786, or a Client"
+            )
+        self._given = place if isinstance(place, Client) else None
+        self._security: Any = place.security if isinstance(place, Client) else None
+        self.address = place if isinstance(place, str) else place.scheduler.address
+        self.closed = False
+        self._client: Any = None
+        self._renew()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._failed: tuple[float, str] = (-FAILED_SECONDS, "")
+        self._looked_at = -LOOK_SECONDS
+        self._threads: dict[str, int] = {}
+        """Of each worker, by its address."""
+        self._busy: Counter[str] = Counter()
+        """Runs of ours that each worker was asked for and has not answered."""
+
+    def call(self, function: Callable[..., bytes], *arguments: Any, affinity: str | None, seconds: float) -> bytes:
+        """Return what a worker makes of the arguments; with `affinity`, the same one as before if it is there and free.
+
+        A worker that is lost meanwhile is the scheduler's to replace. If the scheduler is lost, all is begun once more.
+
+        Raises:
+            SandboxUnavailable: nobody answers within so many seconds, or all that tried are lost.
+        """
+        deadline = time.monotonic() + seconds
+        for _ in range(2):
+            client = self._connected()
+            try:
+                with self._worker(client, affinity) as hint:
+                    key = f"byref-run-{secrets.token_hex(8)}"
+                    future = client.submit(function, VERSION, *arguments, key=key, pure=False, **hint)
+                    return self._result(future, deadline, seconds)
+            except _LOST as error:
+                lost = error
+            if self.closed:
+                raise RuntimeError("the interpreter is closed")
+        raise SandboxUnavailable(f"the Dask scheduler at {self.address} was lost: {lost}")
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> dict[str, Any]:
+        """Return what a coroutine function returns on each worker, or the exception there, by the worker's address."""
+        client = self._connected()
+        try:
+            answers: dict[str, Any] = client.run(function, *arguments, on_error="return", callback_timeout=seconds)
+            return answers
+        except _LOST as error:
+            raise SandboxUnavailable(f"the Dask cluster at {self.address} does not answer: {error}") from None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._client is not None and self._client.status == "running"
+
+    def close(self) -> None:
+        """Close the connection, unless it is the host's own client."""
+        with self._lock:
+            self.closed = True
+            client, self._client = self._client, None
+        if client is not None and client is not self._given:
+            _close(client)
+
+    def after_fork(self) -> None:
+        """In a forked copy of the host: the connection is the parent's, and the threads behind it are not here."""
+        if self._client is not None:
+            _abandoned.append(self._client)
+        if self._given is not None:
+            _abandoned.append(self._given)
+        self._client = self._given = None
+        self._renew()
+
+    def _result(self, future: Any, deadline: float, seconds: float) -> bytes:
+        try:
+            result: bytes = future.result(timeout=max(0.0, deadline - time.monotonic()))
+            return result
+        except TimeoutError:
+            raise SandboxUnavailable(
+                f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
+                f"it has {len(self._threads)} workers"
+            ) from None
+        except KilledWorker as error:
+            raise SandboxUnavailable(
+                f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"
+            ) from None
+        except _LOST:
+            raise
+        except Exception as error:
+            raise SandboxUnavailable(
+                f"the workers of the Dask cluster at {self.address} cannot run byref {VERSION}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        finally:
+            future.release()
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self.closed:
+                raise RuntimeError("the interpreter is closed")
+            client = self._client
+            if client is not None and client.status == "connecting":
+                _wait_while_connecting(client)
+            if client is not None and client.status == "running":
+                return client
+            since, why = self._failed
+            if time.monotonic() - since < FAILED_SECONDS:
+                raise SandboxUnavailable(why)
+            try:
+                self._client = self._connect()
+            except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
+                told = f"there is no Dask scheduler at {self.address}: {type(error).__name__}: {error}"
+                self._failed = time.monotonic(), told
+                raise SandboxUnavailable(told) from None
+            if client is not None and client is not self._given:
+                _close(client)
+            self._looked_at = -LOOK_SECONDS
+            return self._client
+
+    def _connect(self) -> Any:
+        if self._given is not None:
+            if self._given.status != "running":
+                raise OSError(f"the client is {self._given.status}")
+            return self._given
+        return Client(
+            self.address, timeout=CONNECT_SECONDS, set_as_default=False, security=self._security, name="byref"
+        )
+
+    @contextmanager
+    def _worker(self, client: Any, affinity: str | None) -> Iterator[dict[str, Any]]:
+        """Say which worker comes first for this name (rendezvous hashing) and has a thread free of runs of ours."""
+        if time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._threads = dict(client.nthreads(callback_timeout=CONNECT_SECONDS))
+        threads = self._threads
+        if affinity is None or not threads:
+            yield {}
+            return
+        ranked = sorted(threads, key=lambda worker: blake3(f"{worker}\0{affinity}".encode()).digest())
+        with self._lock:
+            chosen = next((worker for worker in ranked if self._busy[worker] < threads[worker]), ranked[0])
+            self._busy[chosen] += 1
+        try:
+            yield {"workers": [chosen], "allow_other_workers": True}
+        finally:
+            with self._lock:
+                self._busy[chosen] -= 1
+
+
+def _wait_while_connecting(client: Any) -> None:
+    until = time.monotonic() + CONNECT_SECONDS
+    while client.status == "connecting" and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _close(client: Any) -> None:
+    try:
+        client.close(timeout=CONNECT_SECONDS)
+    except (OSError, RuntimeError, AssertionError):  # it is closed by other means, or its loop is gone
+        return
+
+
+_abandoned: list[Any] = []
+"""Clients of a parent process: kept, because collecting them would close what they hold."""
