@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
+from byref.db.failures import is_read_only
 from byref.errors import ConfigurationError
 
 BUSY_SECONDS = 30
@@ -21,6 +23,10 @@ BUSY_SECONDS = 30
 
 CONNECT_SECONDS = 10
 """How long a connection to PostgreSQL may take, where the URL says nothing: libpq would wait for ever."""
+
+KEEPALIVES = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+"""A server that is gone without a word is noticed within 30 seconds, where the URL says nothing: TCP's own defaults wait
+for two hours, or 15 minutes once something was sent. The first two in seconds, the last in milliseconds."""
 
 
 @contextmanager
@@ -239,4 +245,13 @@ def _postgresql(url: URL) -> Engine:
         options["use_native_hstore"] = False
         # A pooler (PgBouncer) gives each transaction another backend, on which a name may be another's statement.
         arguments["prepare_threshold"] = None
-    return _create(url, connect_args=arguments, **options)
+        arguments |= {name: value for name, value in KEEPALIVES.items() if name not in url.query}
+    engine = _create(url, connect_args=arguments, **options)
+    event.listen(engine, "handle_error", _leave_what_only_reads)
+    return engine
+
+
+def _leave_what_only_reads(context: ExceptionContext) -> None:
+    """The connections lead to a standby: new ones may lead to the primary, once the address does."""
+    if is_read_only(context.original_exception):
+        context.is_disconnect = True

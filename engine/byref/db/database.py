@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
 from byref.db.connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
-from byref.db.failures import driver_error, is_conflict, is_transient, safe, storage_failure
+from byref.db.failures import driver_error, is_away, is_conflict, is_transient, safe, storage_failure
 from byref.db.revisions import HEAD, checked_schema, current, require
 from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
 
@@ -38,6 +38,10 @@ FIRST_PAUSE = 0.02
 
 RETRY_SECONDS = 30.0
 """After this long no further attempt is begun: a wait for a lock may take as long by itself."""
+
+PATIENCE_SECONDS = 5.0
+"""So long a server that takes no connections, or no writes, is asked again: it may be restarted, or another take over.
+Then, until it is back, work fails at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +71,8 @@ class Database:
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ", **read_only, **mapped)
             self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **mapped)
         self._shares_connection = isinstance(self._engine.pool, StaticPool)
+        self._away_since: dict[bool, float] = {}
+        """Since when the server takes no writes (True), or no connections for reads (False)."""
         self._reset_locks()
         _databases.add(self)
 
@@ -173,18 +179,26 @@ class Database:
         attempt = 1
         with self._alone(), self._failures():
             while True:
+                begun = time.monotonic()
                 try:
                     with self._turn(write), transaction(engine, write=write) as connection:
                         result = work(connection)
                         if write:
                             self._commit(connection)
+                        self._away_since.pop(write, None)
                         return result
                 except DBAPIError as error:
-                    if attempt == ATTEMPTS or time.monotonic() > deadline or not is_transient(error):
+                    if attempt == ATTEMPTS or time.monotonic() > deadline or not self._may_pass(error, write, begun):
                         raise
                     _log.debug("attempt %d on %s failed, trying again: %s", attempt, self.url, error.orig)
                 time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(1, 2))
                 attempt += 1
+
+    def _may_pass(self, error: DBAPIError, write: bool, begun: float) -> bool:
+        """Tell whether the same work may succeed soon; `begun` is when the attempt that failed was."""
+        if not is_away(error):
+            return is_transient(error)
+        return time.monotonic() - self._away_since.setdefault(write, begun) < PATIENCE_SECONDS
 
     def _commit(self, connection: Connection) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from byref.errors import StorageFailure
 
@@ -14,6 +14,9 @@ _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "
 
 _CONFLICTS = frozenset({"40001", "40P01"})
 """Serialization failure and deadlock: only the whole transaction can be tried again."""
+
+_READ_ONLY = frozenset({"25006", "0A000"})
+"""A write on a server that only reads, and on a standby the BEGIN of a transaction that is to write."""
 
 _UNIQUE = "23505"
 
@@ -35,6 +38,20 @@ def is_transient(error: DBAPIError) -> bool:
     if code is not None:
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
     return _sqlstate(error.orig) in _TRANSIENT_SQLSTATES
+
+
+def is_read_only(error: BaseException | None) -> bool:
+    """True where a server may not be written to, as a standby, or what was the primary before another took over."""
+    return _sqlstate(error) in _READ_ONLY
+
+
+def is_away(error: DBAPIError) -> bool:
+    """True where a server takes no connections, for it is stopped, starting or full, or takes no writes."""
+    if is_read_only(error.orig):
+        return True
+    # What a refused connection was refused for has no code, only words.
+    refused = isinstance(error, OperationalError) and error.statement is None and not error.connection_invalidated
+    return refused and _sqlstate(error.orig) is None and _sqlite_code(error.orig) is None
 
 
 def is_conflict(error: DBAPIError, *, keeps_snapshot: bool) -> bool:

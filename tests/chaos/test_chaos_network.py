@@ -1,0 +1,153 @@
+"""Storage that goes away and comes back: each recovery by itself, and the scenarios of `make chaos` in a short form."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import faults_postgres
+import psycopg
+import pytest
+from faults_relay import Relay
+from report import Scenario
+from sqlalchemy import Connection, create_engine, make_url, text
+
+from byref import Engine, StorageFailure
+from byref.db import database as database_module
+from byref.db.connections import KEEPALIVES
+from byref.db.database import Database
+
+
+@pytest.fixture
+def relay(postgres_url: str) -> Iterator[Relay]:
+    """A relay in front of PostgreSQL."""
+    url = make_url(postgres_url)
+    made = Relay(f"{url.query['host']}/.s.PGSQL.{url.port or 5432}")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def relayed_url(postgres_url: str, relay: Relay) -> str:
+    """The address of the relay."""
+    return faults_postgres.through(relay, postgres_url)
+
+
+@contextmanager
+def later(seconds: float, work: Callable[[], object]) -> Iterator[None]:
+    """Do something after a while, in another thread."""
+    timer = threading.Timer(seconds, work)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+def count(connection: Connection) -> int:
+    """A read and a write of no consequence."""
+    connection.execute(text("UPDATE byref_sessions SET model = model"))
+    return int(connection.execute(text("SELECT count(*) FROM byref_sessions")).scalar_one())
+
+
+def test_a_server_that_is_restarted_is_waited_for(relayed_url: str, relay: Relay) -> None:
+    database = Database(relayed_url)
+    assert database.write(count) == 0
+    for work in (database.write, database.read):
+        relay.mode = "refuse"
+        with later(0.3, lambda: setattr(relay, "mode", "pass")):
+            assert work(lambda connection: connection.execute(text("SELECT 7")).scalar_one()) == 7
+    database.close()
+
+
+def test_a_server_that_stays_away_is_waited_for_once(
+    relayed_url: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "PATIENCE_SECONDS", 0.3)
+    database = Database(relayed_url)
+    database.write(count)
+    relay.mode = "refuse"
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        with pytest.raises(StorageFailure, match="onnection"):
+            database.write(count)
+        took.append(time.monotonic() - began)
+    assert took[0] >= 0.3 > max(took[1:])
+    relay.mode = "pass"
+    assert database.write(count) == 0
+    relay.mode = "refuse"
+    with later(0.1, lambda: setattr(relay, "mode", "pass")):
+        assert database.write(count) == 0  # it was back: patience is new
+    database.close()
+
+
+def test_connections_to_what_only_reads_are_given_up(postgres_url: str) -> None:
+    """What a connection was told when it began holds until it ends, as a standby's is one for as long as it is open."""
+    url = make_url(postgres_url)
+    admin = psycopg.connect(f"host={url.query['host']} user=postgres dbname={url.database}", autocommit=True)
+
+    def only_reads(value: str) -> None:
+        admin.execute(f"ALTER DATABASE {url.database} SET default_transaction_read_only = {value}".encode())
+
+    only_reads("on")
+    database = Database(postgres_url)
+    with later(0.3, lambda: (admin.execute("SET default_transaction_read_only = off"), only_reads("off"))):
+        assert database.write(count) == 0
+    database.close()
+    admin.close()
+
+
+def test_a_server_that_is_gone_without_a_word_is_noticed(relayed_url: str) -> None:
+    for url, idle in ((relayed_url, KEEPALIVES["keepalives_idle"]), (f"{relayed_url}&keepalives_idle=77", 77)):
+        database = Database(url)
+        with database.engine.connect() as connection:
+            told = connection.connection.driver_connection.info.get_parameters()  # type: ignore[union-attr]
+        assert {name: int(told[name]) for name in KEEPALIVES} == KEEPALIVES | {"keepalives_idle": idle}
+        database.close()
+
+
+def test_a_lost_connection_is_replaced_wherever_it_was_lost(postgres_url: str) -> None:
+    """Server processes end at random moments: no step twice, none missing."""
+    killer = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    stop = threading.Event()
+    query = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND random() < 0.5"
+    )
+
+    def kill() -> None:
+        with killer.connect() as connection:
+            while not stop.wait(0.02):
+                connection.exec_driver_sql(query)
+
+    killing = threading.Thread(target=kill)
+    steps, unknown = [], 0
+    with Engine(postgres_url) as engine:
+        session = engine.session("s")
+        killing.start()
+        try:
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until or len(steps) < 20:
+                result = session.process(f"{len(steps)}", tool="t", call_id=f"{len(steps)}")
+                if result.reason == "storage_failure":
+                    unknown += 1  # lost during COMMIT: given again, it is there once
+                else:
+                    steps.append(result.step)
+        finally:
+            stop.set()
+            killing.join()
+        assert steps == list(range(1, len(steps) + 1)), unknown
+        assert [entry.call_id for entry in session.ledger()] == [f"{number}" for number in range(len(steps))]
+    killer.dispose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", faults_postgres.SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scenarios_of_postgresql(scenario: Scenario, tmp_path: Path) -> None:
+    report = scenario(tmp_path, 5, 1)
+    assert report.failures == [], report
+    assert report.figures["acknowledged"] > 20 and report.figures["faults"] >= 1, report
