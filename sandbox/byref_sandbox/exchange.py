@@ -64,34 +64,29 @@ class Answer:
 def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load], vitals: Vitals) -> Answer:
     """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
 
-    Raises Broken if the order could not be given, and what a `loads` function raises.
+    Raises Broken if the order could not be given, SandboxUnavailable where the system refuses what it takes, and what a
+    `loads` function raises.
     """
-    ours, theirs = wire.packet_sockets()
-    reply, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    with ours, contextlib.closing(_Descriptor(reply)):
-        body = wire.memory_file([msgspec.msgpack.encode(request)])
-        os.set_blocking(write_end, True)
-        given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
-        order = wire.Run(request.terms.wall_seconds, given, request.plots)
-        try:
+    with contextlib.ExitStack() as kept:
+        with contextlib.ExitStack() as handed_over:
+            ours, theirs = wire.packet_sockets()
+            kept.enter_context(ours)
+            handed_over.enter_context(theirs)
+            with wire.granted():
+                reply, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            kept.callback(os.close, reply)
+            handed_over.callback(os.close, write_end)
+            body = wire.memory_file([msgspec.msgpack.encode(request)])
+            handed_over.callback(os.close, body)
+            os.set_blocking(write_end, True)
+            given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
+            order = wire.Run(request.terms.wall_seconds, given, request.plots)
             wire.send(orders, order, (theirs.fileno(), write_end, body))
-        finally:
-            theirs.close()
-            os.close(write_end)
-            os.close(body)
         following = _Exchange(ours, reply, request, loads, vitals)
         try:
             return following.follow()
         finally:
             following.expect_no_more()
-
-
-class _Descriptor:
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def close(self) -> None:
-        os.close(self._number)
 
 
 class _Exchange:

@@ -14,12 +14,13 @@ import array
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from byref_sandbox.jail import Layer
+from byref_sandbox.jail import Layer, SandboxUnavailable
 
 MAX_FRAMES: Final = 12_000
 """Frames of one reply; a variable, an output or the outcome is one each."""
@@ -325,9 +326,19 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+@contextmanager
+def granted() -> Iterator[None]:
+    """What the system refuses the host, descriptors, memory or processes, is raised as SandboxUnavailable."""
+    try:
+        yield
+    except OSError as error:
+        raise SandboxUnavailable(f"the system refuses the host what a run needs: {error.strerror or error}") from error
+
+
 def packet_sockets() -> tuple[socket.socket, socket.socket]:
-    """The host's end, on which sending does not block for ever, and the zygote's."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """The host's end, on which sending does not block for ever, and the zygote's; raises SandboxUnavailable."""
+    with granted():
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
     return ours, theirs
 
@@ -367,11 +378,13 @@ def receive(
 
 
 def memory_file(chunks: Iterable[bytes | memoryview]) -> int:
-    """A descriptor of an anonymous file that holds the chunks one behind the other."""
-    descriptor = os.memfd_create("byref", os.MFD_CLOEXEC)
+    """A descriptor of an anonymous file that holds the chunks one behind the other; raises SandboxUnavailable."""
+    with granted():
+        descriptor = os.memfd_create("byref", os.MFD_CLOEXEC)
     try:
         for chunk in chunks:
-            write_all(descriptor, chunk)
+            with granted():
+                write_all(descriptor, chunk)
     except BaseException:
         os.close(descriptor)
         raise
