@@ -1,32 +1,40 @@
-"""How long `import byref` takes in a fresh process, and that it leaves the heavy packages alone."""
+"""What `import byref` costs a fresh process above a bare interpreter, and that it leaves the heavy packages alone."""
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+
+from benchmarks.results import Figure, interleaved, median
 
 HEAVY = ("pandas", "pyarrow", "numpy", "genai_prices", "tiktoken", "alembic", "jsonschema", "RestrictedPython", "rich")
-RUNS = 7
+RUNS, SHORT_RUNS = 11, 3
+IMPORTS = {"import byref": "import byref", "from byref import Engine": "from byref import Engine"}
+PEER = "import sqlalchemy"
 
 
-def main() -> None:
-    """Print the median above a bare interpreter."""
-    bare = statistics.median(_seconds("pass") for _ in range(RUNS))
-    whole = statistics.median(_seconds("from byref import Engine") for _ in range(RUNS))
-    check = f"from byref import Engine; import sys; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    loaded = subprocess.check_output([sys.executable, "-c", check], text=True).split()
-    print(
-        f"imports: from byref import Engine {(whole - bare) * 1e3:.0f} ms; heavy packages loaded by it: {loaded or 'none'}"
+def main(short: bool = False) -> Iterator[Figure]:
+    """The package, the engine, and what they bring along."""
+    codes = {"bare": "pass", "peer": PEER, **IMPORTS}
+    times = interleaved(
+        SHORT_RUNS if short else RUNS,
+        **{name: lambda code=code: _python(code) for name, code in codes.items()},  # type: ignore[misc]
     )
+    bare = median(times["bare"])
+    peer = median(times["peer"]) - bare
+    for name, code in IMPORTS.items():
+        above = median(times[name]) - bare
+        loaded = _python(f"{code}; import sys; print(*(name for name in {HEAVY!r} if name in sys.modules))").split()
+        yield Figure(
+            name,
+            above * 1e3,
+            "ms",
+            f"{PEER}, {peer * 1e3:.0f} ms",
+            above / peer,
+            note=f"heavy packages loaded by it: {', '.join(loaded) or 'none'}",
+        )
 
 
-def _seconds(code: str) -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)
-    return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    main()
+def _python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -1,34 +1,47 @@
-"""The interpreter: warm runs against a cold Python, and a group-by over 500,000 bound records against plain pandas."""
+"""The interpreter: warm runs, and 500,000 bound records, against a cold Python, plain pandas and other interpreters.
+
+Each of our runs is a process of its own behind two walls: RestrictedPython, and a jail of the operating system.
+smolagents' LocalPythonExecutor evaluates in the host's own process, which isolates nothing; pydantic-monty is a Python of
+its own in Rust, in a worker process without a jail, and has no pandas.
+"""
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import random
-import statistics
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pandas as pd
 
 import byref
+from benchmarks import databases
+from benchmarks.interpreters import PEERS
+from benchmarks.results import Figure, Work, interleaved, median, percentile, ratio, timed
 from byref_sandbox import Data, Sandbox
 from byref_sandbox.language.policy import Language
 
-COLD_RUNS = 5
-WARM_RUNS = 400
-GROUP_RUNS = 15
+COLD_RUNS, SHORT_COLD_RUNS = 5, 1
+WARM_RUNS, SHORT_WARM_RUNS = 80, 25
+"""Of each cold one."""
+GROUP_RUNS, SHORT_GROUP_RUNS = 15, 2
+LOADING_RUNS = 2
+LOOP_RUNS, SHORT_LOOP_RUNS = 5, 2
 TURN_SECONDS = 0.1
 """Between two calls; a model takes longer."""
-RECORDS = 500_000
+RECORDS, SHORT_RECORDS = 500_000, 20_000
 IDLE_SESSIONS = 8
+POLL_SECONDS = 0.01
 GROUP_BY = "df('orders').groupby('region')['amount'].sum().round(2).to_dict()"
+SUM = "t = {}\nfor o in orders:\n    t[o['region']] = t.get(o['region'], 0) + o['amount']\nt"
+COUNT = "t = 0\nfor i in range(100_000):\n    t += i * i % 7\nt"
 LOOPS = {
     "integers": "t = 0\nfor i in range(400_000):\n    t += i * i % 7\nt",
     "records": "t = 0\nrows = [{'a': i, 'b': str(i)} for i in range(60_000)]\nfor r in rows:\n    t += r['a'] + len(r['b'])\nt",
@@ -40,50 +53,73 @@ LOOPS = {
 }
 
 
-def main() -> None:
-    """Print medians and ratios; every pair of a ratio was measured in turns."""
-    _loops()
-    with tempfile.TemporaryDirectory() as folder, byref.Engine(f"sqlite:///{folder}/bench.db") as engine:
-        _round_trips(engine.session("bench"))
-        _records(engine.session("orders"), _orders())
-    _idle()
+def main(short: bool = False) -> Iterator[Figure]:
+    """The language; one warm run; many records; memory."""
+    yield from _loops(SHORT_LOOP_RUNS if short else LOOP_RUNS)
+    yield from _round_trips(short)
+    payload = _orders(SHORT_RECORDS if short else RECORDS)
+    with _session() as session:
+        yield from _records(session, payload, SHORT_GROUP_RUNS if short else GROUP_RUNS)
+    yield from _peers(payload, short)
+    if not short:
+        yield from _memory(payload)
 
 
-def _loops() -> None:
+@contextmanager
+def _session() -> Iterator[byref.Session]:
+    policy = byref.Policy(max_session_bytes=None, run_seconds=300, run_cpu_seconds=120)
+    with databases.database("SQLite") as url, byref.Engine(url, policy=policy) as engine:
+        yield engine.session("bench")
+
+
+def _loops(runs: int) -> Iterator[Figure]:
+    """What the language costs, in this process: the least of several, for it is far less than what disturbs it."""
     language = Language()
     for name, code in LOOPS.items():
         program = language.compile(code)
         plain = compile(code, "<plain>", "exec")
-        pairs = [
-            (_timed(lambda p=program: language.run(p, {}, sys.stdout)), _timed(lambda p=plain: exec(p, {})))  # type: ignore[misc]
-            for _ in range(5)
-        ]
-        ours, theirs = (min(times) for times in zip(*pairs, strict=True))
-        print(f"interpreter: policy overhead on {name}: {ours / theirs:.2f}x plain CPython (at most 1.8x)")
+        times = interleaved(
+            runs,
+            ours=lambda program=program: language.run(program, {}, sys.stdout),
+            plain=lambda plain=plain: exec(plain, {}),
+        )
+        ours = min(times["ours"])
+        yield Figure(
+            f"the policy on a loop over {name}",
+            ours * 1e3,
+            "ms",
+            "plain CPython",
+            ours / min(times["plain"]),
+            "<= 1.8x",
+        )
 
 
-def _round_trips(session: byref.Session) -> None:
-    first = _timed(lambda: session.run("1+1"))
-    with Sandbox() as sandbox:
+def _round_trips(short: bool) -> Iterator[Figure]:
+    rounds, runs = (SHORT_COLD_RUNS, SHORT_WARM_RUNS) if short else (COLD_RUNS, WARM_RUNS)
+    with _session() as session, Sandbox() as sandbox:
+        yield Figure("the first run, with the zygote's start", timed(lambda: session.run("1+1")) * 1e3, "ms")
         sandbox.run("1+1", session="s")
         cold: list[float] = []
-        recorded: list[float] = []
-        warm: list[float] = []
-        for _ in range(COLD_RUNS):
-            cold.append(_timed(lambda: subprocess.run([sys.executable, "-c", "import pandas"], check=True)))
-            for _ in range(WARM_RUNS // COLD_RUNS):
-                warm.append(_timed(lambda: sandbox.run("1+1", session="s")))
-                recorded.append(_timed(lambda: session.run("1+1")))
-    for name, times in (("in the sandbox", warm), ("recorded in SQL", recorded)):
-        p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-        print(
-            f"interpreter: warm 1+1 {name}: p50 {p50 * 1e3:.1f} ms = 1/{statistics.median(cold) / p50:.0f} of a cold "
-            f"`import pandas` ({statistics.median(cold) * 1e3:.0f} ms; at most 1/80); p99 {p99 / p50:.1f}x p50 (at most 3x)"
+        warm: dict[str, list[float]] = {"in the sandbox": [], "recorded in SQL": []}
+        for _ in range(rounds):
+            cold.append(timed(lambda: subprocess.run([sys.executable, "-c", "import pandas"], check=True)))
+            for _ in range(runs):
+                warm["in the sandbox"].append(timed(lambda: sandbox.run("1+1", session="s")))
+                warm["recorded in SQL"].append(timed(lambda: session.run("1+1")))
+    for name, times in warm.items():
+        p50, p99 = percentile(times, 50), percentile(times, 99)
+        yield Figure(
+            f"a warm 1+1 {name}, p50",
+            p50 * 1e3,
+            "ms",
+            f"a cold python -c 'import pandas', {median(cold) * 1e3:,.0f} ms",
+            p50 / median(cold),
+            "<= 1/80x",
         )
-    print(f"interpreter: first run, with the zygote's start: {first * 1e3:.0f} ms")
+        yield Figure(f"a warm 1+1 {name}, p99", p99 * 1e3, "ms", "its p50", p99 / p50, "<= 3x")
 
 
-def _orders() -> bytes:
+def _orders(count: int) -> bytes:
     draw = random.Random(1)
     return orjson.dumps(
         [
@@ -97,43 +133,54 @@ def _orders() -> bytes:
                 "status": draw.choice(["paid", "open", "void"]),
                 "note": f"order number {number} of the list, delivered as agreed",
             }
-            for number in range(RECORDS)
+            for number in range(count)
         ]
     )
 
 
-def _records(session: byref.Session, payload: bytes) -> None:
+def _records(session: byref.Session, payload: bytes, runs: int) -> Iterator[Figure]:
     session.process({"orders": orjson.loads(payload)}, tool="list_orders")
     session.run("1+1")
-    parsed = min(_timed(lambda: orjson.loads(payload)) for _ in range(3))
-    bind = _timed(lambda: _checked(session, "df('orders').shape"))
-    table = session.variable("orders").artifact
+    about = f"{len(payload) / 1e6:.0f} MB of records"
+    parsed = interleaved(3, parsed=lambda: orjson.loads(payload))["parsed"]
+    table = timed(lambda: _checked(session, "df('orders').shape"))
+    parsed += interleaved(2, parsed=lambda: orjson.loads(payload))["parsed"]
+    xoj = median(parsed)
+    yield Figure(f"first use of {about} as a table", table * 1e3, "ms", "orjson.loads", table / xoj, "<= 2 xoj")
+    artifact = session.variable("orders").artifact
     frame = pd.DataFrame(orjson.loads(payload))
     frame["created_at"] = pd.to_datetime(frame["created_at"])
-    ours: list[float] = []
-    theirs: list[float] = []
-    loading: list[float] = []
-    at_once: list[float] = []
-    for number in range(GROUP_RUNS):
-        time.sleep(TURN_SECONDS)
-        ours.append(_timed(lambda: _checked(session, GROUP_BY)))
-        at_once.append(_timed(lambda: _checked(session, GROUP_BY)))
-        theirs.append(_timed(lambda: frame.groupby("region")["amount"].sum().round(2).to_dict()))
-        if number < 3:
-            loading.append(_timed(lambda: _load_and_group(table)))
-    group, plain = statistics.median(ours), statistics.median(theirs)
-    print(
-        f"interpreter: {RECORDS:,} records, {len(payload) / 1e6:.0f} MB of JSON: first use as a DataFrame "
-        f"{bind * 1e3:.0f} ms = {bind / parsed:.2f}x orjson.loads ({parsed * 1e3:.0f} ms; at most 2x)"
+
+    def plain() -> object:
+        return frame.groupby("region")["amount"].sum().round(2).to_dict()
+
+    times = interleaved(
+        runs,
+        ours=(lambda: time.sleep(TURN_SECONDS), lambda _: _checked(session, GROUP_BY)),
+        again=lambda: _checked(session, GROUP_BY),
+        plain=plain,
     )
-    print(
-        f"interpreter: group-by {group * 1e3:.0f} ms = {group / plain:.1f}x plain pandas on a loaded frame "
-        f"({plain * 1e3:.0f} ms; at most 2x; {statistics.median(at_once) / plain:.1f}x right after another run), "
-        f"{statistics.median(loading) / group:.0f}x faster than loading and computing "
-        f"({statistics.median(loading) * 1e3:.0f} ms; at least 30x)"
+    loading = interleaved(LOADING_RUNS, loading=lambda: _load_and_group(artifact))["loading"]
+    ours, base = median(times["ours"]), "pandas on a loaded frame"
+    yield Figure(f"group-by over {about}", ours * 1e3, "ms", base, ratio(times["ours"], times["plain"]), "<= 2x")
+    yield Figure(
+        f"group-by over {about}, right after another run",
+        median(times["again"]) * 1e3,
+        "ms",
+        base,
+        ratio(times["again"], times["plain"]),
+        "<= 2x",
     )
-    value = _timed(lambda: _checked(session, "len(orders)"))
-    print(f"interpreter: first use as a list {value * 1e3:.0f} ms, {value / parsed:.2f}x orjson.loads")
+    yield Figure(
+        f"group-by over {about}",
+        ours * 1e3,
+        "ms",
+        "loading and computing each time",
+        ours / median(loading),
+        "<= 1/30x",
+    )
+    value = timed(lambda: _checked(session, "len(orders)"))
+    yield Figure(f"first use of {about} as a list", value * 1e3, "ms", "orjson.loads", value / xoj)
 
 
 def _load_and_group(artifact: byref.Artifact) -> object:
@@ -141,44 +188,120 @@ def _load_and_group(artifact: byref.Artifact) -> object:
     return frame.groupby("region")["amount"].sum().round(2).to_dict()
 
 
-def _idle() -> None:
+def _peers(payload: bytes, short: bool) -> Iterator[Figure]:
+    """The same tasks, where a peer can run them: the first use apart from the warm ones."""
+    records = orjson.loads(payload)
+    data = Data("orders", lambda: payload)
+    runs = SHORT_GROUP_RUNS if short else GROUP_RUNS
+    with Sandbox() as sandbox, ExitStack() as stack:
+
+        def ours(code: str, **variables: Data) -> Any:
+            outcome = sandbox.run(code, variables, session="s")
+            assert outcome.error is None, outcome.error
+            return outcome.value
+
+        ours("1+1")
+        bound = timed(lambda: ours(SUM, orders=data))
+        ours(GROUP_BY, orders=data)
+        for name, make in PEERS.items():
+            try:
+                peer = make()
+            except ImportError as error:
+                yield Figure(f"the same tasks by {name}", float("nan"), "ms", name, note=f"not installed: {error}")
+                continue
+            stack.callback(peer.close)
+            tasks: list[tuple[str, int, Callable[[], Any], Work]] = [
+                ("1+1", runs * 10, lambda: ours("1+1"), lambda peer=peer: peer.run("1+1")),
+                ("a loop of 100,000", min(3, runs // 2), lambda: ours(COUNT), lambda peer=peer: peer.run(COUNT)),
+            ]
+            if name == "smolagents":
+                peer.bind(frame=pd.DataFrame(records))
+                code = GROUP_BY.replace("df('orders')", "frame")
+                group: Work = lambda peer=peer, code=code: peer.run(code)  # noqa: E731
+                tasks.append(("group-by over the records", runs, lambda: ours(GROUP_BY, orders=data), group))
+            else:
+                theirs = timed(lambda peer=peer: (peer.bind(orders=records), peer.run(SUM)))
+                yield Figure("a sum over the records in plain Python, first", bound * 1e3, "ms", name, bound / theirs)
+                tasks.append(
+                    (
+                        "a sum over the records in plain Python",
+                        min(5, runs),
+                        lambda: ours(SUM, orders=data),
+                        lambda peer=peer: peer.run(SUM),
+                    )
+                )
+            for task, times, mine, other in tasks:
+                measured = interleaved(times, ours=mine, theirs=other)
+                yield Figure(
+                    task,
+                    median(measured["ours"]) * 1e3,
+                    "ms",
+                    f"{name}, {median(measured['theirs']) * 1e3:.3g} ms",
+                    ratio(measured["ours"], measured["theirs"]),
+                    note=f"isolation of {name}: {peer.isolation}",
+                )
+
+
+def _memory(payload: bytes) -> Iterator[Figure]:
     with Sandbox(sessions=IDLE_SESSIONS) as sandbox:
         sandbox.start()
-        before = _private(sandbox)
+        before = _held(sandbox)
         small = Data("small", lambda: b"[1]")
         for number in range(IDLE_SESSIONS):
             for _ in range(3):
                 sandbox.run("sum(x)", {"x": small}, session=f"s{number}")
         time.sleep(1)  # until the last run's process is gone
-        cost = (_private(sandbox) - before) / IDLE_SESSIONS / 1e6
-        print(f"interpreter: idle cost of a warm session {cost:.1f} MB beyond its data (under 10 MB)")
+        cost = (_held(sandbox) - before) / IDLE_SESSIONS
+        yield Figure("memory of an idle warm session, beyond its data", cost / 1e6, "MB", target="<= 10 MB")
+    about = f"{len(payload) / 1e6:.0f} MB of records"
+    for use, code in (("a table", GROUP_BY), ("a list", SUM)):
+        with Sandbox() as sandbox:
+            sandbox.run("1+1", session="s")
+            before = _held(sandbox)
+            with _watched(lambda sandbox=sandbox: _held(sandbox)) as most:  # type: ignore[misc]
+                outcome = sandbox.run(code, {"orders": Data("orders", lambda: payload)}, session="s")
+            assert outcome.error is None, outcome.error
+            yield Figure(
+                f"memory of the sandbox, {about} used as {use}, at its peak",
+                (most[0] - before) / 1e6,
+                "MB",
+                "the payload's bytes",
+                (most[0] - before) / len(payload),
+            )
 
 
-def _private(sandbox: Sandbox) -> int:
+@contextmanager
+def _watched(measure: Callable[[], int]) -> Iterator[list[int]]:
+    """The most that was measured while the block ran, as far as looking every few milliseconds tells."""
+    most, done = [measure()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(POLL_SECONDS):
+            most[0] = max(most[0], measure())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        thread.join()
+
+
+def _held(sandbox: Sandbox) -> int:
     """Bytes that the sandbox's processes hold, what they share divided among them."""
     assert sandbox._root is not None
-    pids = [sandbox._root.pid]
+    pids, total = [sandbox._root.pid], 0
     for pid in pids:
-        pids += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    total = 0
-    for pid in pids:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        total += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+        try:
+            pids += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+        total += int((rollup.partition("\nPss:")[2].split() or [0])[0]) * 1024
     return total
 
 
 def _checked(session: byref.Session, code: str) -> None:
     outcome = session.run(code)
     assert outcome.error is None, outcome.error
-
-
-def _timed(work: Callable[[], object]) -> float:
-    gc.collect()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    main()

@@ -1,0 +1,113 @@
+"""Whole conversations per second, at 1 to 8 worker processes of one machine on one database.
+
+A conversation: the session is opened, three small outputs and one of 100 KB are processed, the model greps in what was
+offloaded, and one request's usage is recorded; all of it committed. Each worker is a process with an engine of its own
+and sends the next conversation as soon as the last is done, so that latencies are those of a saturated machine. The ratio
+is that to one worker: at best the number of cores, for the client, the engine and the database share them.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+
+import byref
+from benchmarks import corpora, databases
+from benchmarks.results import Figure, percentile
+from benchmarks.sessions import call
+
+WORKERS, SHORT_WORKERS = (1, 2, 4, 8), (1, 2)
+SECONDS, SHORT_SECONDS = 5.0, 1.0
+LARGE_BYTES = 100_000
+SMALL = [{"page": number, "text": "a short answer " * 20} for number in range(3)]
+USAGE = byref.Usage(input_tokens=3_000, output_tokens=200)
+START_SECONDS = 120
+
+
+def main(short: bool = False) -> Iterator[Figure]:
+    """Each database, the same workers all the time: a few of them work, then more."""
+    counts, seconds = (SHORT_WORKERS, SHORT_SECONDS) if short else (WORKERS, SECONDS)
+    for kind in databases.KINDS:
+        with databases.database(kind) as url, _workers(url, counts[-1]) as workers:
+            alone = 0.0
+            for count in counts:
+                rate, times = _measure(workers[:count], seconds)
+                alone = alone or rate
+                yield Figure(
+                    f"conversations with {count} worker{'s' * (count > 1)}, {kind}",
+                    rate,
+                    "/s",
+                    "one worker (more is better)",
+                    rate / alone,
+                    note=f"each p50 {percentile(times, 50) * 1e3:.0f} ms, p99 {percentile(times, 99) * 1e3:.0f} ms; "
+                    f"{os.cpu_count()} cores, {rate * 6:.0f} commits/s",
+                )
+
+
+def _measure(workers: list[Connection], seconds: float) -> tuple[float, list[float]]:
+    """Conversations per second of all the workers together, and the seconds of each."""
+    for worker in workers:
+        worker.send(seconds)
+    results: list[tuple[float, list[float]]] = [worker.recv() for worker in workers]
+    return sum(len(times) / elapsed for elapsed, times in results), [one for _, times in results for one in times]
+
+
+@contextmanager
+def _workers(url: str, count: int) -> Iterator[list[Connection]]:
+    """Pipes to processes that are ready; they end with the block, whatever happens."""
+    byref.db.upgrade(url)
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        pipes = []
+        for _ in range(count):
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(target=_work, args=(url, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            stack.callback(process.join, START_SECONDS)
+            stack.callback(process.kill)
+            stack.callback(ours.close)
+            pipes.append(ours)
+        for pipe in pipes:
+            if not pipe.poll(START_SECONDS):
+                raise TimeoutError(f"a worker was not ready after {START_SECONDS} s")
+            pipe.recv()
+        yield pipes
+
+
+def _work(url: str, pipe: Connection) -> None:
+    """Say that it is ready, and answer each number of seconds with what was done in them."""
+    large = corpora.records(LARGE_BYTES)
+    with byref.Engine(url) as engine:
+        _converse(engine, large)
+        pipe.send(None)
+        while True:
+            try:
+                seconds = pipe.recv()
+            except EOFError:
+                return
+            gc.collect()
+            times: list[float] = []
+            start = last = time.perf_counter()
+            while last < start + seconds:
+                _converse(engine, large)
+                now = time.perf_counter()
+                times.append(now - last)
+                last = now
+            pipe.send((last - start, times))
+
+
+def _converse(engine: byref.Engine, large: bytes) -> None:
+    with engine.session(uuid.uuid4().hex, model="claude-sonnet-5") as session:
+        for number, small in enumerate(SMALL):
+            session.process(small, tool="get_page", call_id=f"call_{number}")
+        result = session.process(corpora.fresh(large).decode(), tool="list_users", call_id="call_3")
+        assert result.route == "variables", result.route
+        call(session, "artifact_grep", artifact_id=result.artifacts[0].id, pattern="u5[0-9]@example")
+        session.record_usage(USAGE, request_id=uuid.uuid4().hex)
