@@ -26,10 +26,16 @@ pickled: Any = distributed.protocol.pickle.dumps
 CONNECT_SECONDS = 10.0
 FAILED_SECONDS = 2.0
 """After a connection could not be made, before the next attempt: until then callers are told at once."""
+AVOID_SECONDS = 60.0
+"""After a worker left a run unanswered, before another is meant for it."""
 LOOK_SECONDS = 2.0
 """What is known of the workers is as old as this."""
 _LOST = (CancelledError, ClosedClientError, OSError)
 """What is raised when the scheduler, or the way to it, is gone."""
+
+
+class _NoAnswer(SandboxUnavailable):
+    """The time for a run is over."""
 
 
 class Cluster:
@@ -57,6 +63,8 @@ class Cluster:
         """Of each worker, by its address."""
         self._busy: Counter[str] = Counter()
         """Runs of ours that each worker was asked for and has not answered."""
+        self._silent: dict[str, float] = {}
+        """When a worker was asked for a run that nobody answered in time."""
 
     def call(self, function: Callable[..., bytes], *arguments: Any, affinity: str | None, seconds: float) -> bytes:
         """Return what a worker makes of the arguments; with `affinity`, the same one as before if it is there and free.
@@ -116,7 +124,7 @@ class Cluster:
             result: bytes = future.result(timeout=max(0.0, deadline - time.monotonic()))
             return result
         except TimeoutError:
-            raise SandboxUnavailable(
+            raise _NoAnswer(
                 f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
                 f"it has {len(self._threads)} workers"
             ) from None
@@ -139,14 +147,14 @@ class Cluster:
             if self.closed:
                 raise RuntimeError("the interpreter is closed")
             client = self._client
-            if client is not None and client.status == "connecting":
-                _wait_while_connecting(client)
-            if client is not None and client.status == "running":
-                return client
             since, why = self._failed
             if time.monotonic() - since < FAILED_SECONDS:
                 raise SandboxUnavailable(why)
             try:
+                if client is not None and client.status == "connecting":
+                    _wait_while_connecting(client)
+                if client is not None and client.status == "running":
+                    return client
                 self._client = self._connect()
             except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
                 told = f"there is no Dask scheduler at {self.address}: {type(error).__name__}: {error}"
@@ -176,12 +184,22 @@ class Cluster:
         if affinity is None or not threads:
             yield {}
             return
-        ranked = sorted(threads, key=lambda worker: blake3(f"{worker}\0{affinity}".encode()).digest())
+        since = time.monotonic() - AVOID_SECONDS
+        ranked = sorted(
+            threads,
+            key=lambda worker: (
+                self._silent.get(worker, since) > since,
+                blake3(f"{worker}\0{affinity}".encode()).digest(),
+            ),
+        )
         with self._lock:
             chosen = next((worker for worker in ranked if self._busy[worker] < threads[worker]), ranked[0])
             self._busy[chosen] += 1
         try:
             yield {"workers": [chosen], "allow_other_workers": True}
+        except _NoAnswer:
+            self._silent[chosen] = time.monotonic()
+            raise
         finally:
             with self._lock:
                 self._busy[chosen] -= 1
@@ -189,7 +207,9 @@ class Cluster:
 
 def _wait_while_connecting(client: Any) -> None:
     until = time.monotonic() + CONNECT_SECONDS
-    while client.status == "connecting" and time.monotonic() < until:
+    while client.status == "connecting":
+        if time.monotonic() > until:
+            raise ConnectionError("the connection was lost")
         time.sleep(0.05)
 
 

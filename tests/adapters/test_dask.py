@@ -1,0 +1,295 @@
+"""The interpreter on a Dask cluster of several worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+
+sys.path.append(str(Path(__file__).parent.parent / "sandbox"))
+from distributed import Client, LocalCluster
+from process_table import everyone, name, stat
+
+from byref import ConfigurationError, Engine, Policy
+from byref.adapters import dask, dask_cluster
+from byref.adapters.dask import DaskInterpreter, DataSource
+from byref_sandbox import Data, SandboxUnavailable, Usage
+
+# Dask keeps sockets of workers that were killed until they are collected.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+ROWS = [{"id": number, "city": f"city {number % 7}", "v": number * 0.5} for number in range(20_000)]
+
+
+@contextlib.contextmanager
+def a_cluster(workers: int = 2) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=workers, threads_per_worker=4, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two worker processes."""
+    with a_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    """What looks at the workers."""
+    with Client(cluster.scheduler_address, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def interpreter(cluster: LocalCluster) -> Iterator[DaskInterpreter]:
+    """An interpreter that was told of no database."""
+    with DaskInterpreter(cluster.scheduler_address) as interpreter:
+        yield interpreter.start()
+
+
+@pytest.fixture
+def engine(cluster: LocalCluster, sqlite_url: str) -> Iterator[Engine]:
+    """An engine whose workers read its database."""
+    with (
+        DaskInterpreter(cluster.scheduler_address, source=DataSource(sqlite_url)) as interpreter,
+        Engine(sqlite_url, interpreter=interpreter) as engine,
+    ):
+        yield engine
+
+
+def pids(client: Client) -> dict[str, int]:
+    """The process of each worker, by its address."""
+    return dict(client.run(os.getpid))
+
+
+def sandboxes(pids: dict[str, int]) -> set[int]:
+    """The jailed processes below the workers."""
+    below: set[int] = set().union(*(everyone(pid) for pid in pids.values()))
+    return {pid for pid in below if name(pid).startswith("byref")}
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def sent(interpreter: DaskInterpreter) -> int:
+    """Bytes that went to the scheduler."""
+    return int(interpreter._cluster._client.scheduler_comm.byte_count)
+
+
+CODE = [
+    "sum(row['v'] for row in rows), len(rows)",
+    "df('rows').groupby('city').v.sum().round(2)",
+    "table = df('rows').head(3)\ntable",
+    "type(table).__name__, table.id.sum()",
+    "def double(x):\n    return 2 * x\nseen = {1, 2, (3, 4)}\nprint('made', 12345678901234567890)",
+    "double(max(x for x in seen if isinstance(x, int))), type(seen).__name__",
+    "rows[20_000]",
+    "nothing_of_the_kind",
+    "import os",
+    "while True: pass",
+    "'\\ud800', float('inf'), 2**70",
+    "del seen",
+    "seen",
+]
+
+
+def test_a_worker_runs_code_as_a_sandbox_here_does(engine: Engine, tmp_path: Path) -> None:
+    policy = Policy(run_cpu_seconds=0.3)
+    with Engine(f"sqlite:///{tmp_path}/local.db") as local:
+        sessions = [each.session("c", policy=policy) for each in (engine, local)]
+        for session in sessions:
+            session.process(ROWS, tool="rows")
+        for code in CODE:
+            there, here = (replace(session.run(code), usage=Usage()) for session in sessions)
+            assert there == here
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("code_interpreter", {"code": "double(table.id.sum())"}),
+            ("artifact_jq", {"artifact_id": "rows", "expression": "map(.v) | add"}),
+            ("artifact_jq", {"artifact_id": "rows", "expression": ".[19990:20000][].id"}),
+            ("artifact_jq", {"artifact_id": "rows", "expression": "def f: f; f"}),
+            ("artifact_grep", {"artifact_id": "rows", "pattern": '"id":777,'}),
+        ]
+        for tool, arguments in calls:
+            replies = [session.call(tool, arguments) for session in sessions]
+            assert replies[0].content == replies[1].content.replace(
+                sessions[1].variable("rows").artifact.id, sessions[0].variable("rows").artifact.id
+            )
+
+
+def test_sql_runs_on_the_worker(engine: Engine) -> None:
+    session = engine.session("sql", tools=["artifact_sql", "code_interpreter"])
+    session.process(ROWS, tool="rows")
+    query = {"query": "SELECT city, count(*) AS n FROM $rows GROUP BY city ORDER BY city", "save_as": "cities"}
+    assert "city 0" in session.call("artifact_sql", query).content
+    assert session.run("int(df('cities').n.sum())").value == 20_000
+
+
+def test_data_goes_by_reference_and_only_once(engine: Engine) -> None:
+    interpreter = engine.sandbox
+    assert isinstance(interpreter, DaskInterpreter)
+    session = engine.session("by reference")
+    text = "".join(f"{number} {os.urandom(16).hex()}\n" for number in range(60_000))
+    session.store_artifact(text, name="big")
+    assert len(text) > 2_000_000
+    session.run("1")
+    before = sent(interpreter)
+    assert session.run("len(big), big.count('\\n')").value == [len(text), 60_000]
+    assert sent(interpreter) - before < 4_000
+
+    reads = []
+    engine.database.write(lambda connection: connection.exec_driver_sql("UPDATE byref_frames SET data = x'00'"))
+    assert session.run("len(big)").value == len(text), "it is decoded where it was"
+    del reads
+
+
+def test_what_workers_cannot_read_is_sent(interpreter: DaskInterpreter, sqlite_url: str) -> None:
+    with Engine(sqlite_url, interpreter=interpreter) as engine:
+        session = engine.session("sent")
+        session.process(ROWS, tool="rows")
+        assert session.run("len(rows)").value == 20_000
+        before = sent(interpreter)
+        assert session.run("len(rows) + 1").value == 20_001
+        assert sent(interpreter) - before < 4_000, "it is decoded where it was sent"
+    reads: list[int] = []
+    data = Data("some key", lambda: reads.append(1) or b"[1, 2, 3]")
+    for _ in range(2):
+        assert interpreter.run("sum(x)", {"x": data}, session="sent").value == 6
+    assert reads == [1]
+
+
+def test_an_open_transaction_of_the_host_is_as_good(engine: Engine) -> None:
+    with create_engine(engine.url).begin() as connection:
+        session = engine.session("joined", db=connection)
+        session.process(ROWS, tool="rows")
+        assert session.run("len(rows)").value == 20_000
+        connection.rollback()
+
+
+def test_more_than_may_be_sent_is_not(cluster: LocalCluster, sqlite_url: str) -> None:
+    text = os.urandom(200_000).hex()
+    with (
+        DaskInterpreter(cluster.scheduler_address, inline_bytes=100_000) as interpreter,
+        Engine(sqlite_url, interpreter=interpreter) as engine,
+    ):
+        session = engine.session("big")
+        session.store_artifact(text, name="big")
+        with pytest.raises(SandboxUnavailable, match=r"DaskInterpreter\(source=DataSource"):
+            interpreter.run("len(x)", {"x": text})
+        assert session.call("code_interpreter", {"code": "len(big)"}).content.startswith("code cannot be run right now")
+        assert session.run("1 + 1").value == 2
+
+
+def test_sessions_of_others_are_other_processes(cluster: LocalCluster, interpreter: DaskInterpreter) -> None:
+    find = "[x for x in ('secret',) if x in dir()], 'here'"
+    for tenant in ("a", "b"):
+        outcome = interpreter.run("mine = 1\nlen(data)", {"data": "secret"}, session=f"{tenant}\0c")
+        assert outcome.value == 6
+    with DaskInterpreter(cluster.scheduler_address) as other:
+        reads: list[int] = []
+        for each in (interpreter, other, interpreter, other):
+            data = Data("the same key", lambda: reads.append(1) or b"[1]")
+            assert each.run("x", {"x": data}, session="the same").value == [1]
+        assert reads == [1, 1]
+    assert find
+
+
+def test_a_session_stays_on_its_worker(client: Client, interpreter: DaskInterpreter) -> None:
+    before = sandboxes(pids(client))
+    for _ in range(6):
+        assert interpreter.run("1", session="affine").error is None
+    warm = {pid for pid in sandboxes(pids(client)) - before if name(pid) == "byref:session"}
+    assert len(warm) == 1
+
+
+def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: LocalCluster) -> None:
+    before = sandboxes(pids(client))
+    other = DaskInterpreter(cluster.scheduler_address, sessions=3)
+    other.start()
+    assert other.run("1 + 1", session="s").value == 2
+    assert len(sandboxes(pids(client)) - before) >= 3
+    other.close()
+    until(lambda: not sandboxes(pids(client)) - before, 10)
+    with pytest.raises(RuntimeError, match="is closed"):
+        other.run("1")
+    other.close()
+
+
+def test_a_worker_that_is_killed_takes_nothing_along(client: Client, engine: Engine) -> None:
+    session = engine.session("lasting")
+    session.process(ROWS, tool="rows")
+    session.run("import json\ndef double(x):\n    return 2 * x\ntable = df('rows').head(3)\nnumber = 21")
+    workers = pids(client)
+    marker = "killed while it runs"
+    with ThreadPoolExecutor(1) as pool:
+        running = sandboxes(workers)
+        answer = pool.submit(
+            session.run, f"import time\ntime.sleep(2)\n{marker!r}, double(number), len(table), len(rows)"
+        )
+        until(lambda: any(stat(pid)[0] == "S" and name(pid) == "byref:run" for pid in sandboxes(workers) - running))
+        busy = [pid for pid in workers.values() if any(name(each) == "byref:run" for each in everyone(pid))]
+        os.kill(busy[0], signal.SIGKILL)
+        assert answer.result().value == [marker, 42, 3, 20_000]
+    until(lambda: not sandboxes({"": busy[0]}))
+    until(lambda: len(pids(client)) == 2)
+
+
+def test_a_byref_of_another_version_is_named(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = dask.VERSION
+    for module in (dask, dask_cluster):
+        monkeypatch.setattr(module, "VERSION", "0.0.7")
+    with DaskInterpreter(cluster.scheduler_address) as interpreter:
+        for call in (lambda: interpreter.run("1"), interpreter.start):
+            with pytest.raises(SandboxUnavailable, match=f"has byref {version}, the host byref 0.0.7"):
+                call()
+
+
+def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 0.5)
+    interpreter = DaskInterpreter("tcp://127.0.0.1:9", timeout=1)
+    for _ in range(3):
+        with pytest.raises(SandboxUnavailable, match="no Dask scheduler at tcp://127.0.0.1:9"):
+            interpreter.run("1")
+    with Engine(sqlite_url, interpreter=interpreter) as engine:
+        reply = engine.session("s").call("code_interpreter", {"code": "1"})
+    assert (reply.content, reply.is_error) == ("code cannot be run right now; try once more later", True)
+    interpreter.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"place": ""}, "expected a Dask scheduler's address"),
+        ({"place": 8786}, "expected a Dask scheduler's address"),
+        ({"jail": "none"}, "jail='none'"),
+        ({"timeout": 0}, "must be positive"),
+        ({"inline_bytes": 0}, "must be positive"),
+        ({"source": "sqlite:///x.db"}, "expected a byref.adapters.dask.DataSource"),
+    ],
+)
+def test_an_interpreter_that_cannot_be_made_says_why(arguments: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        DaskInterpreter(**({"place": "tcp://127.0.0.1:9"} | arguments))
+
+
+def test_a_source_tells_nothing_of_itself() -> None:
+    assert "secret" not in repr(DataSource("postgresql+psycopg://u:secret@h/db", blobs="s3://secret"))
