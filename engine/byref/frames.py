@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -16,6 +17,8 @@ _LEVEL = 1
 _WORKERS = 2
 _AHEAD = 6
 """Frames compressed, or being so, before the first of them is asked for."""
+_AHEAD_WHOLE = 16
+"""The same of a payload that is in memory whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,35 @@ class Frame:
     object_bytes: int | None = None
 
 
+class Ahead:
+    """Frames that are compressed on other threads, some of them before they are asked for; `close` ends the threads."""
+
+    def __init__(self, plain: Iterator[Frame], count: int) -> None:
+        self._plain = plain
+        self._pool = ThreadPoolExecutor(_WORKERS, "byref-frames")
+        self._pending = deque(self._pool.submit(_compressed, frame) for frame in islice(plain, count))
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self
+
+    def __next__(self) -> Frame:
+        if not self._pending:
+            raise StopIteration
+        frame = self._pending.popleft().result()
+        self._pending.extend(self._pool.submit(_compressed, following) for following in islice(self._plain, 1))
+        return frame
+
+    def close(self) -> None:
+        """Wait for what is being compressed, and begin nothing more."""
+        self._pending.clear()
+        self._pool.shutdown(cancel_futures=True)
+
+
+def compressing(data: bytes) -> Ahead:
+    """Begin to compress the frames of a payload, while the caller is busy otherwise."""
+    return Ahead(_plain([data]), _AHEAD_WHOLE)
+
+
 def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame, None, None]:
     """Yield the frames of a payload that comes in pieces, in order; each ends with a line where one ends inside it.
 
@@ -48,14 +80,8 @@ def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame,
     if len(first) < 2:
         yield from map(_compressed, first)
         return
-    ahead: deque[Future[Frame]] = deque()
-    with ThreadPoolExecutor(_WORKERS, "byref-frames") as pool:
-        for frame in chain(first, plain):
-            ahead.append(pool.submit(_compressed, frame))
-            if len(ahead) == _AHEAD:
-                yield ahead.popleft().result()
-        for future in ahead:
-            yield future.result()
+    with closing(Ahead(chain(first, plain), _AHEAD)) as ahead:
+        yield from ahead
 
 
 def _plain(pieces: Iterable[bytes]) -> Iterator[Frame]:

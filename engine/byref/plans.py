@@ -26,6 +26,8 @@ from byref.scope import Scope
 
 logger = logging.getLogger("byref")
 
+ALONE_BYTES = 2 << 20
+"""Up to so many, a payload is compressed when it is stored, and not before."""
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
 LEAST_ENVELOPE = 300
@@ -82,12 +84,24 @@ def first_plan(prepared: Prepared, *, roomy: bool = False) -> Plan:
 
     `roomy`: leave it to the commit whether there is headroom.
     """
+    if not prepared.verdict.fits:
+        _begin(prepared)
     plan = whole_plan(prepared)
     if plan is None:
         return offload(prepared, prepared.verdict.reason)
     if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
         return offload(prepared, "headroom")
     return plan
+
+
+def _begin(prepared: Prepared) -> None:
+    """Have JSON that is too big compressed while it is described: other threads do that, without the interpreter's lock."""
+    [measured, *more] = prepared.blocks
+    block = measured.piece.block
+    if more or measured.ahead or prepared.taken or not isinstance(block, Block) or block.parsed[0] != "json":
+        return
+    if block.stored_size > ALONE_BYTES and not _is_too_large(prepared, measured) and _repeats(prepared) is None:
+        measured.ahead = staging.begun(prepared.scope.place, block.data)
 
 
 def whole_plan(prepared: Prepared) -> Plan | None:
@@ -305,4 +319,9 @@ def restage(prepared: Prepared, measured: Measured, content_type: str) -> int:
     block = measured.piece.block
     assert block is not None
     content = Content(block.data, measured.digest, block.line_count, content_type)
-    return staging.stage(prepared.scope.place, content).blob_id
+    ahead, measured.ahead = measured.ahead, None
+    try:
+        return staging.stage(prepared.scope.place, content, ahead).blob_id
+    finally:
+        if ahead is not None:
+            ahead.close()

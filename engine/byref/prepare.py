@@ -12,6 +12,7 @@ from blake3 import blake3
 
 from byref import gates, ledger, mappers
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
+from byref.frames import Ahead
 from byref.gates import Verdict
 from byref.intake import Taken
 from byref.outputs import Block, Large, Piece, forms, instructions, to_pieces
@@ -36,6 +37,8 @@ class Measured:
     digest: bytes
     note: str | None = None
     """Why text is not structured, where it might have been."""
+    ahead: Ahead | None = None
+    """Its frames, where they are being compressed already."""
 
     @property
     def weight(self) -> int:
@@ -115,6 +118,8 @@ class Prepared:
     def discard(self) -> None:
         """Free what was parsed; nothing of the output is used any more."""
         for measured in self.blocks:
+            if measured.ahead is not None:
+                measured.ahead.close()
             if measured.piece.block is not None:
                 measured.piece.block.discard()
 

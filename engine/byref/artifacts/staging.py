@@ -24,7 +24,7 @@ from byref.artifacts.blobs import Published
 from byref.db import discards
 from byref.db.tables import GRACE
 from byref.errors import ArtifactMissing, StorageFailure
-from byref.frames import Frame, cut
+from byref.frames import Ahead, Frame, compressing, cut
 from byref.stores.keys import object_key
 from byref.stores.protocol import BlobStore
 
@@ -86,11 +86,16 @@ class Staged:
     """What it was written of; None: of a stream, which does not come again."""
 
 
-def stage(place: Place, content: Content) -> Staged:
-    """Write a payload, or find its bytes published already in the tenant."""
+def begun(place: Place, data: bytes) -> Ahead | None:
+    """Begin to compress a payload that is likely to be staged, for `stage` or to be closed; None where it is not to be compressed."""
+    return compressing(data) if _compresses(place) else None
+
+
+def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
+    """Write a payload, or find its bytes published already in the tenant; `ahead` are its frames, if they are `begun`."""
     found: Published | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
     if found is None:
-        return _write(place, [content.data], content.content_type, content)
+        return _write(place, [content.data], content.content_type, content, ahead)
     if not _is_there(place, found):
         _write_again(place, found, content)
     return Staged(found.id, found.key, found.store, content.digest, len(content.data), content.lines, content)
@@ -173,7 +178,9 @@ def _abandon_apart(place: Place, left: Leavable, blob_id: int, key: str | None) 
         discards.try_to_delete(left.apart, place.objects, gone)
 
 
-def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None) -> Staged:
+def _write(
+    place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None, ahead: Ahead | None = None
+) -> Staged:
     """Write pieces, of which `content` says all if it is known beforehand."""
     tally = _Tally()
     whole = (content.digest, len(content.data), content.lines) if content else (blobs.UNSEALED, 0, 0)
@@ -191,7 +198,8 @@ def _write(place: Place, pieces: Iterable[bytes], content_type: str, content: Co
     try:
         if place.leavable is not None:
             place.leavable.on_leave(lambda connection: blobs.delete_staged(connection, place.tenant, key))
-        with closing(cut(coming() if content is None else pieces, compresses=_compresses(place))) as frames:
+        come = coming() if content is None else pieces
+        with closing(ahead or cut(come, compresses=_compresses(place))) as frames:
             # A small payload's row comes with its frames: that is one transaction.
             first = list(islice(frames, STAGE_BATCH)) if place.objects is None else []
 

@@ -29,6 +29,8 @@ MAX_DEPTH: Final = 250
 """Levels of nesting that are described; decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
 CHUNK: Final = 512
 """Items of a list read at once."""
+_SIMPLE_ITEMS: Final = 1 << 14
+"""Items of arrays that are read in one go, where their types are all that there is to them."""
 MAP_KEYS: Final = 32
 """More rare keys than this, all with containers of one kind, make an object a map: its keys are data."""
 WIDE_KEYS: Final = 1_000
@@ -177,8 +179,22 @@ class Inference:
                 if Rows in types:
                     arrays = [value for value in arrays if type(value) is list]
                     self._add_rows(node, [value for value in column if type(value) is Rows])
-                self._add_chunks(node.items, chain.from_iterable(arrays), depth + 1)
+                if not self._add_simple(node.items, arrays):
+                    self._add_chunks(node.items, chain.from_iterable(arrays), depth + 1)
         node.kinds |= kinds
+
+    def _add_simple(self, node: Node, arrays: Sequence[list[Any]]) -> bool:
+        """Read the items of arrays of which the type tells all; False if they are to be read as any others."""
+        first = next(chain.from_iterable(arrays), None)
+        if not _KINDS.get(type(first), 0) & _SIMPLE or sum(map(len, arrays)) > _SIMPLE_ITEMS:
+            return False
+        kinds = 0
+        for type_ in set(map(type, chain.from_iterable(arrays))):
+            kinds |= _KINDS.get(type_, 0) & _SIMPLE or CONTAINER
+        if kinds & CONTAINER:
+            return False
+        node.kinds |= kinds
+        return True
 
     def _add_chunks(self, node: Node, values: Iterator[Any], depth: int) -> None:
         while chunk := list(islice(values, CHUNK)):
@@ -195,7 +211,7 @@ class Inference:
         if len(objects) == 1 and node.rest is None and (len(objects[0]) <= MAP_KEYS or not self.fold):
             self._add_object(node, objects[0], depth)
             return
-        keysets = dict.fromkeys(map(tuple, objects))
+        keysets = _keysets(objects)
         first, *others = keysets
         required = set(first).intersection(*others)
         keys = dict.fromkeys(chain.from_iterable(keysets)) if others else first
@@ -209,7 +225,7 @@ class Inference:
         if not others and not folding:
             columns = zip(first, zip(*map(dict.values, objects), strict=True), strict=True)
         else:
-            columns = _columns(objects, [key for key in keys if key not in folding], required, keysets)
+            columns = _columns(objects, [key for key in keys if key not in folding], required)
         for key, column in columns:
             child = members.get(key)
             if child is None:
@@ -278,8 +294,18 @@ def _values(objects: Iterable[dict[str, Any]], keys: set[str]) -> Iterator[Any]:
     return (value for one in objects for key, value in one.items() if key in keys)
 
 
+def _keysets(objects: Sequence[dict[str, Any]]) -> Sequence[tuple[str, ...]]:
+    """The keys that objects have, in their order: each different sequence of them once, that of the first object first."""
+    first = tuple(objects[0])
+    keys = list(chain.from_iterable(objects))
+    # As no object has a key twice, none is longer than the first where the keys repeat the first's all along.
+    if len(keys) == len(first) * len(objects) and keys == list(first) * len(objects):
+        return [first]
+    return list(dict.fromkeys(map(tuple, objects)))
+
+
 def _columns(
-    objects: Sequence[dict[str, Any]], keys: list[str], required: set[str], keysets: Iterable[tuple[str, ...]]
+    objects: Sequence[dict[str, Any]], keys: list[str], required: set[str]
 ) -> Iterable[tuple[str, Sequence[Any]]]:
     """Columns of objects whose keys differ, in order of first appearance; gaps may be marked as missing."""
     if len(keys) * len(objects) <= 4 * sum(map(len, objects)):

@@ -68,6 +68,8 @@ class Block:
 
     @cached_property
     def _line_feeds(self) -> int:
+        if self.from_value and self.text.isascii():  # the text is the data without them
+            return len(self.data) - len(self.text)
         return slices.line_feeds(self.data)
 
     @cached_property

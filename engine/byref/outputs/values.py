@@ -29,6 +29,7 @@ MAX_ITEMS = 1_000_000
 RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
 _CONTAINERS = (dict, list, tuple)
+_FEW = 64
 _LOOKED_AT = 2_000
 """Containers walked in search of a value that repeats its own parts."""
 MAX_PARTS = 20_000_000
@@ -109,14 +110,14 @@ def _lines(value: object) -> bytes:
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
     objects deep. A raw newline occurs nowhere else in JSON text, so taking them out gives the compact form.
     """
-    chunks, chunk, size = [], list[bytes](), 0
+    pieces, few, size = [], list[bytes](), 0
     for piece in _broken(value, 3):
-        chunk.append(piece)
+        few.append(piece)
         size += len(piece)
-        if size > slices.sizes.CHUNK:
-            chunks.append(b"".join(chunk))
-            chunk, size = [], 0
-    return b"".join([*chunks, *chunk])
+        if size > slices.sizes.CHUNK:  # many small ones would take long to be joined at once
+            pieces += few if len(few) < _FEW else [b"".join(few)]
+            few, size = [], 0
+    return b"".join([*pieces, *few])
 
 
 def _broken(value: object, depth: int) -> Iterable[bytes]:
@@ -183,7 +184,7 @@ def _encoded(value: object) -> bytes:
 
 def _checked(data: bytes) -> bytes:
     """Raise where there is no JSON after all: a Decimal can be what JSON has no number for, a string may name it."""
-    if b"NaN" in data or b"Infinity" in data:
+    if slices.holds(data, b"NaN") or slices.holds(data, b"Infinity"):
         _validator.decode_lines(data)
     return data
 

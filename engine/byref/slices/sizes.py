@@ -8,6 +8,8 @@ BIG: Final = 1 << 20
 """Characters or bytes beyond which slices are worth their while."""
 CHUNK: Final = 1 << 19
 """Characters or bytes encoded or looked through at once."""
+COPIED: Final = 1 << 24
+"""Characters or bytes that are merely copied, at once."""
 ITEMS: Final = 1 << 13
 """Members encoded or freed at once, at most."""
 SLICE: Final = 1 << 18

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Final
 
 from byref.slices import sizes
+
+_SEARCHED: Final = 1 << 16
+"""Bytes from which on it is worth its while to hand a search over to another library."""
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -27,7 +32,7 @@ def joined(parts: Iterable[str]) -> str:
 
 def encode(text: str) -> bytes:
     """Return text in UTF-8; raise UnicodeEncodeError for a lone surrogate."""
-    if len(text) <= sizes.BIG:
+    if len(text) <= (sizes.COPIED if text.isascii() else sizes.BIG):
         return text.encode()
     return b"".join([piece.encode() for piece in pieces(text)])  # which gives the lock back, unlike `str.join`
 
@@ -47,18 +52,30 @@ def decode(data: bytes, errors: str = "strict") -> str:
 
 def unbroken(data: bytes) -> str:
     """Return UTF-8 as text without its line feeds."""
+    if len(data) <= sizes.COPIED:
+        return data.replace(b"\n", b"").decode()
     decoder = codecs.getincrementaldecoder("utf-8")()
     return joined(decoder.decode(data[at : at + sizes.CHUNK].replace(b"\n", b"")) for at in _steps(data))
 
 
 def line_feeds(data: bytes) -> int:
     """Return how many line feeds there are."""
+    if data.find(b"\n", 0, sizes.COPIED) < 0 and len(data) <= sizes.COPIED:  # to find is faster than to count
+        return 0
     return sum(data.count(b"\n", at, at + sizes.CHUNK) for at in _steps(data))
 
 
 def holds(data: bytes, word: bytes) -> bool:
     """Tell whether the word is in the data."""
-    return any(data.find(word, at, at + sizes.CHUNK + len(word)) >= 0 for at in _steps(data))
+    return word in data if len(data) < _SEARCHED else _search(word)(data) is not None
+
+
+@cache
+def _search(word: bytes) -> Callable[[bytes], object]:
+    """RE2 finds a word several times as fast as `bytes.find`, and without the lock."""
+    import re2
+
+    return re2.compile(re2.escape(word)).search  # type: ignore[no-any-return]
 
 
 def _steps(data: bytes) -> range:
