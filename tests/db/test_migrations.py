@@ -197,10 +197,11 @@ class TestMismatch:
 
     def test_older(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         db.upgrade(engine)
+        at = revisions.HEAD
         monkeypatch.setattr(revisions, "REVISIONS", (*revisions.REVISIONS, "0999"))
         monkeypatch.setattr(revisions, "HEAD", "0999")
         with pytest.raises(
-            SchemaMismatch, match=r"is at revision '0001', and this byref needs '0999': run `byref db upgrade`"
+            SchemaMismatch, match=rf"is at revision '{at}', and this byref needs '0999': run `byref db upgrade`"
         ):
             db.check(engine)
 
@@ -213,6 +214,138 @@ class TestMismatch:
         with pytest.raises(SchemaMismatch, match=r"'ffff'.* newer byref\. Upgrade the package"):
             act(engine)
         assert structure(engine) == built
+
+
+class TestCompatibility:
+    """A database that a newer byref has migrated says how old the code may be that works with it."""
+
+    @pytest.fixture
+    def newer(self, engine: Engine) -> Callable[..., Engine]:
+        def make(oldest: str, marked: str = "ffff") -> Engine:
+            db.upgrade(engine)
+            with engine.begin() as connection:
+                connection.execute(text("UPDATE byref_version SET version_num = 'ffff'"))
+                given = {"marked": marked, "oldest": oldest}
+                connection.execute(text("UPDATE byref_compatibility SET revision = :marked, oldest = :oldest"), given)
+            return engine
+
+        return make
+
+    def test_each_migration_says_it(self, engine: Engine) -> None:
+        known = revisions.REVISIONS
+        for record in db.history():
+            assert known.index(record.oldest) <= known.index(record.revision)
+        said = {record.revision: record.oldest for record in db.history()} | {"0001": None}
+        for move, there in ((db.upgrade, known), (db.downgrade, known[-2::-1]), (db.upgrade, known[1:])):
+            for revision in there:
+                move(engine, revision)
+                assert (db.current(engine), db.oldest(engine)) == (revision, said[revision])
+
+    @pytest.mark.parametrize("oldest", revisions.REVISIONS)
+    def test_code_that_is_not_too_old_works(
+        self, newer: Callable[..., Engine], oldest: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        engine = newer(oldest)
+        built = structure(engine)
+        for act in (
+            db.check,
+            db.upgrade,
+            *(lambda engine, create=create: Database(engine).prepare(create) for create in (None, True, False)),
+        ):
+            caplog.clear()
+            act(engine)
+            [record] = caplog.records
+            assert (record.name, record.levelname) == ("byref", "WARNING")
+            assert f"at revision 'ffff', and this byref is made for '{revisions.HEAD}'" in record.getMessage()
+            assert f"code since '{oldest}' works with it" in record.getMessage()
+        assert structure(engine) == built
+        assert (db.current(engine), db.oldest(engine)) == ("ffff", oldest)
+
+    @pytest.mark.parametrize("act", [lambda e: db.upgrade(e, revisions.HEAD), lambda e: db.downgrade(e, "base")])
+    def test_only_the_newer_can_migrate_it(self, newer: Callable[..., Engine], act: Callable[[Engine], None]) -> None:
+        engine = newer(revisions.HEAD)
+        with pytest.raises(SchemaMismatch, match=r"'ffff'.*newer byref.*Upgrade the package"):
+            act(engine)
+        assert db.current(engine) == "ffff"
+
+    @pytest.mark.parametrize(
+        ("oldest", "marked"),
+        [("fffe", "ffff"), ("ffff", "ffff"), ("0001", "fffe")],
+        ids=["later", "itself", "another's"],
+    )
+    def test_code_that_is_too_old_is_refused(self, newer: Callable[..., Engine], oldest: str, marked: str) -> None:
+        engine = newer(oldest, marked)
+        for act in (db.check, db.upgrade, lambda engine: Database(engine).prepare(True)):
+            with pytest.raises(
+                SchemaMismatch, match=r"'ffff', which this byref does not know.*Upgrade the package"
+            ) as told:
+                act(engine)
+            assert (f"works with byref of revision '{oldest}' or newer" in str(told.value)) == (marked == "ffff")
+
+    def test_it_is_looked_at(self, newer: Callable[..., Engine]) -> None:
+        engine = newer("0001")
+        assert db.verify(engine) == []
+        with engine.begin() as connection:
+            connection.execute(text(f"UPDATE byref_version SET version_num = '{revisions.HEAD}'"))
+            connection.execute(text("DELETE FROM byref_compatibility"))
+        [problem] = db.verify(engine)
+        assert (problem.check, problem.table) == ("compatibility", "byref_compatibility")
+
+    def test_in_a_schema(self, empty_postgres_url: str) -> None:
+        db.upgrade(empty_postgres_url, schema="agent")
+        assert db.oldest(empty_postgres_url, schema="agent") == db.history()[-1].oldest
+        assert db.oldest(empty_postgres_url) is None
+        assert db.verify(empty_postgres_url, schema="agent") == []
+
+
+class TestTablesInUse:
+    """A migration does not make everybody wait who comes after it while it waits itself."""
+
+    @pytest.fixture
+    def reader(self, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+        monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.2)
+        db.upgrade(empty_postgres_url)
+        engine = create_engine(empty_postgres_url)
+        with engine.connect() as connection:
+            connection.execute(text("SELECT count(*) FROM byref_ledger"))
+            yield connection
+        engine.dispose()
+
+    def test_it_gives_up_and_changes_nothing(
+        self, reader: Connection, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(migrate, "LOCK_ATTEMPTS", 2)
+        with pytest.raises(StorageFailure, match="lock timeout"):
+            db.downgrade(empty_postgres_url, "base")
+        assert db.current(empty_postgres_url) == revisions.HEAD
+
+    def test_it_comes_to_its_turn_and_others_go_on(self, reader: Connection, empty_postgres_url: str) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as pool, create_engine(empty_postgres_url).connect() as other:
+            done = pool.submit(db.downgrade, empty_postgres_url, "base")
+            waits = []
+            for _ in range(5):
+                begun = time.monotonic()
+                other.execute(text("SELECT count(*) FROM byref_ledger"))
+                other.rollback()
+                waits.append(time.monotonic() - begun)
+                time.sleep(0.1)
+            assert not done.done()
+            reader.rollback()
+            done.result(timeout=60)
+        other.engine.dispose()
+        assert db.current(empty_postgres_url) is None
+        assert max(waits) < 5
+
+    def test_a_hosts_own_limit_is_kept(self, reader: Connection, empty_postgres_url: str) -> None:
+        options = {"options": "-c lock_timeout=7s"}
+        engine = create_engine(empty_postgres_url, connect_args=options)
+        with migrate.exclusive(engine) as connection:
+            assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "7s"
+        engine.dispose()
+        with migrate.exclusive(empty_postgres_url) as connection:
+            assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "200ms"
 
 
 def test_asking_makes_no_file(tmp_path: Path) -> None:

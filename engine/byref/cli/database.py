@@ -13,6 +13,7 @@ from byref.cli import output
 from byref.cli.failures import FAILED, Failed
 from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.db.failures import safe
+from byref.db.revisions import State, require, state
 
 
 def db(options: Namespace) -> int:
@@ -36,22 +37,36 @@ def _downgrade(options: Namespace) -> int:
 
 
 def _current(options: Namespace) -> int:
-    found, head = revisions.current(database_url(options), schema=options.schema), revisions.head()
+    found = state(database_url(options), schema=options.schema)
     if options.json:
-        output.json({"revision": found, "head": head})
+        output.json(_as_json(found))
     else:
-        output.text("none" if found is None else f"{found} (head)" if found == head else found)
+        output.text("none" if found.revision is None else _standing(found))
     return 0
 
 
 def _check(options: Namespace) -> int:
     url = database_url(options)
-    revisions.check(url, schema=options.schema)
+    found = state(url, schema=options.schema)
+    require(found, make_url(url))
     if options.json:
-        output.json({"revision": revisions.head(), "head": revisions.head()})
+        output.json(_as_json(found))
     else:
-        output.text(f"{safe(make_url(url))} is at {revisions.head()} (head)")
+        output.text(f"{safe(make_url(url))} is at {_standing(found)}")
     return 0
+
+
+def _as_json(found: State) -> dict[str, str | None]:
+    return {"revision": found.revision, "head": revisions.head(), "oldest": found.oldest}
+
+
+def _standing(found: State) -> str:
+    head = revisions.head()
+    if found.revision == head:
+        return f"{head} (head)"
+    if found.is_known:
+        return str(found.revision)
+    return f"{found.revision} (newer than {head}, which {'works with it' if found.is_served else 'is too old for it'})"
 
 
 def _history(options: Namespace) -> int:
@@ -59,7 +74,8 @@ def _history(options: Namespace) -> int:
     if options.json:
         output.json([dataclasses.asdict(revision) for revision in history])
     else:
-        output.table(("revision", "after", "message"), [(r.revision, r.down_revision, r.message) for r in history])
+        rows = [(r.revision, r.down_revision, r.oldest, r.message) for r in history]
+        output.table(("revision", "after", "works with", "message"), rows)
     return 0
 
 

@@ -91,7 +91,8 @@ def _database(options: Namespace) -> Finding:
         revisions.check(url, schema=options.schema)
     except ByrefError as error:
         return Finding("database", _safe(url), "missing", str(error))
-    return Finding("database", _safe(url), "ok", f"reachable, at revision {found} (head)")
+    stands = "head" if found == revisions.head() else f"newer than {revisions.head()}, which works with it"
+    return Finding("database", _safe(url), "ok", f"reachable, at revision {found} ({stands})")
 
 
 def _blobs(options: Namespace) -> Iterator[Finding]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine
 
-from byref.db.revisions import check, current, head, include_name
+from byref.db.revisions import check, current, head, include_name, oldest
 
 if TYPE_CHECKING:
     from byref.db.integrity import Problem
     from byref.db.migrate import Revision
     from byref.stores.protocol import BlobStore
 
-__all__ = ["check", "current", "downgrade", "head", "history", "include_name", "upgrade", "verify"]
+__all__ = ["check", "current", "downgrade", "head", "history", "include_name", "oldest", "upgrade", "verify"]
 
 
 def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema: str | None = None) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.pool import StaticPool
 
 from byref.db.connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
 from byref.db.failures import driver_error, is_away, is_conflict, is_transient, safe, storage_failure
-from byref.db.revisions import HEAD, checked_schema, current, require
+from byref.db.revisions import HEAD, checked_schema, require, state
 from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
 
 T = TypeVar("T")
@@ -90,18 +90,20 @@ class Database:
         """See that the tables are there, at the revision that this byref needs.
 
         `create=None` makes them in a SQLite database that is new or empty, and only checks any other; True migrates
-        whatever there is; False only checks.
+        whatever there is; False only checks. A database that a newer byref has migrated is left as it is, and works where
+        that byref says so: the log is told.
 
         Raises:
-            SchemaMismatch: the database is at another revision; the text names the cure.
+            SchemaMismatch: the database is at a revision that this byref does not work with; the text names the cure.
             ConfigurationError: the SQLite file is read-only.
             StorageFailure: the database cannot be reached, or is no database.
         """
         self._see_that_it_can_be_written()
-        found = self._working(lambda: current(self._engine, schema=self.schema))
-        if found == HEAD:
+        found = self._working(lambda: state(self._engine, schema=self.schema))
+        if found.revision == HEAD:
             return
-        if create or (create is None and found is None and self.dialect == "sqlite" and self._is_empty()):
+        is_new = found.revision is None and self.dialect == "sqlite" and create is None and self._is_empty()
+        if (create and found.is_known) or is_new:
             from byref.db.migrate import upgrade
 
             self._working(lambda: upgrade(self._engine, schema=self.schema))

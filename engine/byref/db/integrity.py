@@ -31,10 +31,12 @@ from sqlalchemy.orm import aliased
 from byref.db.database import Database
 from byref.db.discards import drafts, strays
 from byref.db.payloads import Source, StoredPayload
+from byref.db.revisions import HEAD, REVISIONS
 from byref.db.tables import (
     GRACE,
     ArtifactRow,
     BlobRow,
+    CompatibilityRow,
     DiscardRow,
     FrameRow,
     ItemRow,
@@ -151,6 +153,7 @@ def _found(connection: Connection, grace: timedelta) -> Iterator[Problem]:
         for row in connection.execute(query.limit(MOST)).mappings():
             yield Problem(check, table.__tablename__, _named(dict(row)), detail.format_map(row))
     yield from _json(connection)
+    yield from _compatibility(connection)
 
 
 _Check = tuple[str, Any, Any, str]  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
@@ -346,6 +349,16 @@ def _json(connection: Connection) -> Iterator[Problem]:
             if not is_good and found < MOST:
                 found += 1
                 yield Problem("JSON", table.__tablename__, f"id {row_id}", f"{column.key} is no array of strings")
+
+
+def _compatibility(connection: Connection) -> Iterator[Problem]:
+    """What a migration wrote down for older code: one row, for the revision that the database is at."""
+    marks = [
+        tuple(row) for row in connection.execute(select(CompatibilityRow.revision, CompatibilityRow.oldest).limit(9))
+    ]
+    if not (len(marks) == 1 and marks[0][0] not in REVISIONS[:-1] and marks[0][1] in REVISIONS):
+        told = f"{marks!r:.200} is there, one row was expected: {HEAD!r} and the oldest revision that works with it"
+        yield Problem("compatibility", CompatibilityRow.__tablename__, "all rows", told)
 
 
 def _damage(database: Database, objects: BlobStore | None) -> Iterator[Problem]:

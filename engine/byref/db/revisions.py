@@ -1,26 +1,54 @@
-"""Which revision a database is at, and whether this version of byref can work with it. Knows nothing of Alembic."""
+"""Which revision a database is at, and whether this version of byref can work with it. Knows nothing of Alembic.
+
+A database that a newer byref has migrated says how old the code may be that works with it, so that processes of two versions
+share it while a deploy replaces them one by one.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
 from byref.db.connections import engine_of, sqlite_path, transaction
 from byref.db.failures import driver_error, safe, storage_failure
-from byref.db.tables import Base
+from byref.db.tables import Base, CompatibilityRow
 from byref.errors import ConfigurationError, SchemaMismatch
 
 VERSION_TABLE = "byref_version"
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """Every revision there has been, oldest first: a check at start-up needs no Alembic. A test holds it to the scripts."""
 
 HEAD = REVISIONS[-1]
 
 SCHEMA_BYTES = 63
 """PostgreSQL cuts longer names off."""
+
+
+logger = logging.getLogger("byref")
+
+
+class State(NamedTuple):
+    """What a database says of itself."""
+
+    revision: str | None
+    """The one it is at; None: it has none of our tables."""
+    oldest: str | None
+    """The oldest revision whose code works with it; None where it does not say: it is at 0001, or at none."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this byref has the revision's migration, or there is none to have."""
+        return self.revision is None or self.revision in REVISIONS
+
+    @property
+    def is_served(self) -> bool:
+        """Whether this byref works with the tables: it is at the same revision, or not too old for a later one."""
+        return self.revision == HEAD or (not self.is_known and self.oldest in REVISIONS)
 
 
 def head() -> str:
@@ -34,47 +62,90 @@ def current(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> 
     Raises:
         StorageFailure: the database cannot be read.
     """
+    return state(url_or_engine, schema=schema).revision
+
+
+def oldest(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> str | None:
+    """The oldest revision whose byref works with a database as it is; None at 0001, which does not say, and without tables.
+
+    Raises: as `current`.
+    """
+    return state(url_or_engine, schema=schema).oldest
+
+
+def state(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> State:
+    """What a database says of itself; a missing SQLite file is not made.
+
+    Raises: as `current`.
+    """
     with engine_of(url_or_engine) as engine:
         checked_schema(engine, schema)
         path = sqlite_path(engine.url)
         if path is not None and not path.exists():
-            return None
+            return State(None, None)
         try:
             with transaction(engine, write=False) as connection:
-                return current_of(connection, schema)
+                return state_of(connection, schema)
         except SQLAlchemyError as error:
             raise storage_failure(error, engine.url) from driver_error(error)
 
 
-def current_of(connection: Connection, schema: str | None = None) -> str | None:
+def state_of(connection: Connection, schema: str | None = None) -> State:
     """The same on an open connection."""
-    if not inspect(connection).has_table(VERSION_TABLE, schema=schema):
-        return None
+    there = inspect(connection)
+    if not there.has_table(VERSION_TABLE, schema=schema):
+        return State(None, None)
     version = table(VERSION_TABLE, column("version_num"), schema=schema)
-    found = connection.execute(select(version.c.version_num)).scalar_one_or_none()
-    return None if found is None else str(found)
+    if not there.has_table(CompatibilityRow.__tablename__, schema=schema):
+        found = connection.execute(select(version.c.version_num)).scalar_one_or_none()
+        return State(None if found is None else str(found), None)
+    # Of one statement, which sees one moment: a migration may come between two.
+    mark = table(CompatibilityRow.__tablename__, column("revision"), column("oldest"), schema=schema)
+    query = select(version.c.version_num, mark.c.oldest).outerjoin(mark, mark.c.revision == version.c.version_num)
+    row = connection.execute(query).one_or_none()
+    return State(None, None) if row is None else State(*row)
 
 
 def check(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> None:
-    """Raise SchemaMismatch, which names the cure, unless a database is at the revision that byref needs."""
+    """Raise SchemaMismatch, which names the cure, unless this byref works with a database as it is.
+
+    That is one at the revision that this byref needs; or at a later one that says that code of this byref's works with it,
+    of which the log is told.
+    """
     with engine_of(url_or_engine) as engine:
-        require(current(engine, schema=schema), engine.url)
+        require(state(engine, schema=schema), engine.url)
 
 
-def require(found: str | None, url: URL) -> None:
-    """Raise SchemaMismatch unless a revision found in a database is the one that byref needs."""
-    if found == HEAD:
+def require(found: State, url: URL) -> None:
+    """Raise SchemaMismatch unless this byref works with a database in such a state."""
+    if found.revision == HEAD:
         return
-    if found is not None and found not in REVISIONS:
-        raise SchemaMismatch(
-            f"the database {safe(url)} is at revision {found!r}, which this byref does not know: it was written by a "
-            "newer byref. Upgrade the package"
+    if found.is_served:
+        logger.warning(
+            "the database %s is at revision %r, and this byref is made for %r: a newer one has migrated it, and left it so "
+            "that code since %r works with it; replace this version when the deploy comes to it",
+            safe(url),
+            found.revision,
+            HEAD,
+            found.oldest,
         )
-    state = f"is at revision {found!r}" if found else "has no byref tables"
+        return
+    require_known(found, url)
+    stands = f"is at revision {found.revision!r}" if found.revision else "has no byref tables"
     raise SchemaMismatch(
-        f"the database {safe(url)} {state}, and this byref needs {HEAD!r}: run `byref db upgrade`, or call "
+        f"the database {safe(url)} {stands}, and this byref needs {HEAD!r}: run `byref db upgrade`, or call "
         "byref.db.upgrade(engine)"
     )
+
+
+def require_known(found: State, url: URL) -> None:
+    """Raise SchemaMismatch where only a newer byref has the migrations."""
+    if not found.is_known:
+        since = f", and works with byref of revision {found.oldest!r} or newer" if found.oldest else ""
+        raise SchemaMismatch(
+            f"the database {safe(url)} is at revision {found.revision!r}, which this byref does not know: it was written by a "
+            f"newer byref{since}. Upgrade the package"
+        )
 
 
 def checked_schema(engine: Engine, schema: str | None) -> str | None:

@@ -127,6 +127,15 @@ def _of_session() -> ForeignKeyConstraint:
     )
 
 
+class CompatibilityRow(Base):
+    """How old the code may be that works with the tables: one row, for the revision that the database is at."""
+
+    __tablename__ = "byref_compatibility"
+
+    revision: Mapped[str] = mapped_column(String(32), primary_key=True)
+    oldest: Mapped[str] = mapped_column(String(32))
+
+
 class SessionRow(Base):
     """One conversation. `next_step`, the context and its calibration change only under this row's lock."""
 
