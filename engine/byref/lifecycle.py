@@ -306,9 +306,9 @@ def _expire_sessions(connection: Connection) -> int:
     locked = due.order_by(SessionRow.expires_at).limit(blobs.SWEEP_BLOBS).with_for_update(skip_locked=True)
     gone = 0
     for row, created_at, seconds in connection.execute(locked).all():
-        last = select(LedgerRow.created_at).where(LedgerRow.session_id == row).order_by(LedgerRow.step.desc()).limit(1)
-        item = select(func.max(ItemRow.created_at)).where(ItemRow.session_id == row)
-        uses = (connection.execute(query).scalar_one_or_none() for query in (last, item))
+        # The latest and not the last: the clock of whoever took that step may have been behind.
+        latest = (select(func.max(table.created_at)).where(table.session_id == row) for table in (LedgerRow, ItemRow))
+        uses = (connection.execute(query).scalar_one() for query in latest)
         used_at = max((at for at in uses if at is not None), default=created_at)
         stored = select(func.count()).select_from(ArtifactRow).where(ArtifactRow.session_id == row)
         if connection.execute(stored).scalar_one():

@@ -50,4 +50,5 @@ class Uses:
                 rows = sorted(row for row, its in some if its == seconds)
                 live = ArtifactRow.id.in_(rows), ArtifactRow.session_id == session_row, ArtifactRow.expires_at > now
                 until = now + timedelta(seconds=seconds)
-                connection.execute(update(ArtifactRow).where(*live).values(expires_at=until))
+                sooner = ArtifactRow.expires_at < until  # not so where another host's clock is ahead
+                connection.execute(update(ArtifactRow).where(*live, sooner).values(expires_at=until))

@@ -168,6 +168,11 @@ class _Draft:
                 for name in (self._name, _sidecar(self._name)):
                     os.rename(self._made[0], name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
                     del self._made[0]
+            except FileNotFoundError:
+                raise StorageFailure(
+                    f"the store 'files': a draft in {str(self._folder)!r} was removed while it was written: swept as "
+                    "abandoned by somebody whose clock is a day ahead, perhaps; try again"
+                ) from None
             finally:
                 _close(sidecar)
             os.fsync(self._parent)
