@@ -38,7 +38,9 @@ def unpacked(revision: str, url: str, folder: Path) -> Kept:
     if kind == "sqlite":
         Path(make_url(url).database or "").write_bytes(_data(revision, "sqlite.db"))
     else:
-        with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as connection:
+        with psycopg.connect(
+            make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        ) as connection:
             connection.execute(_data(revision, "postgresql.sql").decode())
     blobs = folder / "blobs"
     with tarfile.open(fileobj=io.BytesIO(_data(revision, f"{kind}.blobs.tar"))) as tar:

@@ -59,7 +59,7 @@ def _conversation(engine: byref.Engine, tenant: str, name: str) -> dict[str, Any
             _some(variable, OF_A_VARIABLE) | {"artifact": variable.artifact.id, "value": _digest(variable.value())}
             for variable in session.variables()
         ],
-        "items": {name: items.last(name) for name in items.names()},
+        "items": {name: _told(items.last(name)) for name in items.names()},
         "policy": session.policy.ttl.total_seconds() if session.policy.ttl else None,
     }
 
@@ -74,7 +74,7 @@ def _some(thing: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _digest(value: object) -> str:
-    data = value if isinstance(value, bytes) else json.dumps(_told(value)).encode()
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
     return hashlib.sha256(data).hexdigest()
 
 
@@ -117,5 +117,7 @@ def rows(connection: Connection) -> dict[str, list[str]]:
     for table in looked.get_table_names():
         if table.startswith("byref_"):
             columns = ", ".join(quoted(name) for name in sorted(column["name"] for column in looked.get_columns(table)))
-            found[table] = sorted(repr(tuple(row)) for row in connection.execute(text(f"SELECT {columns} FROM {table}")))
+            found[table] = sorted(
+                repr(tuple(row)) for row in connection.execute(text(f"SELECT {columns} FROM {table}"))
+            )
     return found

@@ -95,7 +95,9 @@ def _dump(url: str) -> bytes:
     config.cmd_opts = Namespace(x=[f"url={url}"])
     config.output_buffer = statements = io.StringIO()
     command.upgrade(config, "head", sql=True)
-    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as connection:
+    with psycopg.connect(
+        make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    ) as connection:
         for table in Base.metadata.sorted_tables:
             statements.write(_inserts(connection, table))
     return statements.getvalue().encode()
