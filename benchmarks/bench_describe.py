@@ -1,27 +1,31 @@
-"""Schema, shape and preview: ratios to `orjson.loads` of the same bytes (xoj) and to genson, gc disabled, in one run."""
+"""A JSON schema of the whole value, and what the model is shown of it.
+
+The schema is compared with that of genson, the pure-Python builder that defines it: both are made from the same parsed
+value in the same rounds, and have to be equal. The unit is `orjson.loads` of the value's JSON (xoj). The corpora are lists
+of records, flat, nested, ragged or 600 columns wide, geometries, and a matrix.
+"""
 
 from __future__ import annotations
 
-import gc
 import random
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
-from genson import SchemaBuilder
 
+from benchmarks.results import Figure, interleaved, median, ratio
 from byref.describe.preview import preview
 from byref.describe.schema import infer
 from byref.describe.shape import shape
 from byref.tokens import SampledCounter
 
-MEGABYTES = 10
+BYTES, SHORT_BYTES = 10_000_000, 300_000
+RUNS, GENSON_RUNS = 5, 2
+"""Rounds; genson takes part in the first of them."""
+PREVIEW_TOKENS = 1_000
 
 
-def records(random_: random.Random) -> dict[str, Any]:
+def nested(random_: random.Random) -> dict[str, Any]:
     """One record of a list of users: scalars, a list, two levels of objects."""
     i = random_.randrange(10**6)
     return {
@@ -44,7 +48,7 @@ def flat(random_: random.Random) -> dict[str, Any]:
 
 def ragged(random_: random.Random) -> dict[str, Any]:
     """A record from which each member may be missing."""
-    return {key: value for key, value in records(random_).items() if random_.random() < 0.8}
+    return {key: value for key, value in nested(random_).items() if random_.random() < 0.8}
 
 
 def wide(random_: random.Random) -> dict[str, Any]:
@@ -52,66 +56,78 @@ def wide(random_: random.Random) -> dict[str, Any]:
     return {f"column_{i}": random_.random() if i % 3 else f"value {i}" for i in range(600)}
 
 
-def feature(random_: random.Random) -> dict[str, Any]:
+def geometry(random_: random.Random) -> dict[str, Any]:
     """A GeoJSON feature."""
     ring = [[random_.random(), random_.random()] for _ in range(20)]
     return {"type": "Feature", "properties": {"id": 1}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
 
 
-def documents() -> dict[str, bytes]:
-    """The corpora, each of about ten megabytes, and those named on the command line."""
+def matrix(random_: random.Random) -> list[Any]:
+    """A row without names."""
+    return [random_.randrange(10**6), random_.random(), "x"]
+
+
+MAKERS: tuple[Callable[[random.Random], Any], ...] = (flat, nested, ragged, wide, geometry, matrix)
+
+
+def main(short: bool = False) -> Iterator[Figure]:
+    """The schema of each corpus; then what is shown of one."""
+    for make in MAKERS:
+        text = document(make, SHORT_BYTES if short else BYTES)
+        yield from _schema(make.__name__, text, short)
+    yield from _shown(document(nested, SHORT_BYTES if short else BYTES), short)
+
+
+def document(make: Callable[[random.Random], Any], size: int) -> bytes:
+    """Rows of one kind, as JSON of about `size` bytes."""
     random_ = random.Random(7)
-    made: dict[str, bytes] = {}
-    for make in (records, flat, ragged, wide, feature):
-        count = MEGABYTES * 1_000_000 // len(orjson.dumps([make(random_) for _ in range(20)])) * 20
-        made[make.__name__] = orjson.dumps({"rows": [make(random_) for _ in range(count)], "total": count})
-    made["matrix"] = orjson.dumps([[i, random_.random(), "x"] for i in range(300_000)])
-    made |= {Path(name).name: Path(name).read_bytes() for name in sys.argv[1:] if Path(name).is_file()}
-    return made
+    count = max(20, size // len(orjson.dumps([make(random_) for _ in range(20)])) * 20)
+    return orjson.dumps({"rows": [make(random_) for _ in range(count)], "total": count})
 
 
-def best(call: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
-    """The least seconds of several calls, and what the last one returned."""
-    seconds, result = float("inf"), None
-    for _ in range(times):
-        start = time.perf_counter()
-        result = call()
-        seconds = min(seconds, time.perf_counter() - start)
-    return seconds, result
+def _schema(name: str, text: bytes, short: bool) -> Iterator[Figure]:
+    from genson import SchemaBuilder
+
+    value = orjson.loads(text)
+
+    def genson() -> dict[str, Any]:
+        builder = SchemaBuilder()
+        builder.add_object(value)
+        return builder.to_schema()  # type: ignore[no-any-return]
+
+    if genson() != infer(value).full():
+        raise AssertionError(f"the schema of {name!r} differs from genson's")
+    step, megabytes = f"schema of {name} rows", len(text) / 1e6
+    peer = interleaved(1 if short else GENSON_RUNS, ours=lambda: infer(value).full(), genson=genson)
+    yield Figure(step, median(peer["ours"]) * 1e3, "ms", "genson, equal schema", ratio(peer["ours"], peer["genson"]))
+    times = interleaved(1 if short else RUNS, xoj=lambda: orjson.loads(text), ours=lambda: infer(value).full())
+    yield Figure(
+        step, median(times["ours"]) * 1e3, "ms", f"orjson.loads, {megabytes:.1f} MB", ratio(times["ours"], times["xoj"])
+    )
 
 
-def main() -> None:
-    """Print a line of ratios for each corpus."""
+def _shown(text: bytes, short: bool) -> Iterator[Figure]:
     counter = SampledCounter()
-    counter.count("warm", "json")
+    counter.count("the vocabulary is loaded", "json")
+    value = orjson.loads(text)
+    schema, total = infer(value), counter.count(text.decode(), "json")
 
-    def measure(text: str) -> int:
-        return counter.count(text, "json")
+    def measure(part: str) -> int:
+        return counter.count(part, "json")
 
-    print("describe                 MB  infer+full  of genson  fitted(1000)  preview(1000)  preview(7000)  shape")
-    gc.disable()
-    try:
-        for name, text in documents().items():
-            xoj, value = best(lambda text=text: orjson.loads(text))  # type: ignore[misc]
-            inferred, schema = best(lambda value=value: infer(value))  # type: ignore[misc]
-            rendered, full = best(schema.full, 1)
-            fitted, _ = best(lambda schema=schema: schema.fitted(1_000, measure))  # type: ignore[misc]
-            total = counter.count(text.decode(), "json")
-            small, _ = best(lambda: preview(value, budget=1_000, measure=measure, total=total))  # noqa: B023
-            large, _ = best(lambda: preview(value, budget=7_000, measure=measure, total=total))  # noqa: B023
-            glance, _ = best(lambda: shape(value))  # noqa: B023
-            builder = SchemaBuilder()
-            by_genson, _ = best(lambda: builder.add_object(value), 1)  # noqa: B023
-            if builder.to_schema() != full:
-                raise AssertionError(f"the schema of {name!r} differs from genson's")
-            both = f"{inferred / xoj:.2f}" + (f"+{rendered / xoj:.0f}" if rendered > xoj / 10 else "")
-            print(
-                f"{name:<20.20} {len(text) / 1e6:6.1f}  {both:>6} xoj  {(inferred + rendered) / by_genson:8.2f}x"
-                f"  {fitted * 1e3:9.1f} ms  {small * 1e3:10.1f} ms  {large * 1e3:10.1f} ms  {glance * 1e3:.1f} ms"
-            )
-    finally:
-        gc.enable()
-
-
-if __name__ == "__main__":
-    main()
+    works: dict[str, Callable[[], object]] = {
+        f"schema fitted to {PREVIEW_TOKENS:,} tokens": lambda: schema.fitted(PREVIEW_TOKENS, measure),
+        f"preview of {PREVIEW_TOKENS:,} tokens": lambda: preview(
+            value, budget=PREVIEW_TOKENS, measure=measure, total=total
+        ),
+        "shape": lambda: shape(value),
+    }
+    times = interleaved(1 if short else RUNS, **works, xoj=lambda: orjson.loads(text))
+    for name in works:
+        yield Figure(
+            f"{name} of nested rows",
+            median(times[name]) * 1e3,
+            "ms",
+            f"orjson.loads, {len(text) / 1e6:.1f} MB",
+            ratio(times[name], times["xoj"]),
+        )

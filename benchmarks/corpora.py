@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -32,3 +37,28 @@ def records(size: int) -> bytes:
 def fresh(raw: bytes) -> bytes:
     """The list with one record more, that no list had before: the same bytes are never given twice."""
     return raw[:-1] + b',{"id":"%s"}]' % uuid.uuid4().hex.encode()
+
+
+def tables() -> Iterator[tuple[str, str]]:
+    """The JSON and CSV files that come with vega-datasets: real data, by the name of the file."""
+    import vega_datasets
+
+    folder = Path(vega_datasets.__file__).parent / "_data"
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".csv"):
+            yield path.name, path.read_text(encoding="utf-8")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Of Python's own files and what they print: code, prose, a log, and text in Chinese, Japanese and Korean."""
+    library = Path(os.__file__).parent
+    yield "code", "".join(path.read_text(encoding="utf-8") for path in sorted(library.glob("[a-m]*.py")))
+    topics: dict[str, str] = {}
+    exec((library / "pydoc_data" / "topics.py").read_text(encoding="utf-8"), topics)
+    yield "prose", "\n".join(map(str, topics["topics"].values()))  # type: ignore[attr-defined]
+    modules = "asyncio, email, http.server, json.tool, sqlite3, unittest, xml.dom, multiprocessing.pool"
+    done = subprocess.run([sys.executable, "-v", "-c", f"import {modules}"], capture_output=True, text=True, check=True)
+    yield "log", done.stderr
+    encodings = sorted((library / "test" / "cjkencodings").glob("*-utf8.txt"))
+    if encodings:  # some builds of Python come without their tests
+        yield "Chinese, Japanese, Korean", "".join(path.read_text(encoding="utf-8") for path in encodings)
