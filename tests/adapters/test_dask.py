@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
-
-sys.path.append(str(Path(__file__).parent.parent / "sandbox"))
+from clusters import ROWS, a_client, a_cluster, name, pids, sandboxes, sent, until
 from distributed import Client, LocalCluster
-from process_table import everyone, name, stat
+from sqlalchemy import create_engine
 
 from byref import ConfigurationError, Engine, Policy
 from byref.adapters import dask, dask_cluster
@@ -31,16 +24,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-ROWS = [{"id": number, "city": f"city {number % 7}", "v": number * 0.5} for number in range(20_000)]
-
-
-@contextlib.contextmanager
-def a_cluster(workers: int = 2) -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=workers, threads_per_worker=4, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
@@ -52,7 +35,7 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def client(cluster: LocalCluster) -> Iterator[Client]:
     """What looks at the workers."""
-    with Client(cluster.scheduler_address, set_as_default=False) as client:
+    with a_client(cluster) as client:
         yield client
 
 
@@ -73,29 +56,6 @@ def engine(cluster: LocalCluster, sqlite_url: str) -> Iterator[Engine]:
         yield engine
 
 
-def pids(client: Client) -> dict[str, int]:
-    """The process of each worker, by its address."""
-    return dict(client.run(os.getpid))
-
-
-def sandboxes(pids: dict[str, int]) -> set[int]:
-    """The jailed processes below the workers."""
-    below: set[int] = set().union(*(everyone(pid) for pid in pids.values()))
-    return {pid for pid in below if name(pid).startswith("byref")}
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def sent(interpreter: DaskInterpreter) -> int:
-    """Bytes that went to the scheduler."""
-    return int(interpreter._cluster._client.scheduler_comm.byte_count)
-
-
 CODE = [
     "sum(row['v'] for row in rows), len(rows)",
     "df('rows').groupby('city').v.sum().round(2)",
@@ -113,6 +73,9 @@ CODE = [
 ]
 
 
+ERRORS = ("IndexError", "NameError", "ModuleNotFoundError", "CpuLimit")
+
+
 def test_a_worker_runs_code_as_a_sandbox_here_does(engine: Engine, tmp_path: Path) -> None:
     policy = Policy(run_cpu_seconds=0.3)
     with Engine(f"sqlite:///{tmp_path}/local.db") as local:
@@ -122,11 +85,11 @@ def test_a_worker_runs_code_as_a_sandbox_here_does(engine: Engine, tmp_path: Pat
         for code in CODE:
             there, here = (replace(session.run(code), usage=Usage()) for session in sessions)
             assert there == here
+            assert there.error is None or there.error.kind in ERRORS
         calls: list[tuple[str, dict[str, Any]]] = [
             ("code_interpreter", {"code": "double(table.id.sum())"}),
             ("artifact_jq", {"artifact_id": "rows", "expression": "map(.v) | add"}),
             ("artifact_jq", {"artifact_id": "rows", "expression": ".[19990:20000][].id"}),
-            ("artifact_jq", {"artifact_id": "rows", "expression": "def f: f; f"}),
             ("artifact_grep", {"artifact_id": "rows", "pattern": '"id":777,'}),
         ]
         for tool, arguments in calls:
@@ -136,6 +99,7 @@ def test_a_worker_runs_code_as_a_sandbox_here_does(engine: Engine, tmp_path: Pat
             )
 
 
+@pytest.mark.slow
 def test_sql_runs_on_the_worker(engine: Engine) -> None:
     session = engine.session("sql", tools=["artifact_sql", "code_interpreter"])
     session.process(ROWS, tool="rows")
@@ -156,10 +120,8 @@ def test_data_goes_by_reference_and_only_once(engine: Engine) -> None:
     assert session.run("len(big), big.count('\\n')").value == [len(text), 60_000]
     assert sent(interpreter) - before < 4_000
 
-    reads = []
     engine.database.write(lambda connection: connection.exec_driver_sql("UPDATE byref_frames SET data = x'00'"))
     assert session.run("len(big)").value == len(text), "it is decoded where it was"
-    del reads
 
 
 def test_what_workers_cannot_read_is_sent(interpreter: DaskInterpreter, sqlite_url: str) -> None:
@@ -177,6 +139,7 @@ def test_what_workers_cannot_read_is_sent(interpreter: DaskInterpreter, sqlite_u
     assert reads == [1]
 
 
+@pytest.mark.slow
 def test_an_open_transaction_of_the_host_is_as_good(engine: Engine) -> None:
     with create_engine(engine.url).begin() as connection:
         session = engine.session("joined", db=connection)
@@ -200,17 +163,14 @@ def test_more_than_may_be_sent_is_not(cluster: LocalCluster, sqlite_url: str) ->
 
 
 def test_sessions_of_others_are_other_processes(cluster: LocalCluster, interpreter: DaskInterpreter) -> None:
-    find = "[x for x in ('secret',) if x in dir()], 'here'"
-    for tenant in ("a", "b"):
-        outcome = interpreter.run("mine = 1\nlen(data)", {"data": "secret"}, session=f"{tenant}\0c")
-        assert outcome.value == 6
     with DaskInterpreter(cluster.scheduler_address) as other:
         reads: list[int] = []
+        data = Data("the same key", lambda: reads.append(1) or b"[1]")
         for each in (interpreter, other, interpreter, other):
-            data = Data("the same key", lambda: reads.append(1) or b"[1]")
             assert each.run("x", {"x": data}, session="the same").value == [1]
         assert reads == [1, 1]
-    assert find
+        assert interpreter.run("x", {"x": data}, session="another").value == [1]
+        assert reads == [1, 1, 1]
 
 
 def test_a_session_stays_on_its_worker(client: Client, interpreter: DaskInterpreter) -> None:
@@ -234,25 +194,6 @@ def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: L
     other.close()
 
 
-def test_a_worker_that_is_killed_takes_nothing_along(client: Client, engine: Engine) -> None:
-    session = engine.session("lasting")
-    session.process(ROWS, tool="rows")
-    session.run("import json\ndef double(x):\n    return 2 * x\ntable = df('rows').head(3)\nnumber = 21")
-    workers = pids(client)
-    marker = "killed while it runs"
-    with ThreadPoolExecutor(1) as pool:
-        running = sandboxes(workers)
-        answer = pool.submit(
-            session.run, f"import time\ntime.sleep(2)\n{marker!r}, double(number), len(table), len(rows)"
-        )
-        until(lambda: any(stat(pid)[0] == "S" and name(pid) == "byref:run" for pid in sandboxes(workers) - running))
-        busy = [pid for pid in workers.values() if any(name(each) == "byref:run" for each in everyone(pid))]
-        os.kill(busy[0], signal.SIGKILL)
-        assert answer.result().value == [marker, 42, 3, 20_000]
-    until(lambda: not sandboxes({"": busy[0]}))
-    until(lambda: len(pids(client)) == 2)
-
-
 def test_a_byref_of_another_version_is_named(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     version = dask.VERSION
     for module in (dask, dask_cluster):
@@ -267,7 +208,7 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 0.5)
     interpreter = DaskInterpreter("tcp://127.0.0.1:9", timeout=1)
     for _ in range(3):
-        with pytest.raises(SandboxUnavailable, match="no Dask scheduler at tcp://127.0.0.1:9"):
+        with pytest.raises(SandboxUnavailable, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9"):
             interpreter.run("1")
     with Engine(sqlite_url, interpreter=interpreter) as engine:
         reply = engine.session("s").call("code_interpreter", {"code": "1"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import secrets
 import weakref
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["DaskInterpreter", "DataSource"]
+
+logger = logging.getLogger("byref")
 
 _CLOSE_SECONDS = 5.0
 
@@ -149,6 +152,9 @@ class DaskInterpreter(Runner):
                 return reply.answer
             if isinstance(reply, Failed):
                 raise SandboxUnavailable(f"a worker of the Dask cluster at {self._cluster.address}: {reply.why}")
+            if reply.fault:
+                address = self._cluster.address
+                logger.warning("a worker at %s cannot read stored data, so it is sent: %s", address, reply.fault)
             for index in reply.payloads:
                 data[index] = _given(loads[index], self._inline_bytes)
         raise SandboxUnavailable(

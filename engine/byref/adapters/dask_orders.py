@@ -90,7 +90,8 @@ class Wanting(msgspec.Struct, frozen=True, tag="wanting"):
     """The run did not begin: the worker cannot read these payloads, by index."""
 
     payloads: list[int]
-    why: str
+    fault: str
+    """What is wrong with the place that it was told of; empty: the data is not there, or was never said to be."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

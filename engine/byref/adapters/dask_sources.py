@@ -14,6 +14,7 @@ import zstandard
 from byref.adapters.dask_orders import AtHost, Blob, DataSource, Given, Order
 from byref.db.database import Database
 from byref.db.payloads import PayloadLoad, Source, StoredPayload
+from byref.errors import ArtifactMissing
 from byref.names import ValueLoad
 from byref.stores import BlobStore, store_at
 from byref.stores.guarded import Guarded
@@ -34,9 +35,10 @@ _given: OrderedDict[tuple[str | None, str], None] = OrderedDict()
 class Wanted(Exception):
     """A payload cannot be read here: the host has to send it."""
 
-    def __init__(self, index: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, index: int, fault: str = "") -> None:
+        super().__init__(fault)
         self.index = index
+        self.fault = fault
 
 
 def load_of(order: Order, index: int) -> Load:
@@ -55,15 +57,16 @@ def load_of(order: Order, index: int) -> Load:
 
     def stored() -> Iterator[bytes]:
         if isinstance(found, AtHost) or found is None or not order.source:
-            raise Wanted(index, "the workers were told of no place to read it from")
+            raise Wanted(index)
         try:
             source = _source(order.source)
             if isinstance(found, Blob):
                 yield from PayloadLoad(StoredPayload(found.row, found.key, found.store, found.size, 0, source))()
             else:
                 yield ValueLoad(found.row, found.digest, source.read)()
+        except ArtifactMissing as error:  # the host's own open transaction, say, is not seen from here
+            raise Wanted(index) from error
         except Exception as error:
-            # Whatever it is, the host can still read it: its own open transaction, say, is not seen from here.
             raise Wanted(index, f"{type(error).__name__}: {error}") from error
 
     return stored

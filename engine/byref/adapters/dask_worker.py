@@ -64,7 +64,7 @@ def _performed(version: str, packed: bytes) -> Reply:
             loads = [load_of(order, index) for index in range(len(order.data))]
             return Answered(sandbox.answer(order.request, loads, order.session))
     except Wanted as wanted:
-        return Wanting(wanted_of(order, wanted.index), str(wanted))
+        return Wanting(wanted_of(order, wanted.index), wanted.fault)
     except SandboxUnavailable as error:
         return Failed(str(error))
     except Exception as error:
