@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chaos compat lint format bench statements clean
+.PHONY: help demo headline test test-all chaos compat lint format bench statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## replay an analyst's chat over real data, answers checked
 	@$(BIN)/python examples/demo.py
+
+headline: $(READY) ## ask of 21 million tokens, hand them on, answer: with less than 1,234 in the context
+	@$(BIN)/python examples/headline.py
 
 test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"

@@ -48,6 +48,11 @@ class Stage:
         if is_code:
             self._console.print(Padding(Text(arguments, style="magenta"), (0, 0, 0, INDENT)))
 
+    def says(self, answer: str) -> None:
+        """The model answers."""
+        self._console.print()
+        self._say("model", Text(answer), "magenta")
+
     def reads(self, content: str, *, of: str = "reply") -> None:
         """What goes back to the model, in part where it is long."""
         self._console.print(
