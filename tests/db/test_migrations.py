@@ -24,6 +24,7 @@ from byref.db import migrate, revisions
 from byref.db.database import Database
 from byref.db.tables import Base
 from byref.errors import ConfigurationError, SchemaMismatch, StorageFailure
+from structure import structure
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES = {*Base.metadata.tables, "byref_version"}
@@ -34,27 +35,6 @@ def engine(empty_url: str) -> Iterator[Engine]:
     engine = create_engine(empty_url)
     yield engine
     engine.dispose()
-
-
-def structure(engine: Engine) -> list[tuple[str, ...]]:
-    """All that the database knows of our tables, each constraint and index in its own words."""
-    if engine.dialect.name == "sqlite":
-        with engine.connect() as connection:
-            found = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
-        # The order of constraints means nothing.
-        return sorted((name, *sorted(line.strip(" ,\t") for line in sql.splitlines())) for name, sql in found)
-    queries = [
-        "SELECT 'column', attrelid::regclass::text, attname, format_type(atttypid, atttypmod), attnotnull::text,"
-        " attstorage::text, pg_get_expr(adbin, adrelid) FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid"
-        " LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = attnum"
-        " WHERE attnum > 0 AND relkind = 'r' AND relname LIKE 'byref%'",
-        "SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
-        " WHERE conname LIKE '%byref%'",
-        "SELECT 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
-        " WHERE indexrelid::regclass::text LIKE '%byref%'",
-    ]
-    with engine.connect() as connection:
-        return sorted(tuple(map(str, row)) for query in queries for row in connection.execute(text(query)))
 
 
 def test_there_is_one_head_and_the_list_of_revisions_is_right() -> None:

@@ -114,7 +114,9 @@ def test_what_was_answered_is_answered_again_byte_for_byte(engine: byref.Engine,
     assert {name for name in before if before[name] != after[name]} <= {"byref_artifacts"}  # uses: `expires_at`
 
 
-@pytest.mark.parametrize("tenant", [PLAIN, HOSTILE], ids=["in SQL", "in files"])
+@pytest.mark.parametrize(
+    "tenant", [pytest.param(PLAIN, id="in SQL"), pytest.param(HOSTILE, id="in files", marks=pytest.mark.slow)]
+)
 def test_conversations_go_on(engine: byref.Engine, kept: Kept, tenant: str) -> None:
     chat = engine.session(f"chat {tenant}", tenant=tenant, tools=TOOLS)
     reply = chat.call("code_interpreter", {"code": KEPT})

@@ -3,7 +3,8 @@
     python tests/upgrade/write_revision.py
 
 with the released package installed, or its checkout. It makes `tests/upgrade/databases/<revision>/`: a file of SQLite, a dump
-of PostgreSQL, the folder of the store that belongs to each, and what was told and what is read back, as JSON.
+of PostgreSQL, the folder of the store that belongs to each, and what was told and what is read back, as JSON. Beside it the
+statements of the migrations are written, which are not edited from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import sys
 import tarfile
 import tempfile
 import warnings
-from argparse import Namespace
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -24,23 +24,22 @@ from typing import Any
 
 import psycopg
 import zstandard
-from alembic import command
+from frozen import HERE, statements
 from psycopg.sql import SQL, Identifier, Literal
 from reading import engine_on, observe
 from sqlalchemy import Table, make_url
 from story import tell
 
 from byref import db
-from byref.db import migrate
 from byref.db.tables import Base
 
-HERE = Path(__file__).parent / "databases"
+DATABASES = HERE / "databases"
 LEVEL = 19
 
 
 def main() -> int:
     """Write one database of each kind."""
-    target = HERE / db.head()
+    target = DATABASES / db.head()
     if target.exists():
         print(f"{target} is there: what was released is not written again", file=sys.stderr)
         return 1
@@ -61,6 +60,9 @@ def main() -> int:
         finally:
             server.cleanup()
         shutil.copytree(made, target)
+    for url in ("sqlite://", "postgresql+psycopg://"):
+        frozen = HERE / f"{db.head()}.{make_url(url).get_backend_name()}.sql"
+        frozen.write_text(statements("head", url))
     for path in sorted(target.iterdir()):
         print(f"{path.stat().st_size:>9,} {path}")
     return 0
@@ -91,16 +93,14 @@ def _figures(url: str) -> dict[str, int]:
 
 def _dump(url: str) -> bytes:
     """The migrations' own statements, then the rows: `pg_dump` refuses a server that is newer than itself."""
-    config = migrate._config()
-    config.cmd_opts = Namespace(x=[f"url={url}"])
-    config.output_buffer = statements = io.StringIO()
-    command.upgrade(config, "head", sql=True)
+    written = io.StringIO()
+    written.write(statements("head", url))
     with psycopg.connect(
         make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     ) as connection:
         for table in Base.metadata.sorted_tables:
-            statements.write(_inserts(connection, table))
-    return statements.getvalue().encode()
+            written.write(_inserts(connection, table))
+    return written.getvalue().encode()
 
 
 def _inserts(connection: psycopg.Connection[Any], table: Table) -> str:
