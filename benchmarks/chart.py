@@ -25,7 +25,7 @@ def drawn(sections: dict[str, list[Figure]]) -> bytes:
         measured = [figure for figure in figures if figure.ratio is not None and figure.ratio > 0]
         rows += [(name, None), *((figure.step, figure) for figure in measured)] if measured else []
     with mpl.rc_context({"svg.hashsalt": "byref", "font.family": "DejaVu Sans", "font.size": 8}):
-        height = MARGINS + ROW * len(rows)
+        height = MARGINS + ROW * max(1, len(rows))
         canvas = Canvas(figsize=(WIDTH, height), facecolor="white")
         axes = canvas.add_axes((0.36, 0.75 / height, 0.36, 1 - MARGINS / height))
         axes.set_facecolor("white")

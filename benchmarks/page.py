@@ -29,6 +29,7 @@ NAMES = (
     "interpreter",
     "imports",
     "serving",
+    "cluster",
 )
 """The order of the sections, which is that of the runs."""
 

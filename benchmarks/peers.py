@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,7 +38,8 @@ class Strands:
 
         self._event = AfterToolCallEvent
         storage = LocalFileStorage(str(folder)) if folder is not None else None
-        self._agent = Agent(model=Silent(), plugins=[ContextOffloader(storage=storage)], callback_handler=None)
+        self._offloader = ContextOffloader(storage=storage)
+        self._agent = Agent(model=Silent(), plugins=[self._offloader], callback_handler=None)
         self._loop = asyncio.new_event_loop()
 
     def offload(self, output: object) -> str:
@@ -54,6 +56,18 @@ class Strands:
         self._loop.run_until_complete(self._agent.hooks.invoke_callbacks_async(event))
         return "\n".join(block["text"] if "text" in block else str(block) for block in event.result["content"])
 
+    def search(self, envelope: str, pattern: str) -> str:
+        """What their retrieval tool finds in the output that an envelope stands for."""
+        from strands.types.tools import ToolContext
+
+        found = re.search(r"\[Stored references:\]\s+(\S+)", envelope)
+        if found is None:
+            return envelope
+        use: Any = {"name": "retrieve_offloaded_content", "toolUseId": "call_search", "input": {}}
+        context = ToolContext(tool_use=use, agent=self._agent, invocation_state={})
+        tool: Any = self._offloader.retrieve_offloaded_content
+        return str(self._loop.run_until_complete(tool(reference=found[1], tool_context=context, pattern=pattern)))
+
     def close(self) -> None:
         """End its event loop, and what it holds."""
         self._loop.close()
@@ -67,15 +81,16 @@ class Agno:
         from agno.offload.setup import build_result_store
 
         logging.getLogger("agno").setLevel(logging.ERROR)
-        self._store = build_result_store(setting=True, db=SqliteDb(db_file=str(folder / "agno.db")), owner=self)
-        if self._store is None:
+        store = build_result_store(setting=True, db=SqliteDb(db_file=str(folder / "agno.db")), owner=self)
+        if store is None:
             raise RuntimeError("agno does not offload on this database")
+        self._result_store = store  # where their tools look for it on whoever owns them
 
     def offload(self, output: str) -> str:
         """What the model reads in place of the output: the text itself, up to their threshold."""
-        if not self._store.should_offload("list", output):
+        if not self._result_store.should_offload("list", output):
             return output
-        return self._store.offload_for_model(
+        return self._result_store.offload_for_model(
             session_id="bench",
             run_id=uuid.uuid4().hex,
             tool_call_id=f"call_{uuid.uuid4().hex}",
@@ -83,3 +98,14 @@ class Agno:
             tool_args={},
             output=output,
         )
+
+    def search(self, envelope: str, pattern: str) -> str:
+        """What their search tool finds in the output that an envelope stands for."""
+        from agno.offload.tools import get_search_result_function
+        from agno.run import RunContext
+
+        found = re.search(r'<result id="([^"]+)"', envelope)
+        if found is None:
+            return envelope
+        function: Any = get_search_result_function(self, RunContext(run_id="search", session_id="bench"))
+        return str(function.entrypoint(result_id=found[1], pattern=pattern))
