@@ -1,7 +1,8 @@
 """The examples of README.md and docs/ are tests: Python is run, commands are run and their output is compared.
 
 The examples of one document share names and a folder of their own, in which commands are run too: with pytest-xdist they
-need `--dist loadfile`. All engines of all documents share one sandbox, which takes a second to start.
+need `--dist loadfile`. A sandbox takes a second to start: the engines of all documents and all tests share one, unless
+they are given another.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 import byref.cli
 import byref.engine
 import byref_sandbox
-from byref_sandbox import Sandbox
+import byref_sandbox.testing
+from byref_sandbox import Limits, Sandbox
 
 EXAMPLES = Path(__file__).parent / "examples"
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
@@ -90,6 +92,10 @@ def see_that_calls_are_answered(messages: list[Any]) -> None:
             assert not called or (message["role"] == "user" and answered == called), f"{called} answered by {message}"
 
 
+LIMITS = Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=512 << 20)
+"""What holds for runs that say nothing; engines pass those of their policy."""
+
+
 class Lasting(Sandbox):
     """A sandbox that engines leave running when they are closed."""
 
@@ -106,11 +112,11 @@ LASTING: list[Lasting] = []
 
 
 def lasting(*arguments: Any, **options: Any) -> Sandbox:
-    """Give an engine or a document the shared sandbox in place of one as it comes, and one of its own if it is special."""
+    """Give whoever asks for one as it comes the shared sandbox, and one of its own to whoever asks for a special one."""
     if arguments or options not in ({}, {"jail": "full"}):
         return Sandbox(*arguments, **options)
     if not LASTING:
-        LASTING.append(Lasting())
+        LASTING.append(Lasting(LIMITS))
     return LASTING[0]
 
 
@@ -120,11 +126,18 @@ def pytest_unconfigure() -> None:
         sandbox.end()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The sandbox of all tests of a worker; what one must survive is tested on sandboxes of their own."""
+    return lasting()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def shared_sandbox() -> Iterator[None]:
-    """Let every engine of a test that would start a sandbox share one with all others."""
+    """Let every engine that would start a sandbox share one with all others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(byref.engine, "Sandbox", lasting)
+        patch.setattr(byref_sandbox.testing, "_sandboxes", [lasting()])
         yield
 
 
@@ -135,7 +148,7 @@ def begin(names: dict[str, Any]) -> None:
     names["_back"], names["_folder"] = Path.cwd(), Path(tempfile.mkdtemp(prefix="byref-docs-"))
     names["_environment"] = dict(os.environ)
     names["_patch"] = patch = pytest.MonkeyPatch()
-    patch.setattr(byref.engine, "Sandbox", lasting)
+    patch.setattr(byref.engine, "Sandbox", lasting)  # examples have no fixtures
     patch.setattr(byref_sandbox, "Sandbox", lasting)
     os.chdir(names["_folder"])
     for name in ("BYREF_DB", "BYREF_DEBUG"):

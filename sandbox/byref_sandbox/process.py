@@ -153,7 +153,24 @@ def _end(
 
 
 def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
-    """The layers as a small process of their own finds them, with nothing heavy started."""
+    """The layers as a small process of their own finds them, with nothing heavy started.
+
+    A machine on which nothing is missing is asked once: a root looks for itself when it starts.
+    """
+    asked = (without, os.geteuid())
+    if asked not in _whole:
+        layers = _ask_for_layers(without)
+        if any(layer.mandatory and not layer.in_force for layer in layers):
+            return layers
+        _whole[asked] = layers
+    return _whole[asked]
+
+
+_whole: Final[dict[tuple[frozenset[str], int], tuple[Layer, ...]]] = {}
+"""What was found, by the layers left out and the user who asked, where nothing was missing."""
+
+
+def _ask_for_layers(without: frozenset[str]) -> tuple[Layer, ...]:
     if sys.platform != "linux":
         return (Layer("platform", False, True, f"the sandbox needs Linux; this is {sys.platform!r}"),)
     try:

@@ -13,7 +13,7 @@ import pytest
 from material import Opener
 
 from byref import CharCounter, Engine, Policy, Session
-from byref_sandbox import Limits, Sandbox
+from byref_sandbox import Sandbox
 
 BACKENDS = ("sqlite", "postgresql")
 
@@ -32,13 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[test] % 4:
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
-
-
-@pytest.fixture(scope="session")
-def sandbox() -> Iterator[Sandbox]:
-    """One sandbox for all tests of a worker."""
-    with Sandbox(Limits(wall_seconds=20, cpu_seconds=10, memory_bytes=512 << 20)) as started:
-        yield started
 
 
 def _url(request: pytest.FixtureRequest) -> str:

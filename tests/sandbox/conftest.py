@@ -1,20 +1,12 @@
-"""One sandbox for all tests of a worker; what it must survive is tested on sandboxes of their own."""
+"""A Python script in a process of its own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-
-from byref_sandbox import Limits, Sandbox
-
-
-@pytest.fixture(scope="session")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=512 << 20)) as started:
-        yield started
 
 
 @pytest.fixture

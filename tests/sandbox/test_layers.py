@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from byref_sandbox import Layer, SandboxUnavailable, probe
+from byref_sandbox import Layer, SandboxUnavailable, probe, process
 from byref_sandbox.jail import Jail, require
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
@@ -132,6 +133,17 @@ def test_a_layer_without_effect_is_missed(script: Script, layer: str) -> None:
 def test_every_layer_is_taken_away_somewhere() -> None:
     assert {*MANDATORY, *OPTIONAL, "environment", "descriptors"} == {layer.name for layer in probe()}
     assert {layer.name for layer in probe() if layer.mandatory} == {*MANDATORY, "environment", "descriptors"}
+
+
+def test_a_machine_on_which_nothing_is_missing_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, python = probe(), sys.executable
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert probe() == found
+    monkeypatch.setattr(process, "_whole", {})
+    with pytest.raises(SandboxUnavailable):
+        require(probe())
+    monkeypatch.setattr(sys, "executable", python)
+    require(probe())
 
 
 def test_a_layer_that_there_is_not_cannot_be_left_out() -> None:

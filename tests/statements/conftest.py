@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from byref import CharCounter, Engine, Policy, Session
-from byref_sandbox import Limits, Sandbox
+from byref_sandbox import Sandbox
 from statements.material import Opener
-
-
-@pytest.fixture(scope="session")
-def sandbox() -> Iterator[Sandbox]:
-    """The sandbox of every test."""
-    with Sandbox(Limits(wall_seconds=30, cpu_seconds=20, memory_bytes=1 << 30)) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")

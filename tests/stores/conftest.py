@@ -10,7 +10,7 @@ from placed import Opened, Placed, bucket_at, files_at
 from s3server import S3, Faults, faulty, s3_server
 
 from byref.stores import MemoryStore
-from byref_sandbox import Limits, Sandbox
+from byref_sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")
@@ -37,13 +37,6 @@ def placed(request: pytest.FixtureRequest, tmp_path: Path) -> Placed:
         return files_at(tmp_path / "blobs")
     server: S3 = request.getfixturevalue("s3")
     return bucket_at(server, server.bucket())
-
-
-@pytest.fixture(scope="session")
-def sandbox() -> Iterator[Sandbox]:
-    """One sandbox for all engines."""
-    with Sandbox(Limits(wall_seconds=30, cpu_seconds=20, memory_bytes=512 << 20)) as started:
-        yield started
 
 
 @pytest.fixture
