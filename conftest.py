@@ -35,6 +35,7 @@ from byref_sandbox import Limits, Sandbox
 
 EXAMPLES = Path(__file__).parent / "examples"
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
+EXIT_CODE = '; echo "exit code $?"'
 HEAD = r"""((?:'[^']*'|"[^"$]*"|[^'"|&;<>$])*)(\|?)(.*)"""
 """What stands before the first pipe that is not quoted, if there is nothing special in it; the pipe; the rest."""
 
@@ -185,17 +186,29 @@ def run_commands(example: Example) -> None:
 
 
 def run_command(command: str) -> str:
-    """Return what a command prints, errors and output together; `byref`, alone or at the head of a pipe, runs in this process."""
+    """Return what a command prints, errors and output together; `byref`, alone or at an end of a pipe, runs in this process."""
+    before, fed, last = command.rpartition(" | byref ")
+    command, asked, _ = (f"byref {last}" if fed else command).partition(EXIT_CODE)
     head, pipe, rest = re.fullmatch(HEAD, command, re.DOTALL).groups()  # type: ignore[union-attr]  the first part may be empty
-    if not head.startswith("byref ") or not (pipe or not rest):
-        return run_in_shell(command)
+    if not head.startswith("byref ") or not (pipe or not rest) or (pipe and asked):
+        return run_in_shell(f"{before}{fed and ' | '}{command}{asked}")
+    code: object = 0
+    given = io.TextIOWrapper(io.BytesIO((run_in_shell(before) if fed else "").encode()), encoding="utf-8")
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     complaints = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) if pipe else printed
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints), contextlib.suppress(SystemExit):
-        byref.cli.main(shlex.split(head)[1:])
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(complaints),
+    ):
+        patch.setattr(sys, "stdin", given)
+        try:
+            code = byref.cli.main(shlex.split(head)[1:])
+        except SystemExit as ended:
+            code = ended.code or 0
     printed.seek(0)
     if not pipe:
-        return printed.read()
+        return printed.read() + (f"exit code {code}\n" if asked else "")
     complaints.seek(0)
     return complaints.read() + run_in_shell(rest, printed.read())
 
