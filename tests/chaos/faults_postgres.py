@@ -140,7 +140,7 @@ def under_load(
     return report
 
 
-def restarts(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_restarts(folder: Path, seconds: float, seed: int) -> Report:
     """The server is stopped, fast or at once, and comes back after a while."""
 
     def fault(server: Server, load: Load, chance: random.Random) -> None:
@@ -152,7 +152,7 @@ def restarts(folder: Path, seconds: float, seed: int) -> Report:
     return under_load("PostgreSQL restarted", folder, seed, fault, seconds=seconds)
 
 
-def lost_backends(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_lost_backends(folder: Path, seconds: float, seed: int) -> Report:
     """Server processes end at any moment, some by a signal that has the whole server begin anew."""
 
     def fault(server: Server, load: Load, chance: random.Random) -> None:
@@ -171,7 +171,7 @@ def lost_backends(folder: Path, seconds: float, seed: int) -> Report:
     return under_load("PostgreSQL backends terminated", folder, seed, fault, seconds=seconds)
 
 
-def timeouts(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_timeouts(folder: Path, seconds: float, seed: int) -> Report:
     """Statements and locks time out on the server, while somebody holds rows that everybody wants."""
 
     def fault(server: Server, load: Load, chance: random.Random) -> None:
@@ -184,7 +184,7 @@ def timeouts(folder: Path, seconds: float, seed: int) -> Report:
     return under_load("PostgreSQL time-outs", folder, seed, fault, seconds=seconds, settings=settings)
 
 
-def too_many_connections(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_too_many_connections(folder: Path, seconds: float, seed: int) -> Report:
     """Others take every connection that the server has."""
 
     def fault(server: Server, load: Load, chance: random.Random) -> None:
@@ -221,7 +221,7 @@ def too_many_connections(folder: Path, seconds: float, seed: int) -> Report:
     )
 
 
-def failover(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_failover(folder: Path, seconds: float, seed: int) -> Report:
     """The primary is gone at once, a standby that had everything is promoted, and the address leads there."""
     number = count(1)
 
@@ -243,7 +243,7 @@ def failover(folder: Path, seconds: float, seed: int) -> Report:
     return under_load("PostgreSQL failed over", folder, seed, fault, seconds=seconds)
 
 
-def misled(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_misled(folder: Path, seconds: float, seed: int) -> Report:
     """The address leads to a standby, which only reads, and then back; nobody ends the connections to the standby.
 
     So it is after a failover, where a name is resolved as before for some time: those connections have to be given up.
@@ -267,7 +267,7 @@ def misled(folder: Path, seconds: float, seed: int) -> Report:
     return under_load("PostgreSQL misled to a standby", folder, seed, fault, seconds=seconds, prepare=prepare)
 
 
-def network(folder: Path, seconds: float, seed: int) -> Report:
+def postgres_network(folder: Path, seconds: float, seed: int) -> Report:
     """Between the engines and the server connections are cut, refused, silent and slow."""
     report = Report("PostgreSQL behind a bad network")
     with served(folder) as (server, sandbox):
@@ -319,12 +319,12 @@ def _bad_network(relay: Relay, chance: random.Random, fault: str, *, long: bool)
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    restarts,
-    lost_backends,
-    timeouts,
-    too_many_connections,
-    failover,
-    misled,
-    network,
+    postgres_restarts,
+    postgres_lost_backends,
+    postgres_timeouts,
+    postgres_too_many_connections,
+    postgres_failover,
+    postgres_misled,
+    postgres_network,
 )
 """All of this page, for `make chaos`."""

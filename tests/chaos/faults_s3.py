@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from faults_load import Load, check, engines
+from faults_relay import wait_for
 from report import Report, Scenario
 
 from byref import db
@@ -207,6 +208,7 @@ def under_load(
                     proxy.fault = faults[number % len(faults)]
                     number += 1
                     time.sleep(min(seconds / len(faults), chance.uniform(0.5, 3.0)))
+                    wait_for(lambda: bool(load.failures or proxy.hit[proxy.fault or ""]))
                     proxy.fault = None
                     load.recovered()
             finally:
@@ -217,27 +219,27 @@ def under_load(
     return report
 
 
-def errors(folder: Path, seconds: float, seed: int) -> Report:
+def s3_errors(folder: Path, seconds: float, seed: int) -> Report:
     """It answers with errors: 500, 503 slow down, credentials refused, the bucket gone for a while."""
     return under_load("S3 errors", folder, seed, ("500", "503", "refused", "no bucket"), seconds=seconds)
 
 
-def connections(folder: Path, seconds: float, seed: int) -> Report:
+def s3_connections(folder: Path, seconds: float, seed: int) -> Report:
     """Requests and answers are reset, cut in the middle, or lost once they were carried out."""
     return under_load(
         "S3 connections cut", folder, seed, ("reset", "cut request", "cut answer", "lost answer"), seconds=seconds
     )
 
 
-def slowness(folder: Path, seconds: float, seed: int) -> Report:
+def s3_slowness(folder: Path, seconds: float, seed: int) -> Report:
     """Answers are late, or never come."""
     return under_load("S3 slow and silent", folder, seed, ("slow", "stall"), seconds=seconds)
 
 
-def lies(folder: Path, seconds: float, seed: int) -> Report:
+def s3_lies(folder: Path, seconds: float, seed: int) -> Report:
     """Bodies are shorter than what was asked for, and what was just written is not there yet."""
     return under_load("S3 truncated, not yet there", folder, seed, ("truncated", "not yet"), seconds=seconds)
 
 
-SCENARIOS: tuple[Scenario, ...] = (errors, connections, slowness, lies)
+SCENARIOS: tuple[Scenario, ...] = (s3_errors, s3_connections, s3_slowness, s3_lies)
 """All of this page, for `make chaos`."""
