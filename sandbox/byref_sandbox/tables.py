@@ -15,6 +15,7 @@ import json
 import operator
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from byref_sandbox import flatjson
 from byref_sandbox.jsontext import collector_paused
 
 _HEAD_CHARS: Final = 256 << 10
@@ -35,6 +37,10 @@ _FEW_CELLS: Final = 1_000_000
 _FEW_FIELDS: Final = 24
 """A record of so many fields takes little more memory than an empty dict."""
 _BLOCK_BYTES: Final = 256 << 10
+_FLAT_BYTES: Final = 1 << 20
+"""Below, two ways to read it would take longer than one."""
+_COMBINED_BYTES: Final = 1 << 30
+"""A column of so much text may be in several parts."""
 _BYTES_PER_MEMBER: Final = 5
 """At least, in JSON: `"a":1` and what is around it."""
 _EXACT: Final = 2**53
@@ -43,7 +49,6 @@ _ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NONE: Final = type(None)
 _JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
-_SPACE: Final = " \t\n\r"
 
 
 def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
@@ -52,8 +57,15 @@ def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
         if not payload.isascii():
             str(payload, "utf-8")  # msgspec does not look at the encoding
         inner = _at(payload, path)
-        fields = _fields(inner)
-        return None if fields is None or _is_sparse(inner, fields) else _decoded(inner, fields)
+        head, between = _head(inner)
+        fields = list(dict.fromkeys(chain.from_iterable(head)))
+        if not 0 < len(fields) <= _MAX_FIELDS or _is_sparse(inner, fields):
+            return None
+        if between and len(payload) >= _FLAT_BYTES:
+            flat = flatjson.table(inner, head, fields, between)
+            if flat is not None and (frame := _of_arrow(flat)) is not None:
+                return frame
+        return _decoded(inner, fields)
     except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
         return None
 
@@ -85,22 +97,26 @@ def is_built_quickly(value: object) -> bool:
     return len(fields) * len(value) <= _MAX_SPARSENESS * members + _FEW_CELLS
 
 
-def _at(payload: bytes, path: Sequence[str | int]) -> bytes | msgspec.Raw:
-    inner: bytes | msgspec.Raw = payload
+def _at(payload: bytes, path: Sequence[str | int]) -> msgspec.Raw:
+    """The JSON text at a path: of valid JSON, but for numbers that are too large."""
+    inner = msgspec.json.decode(payload, type=msgspec.Raw) if not path else msgspec.Raw(payload)
     for step in path:
         kind: Any = dict[str, msgspec.Raw] if isinstance(step, str) else list[msgspec.Raw]
         inner = msgspec.json.decode(inner, type=kind)[step]
     return inner
 
 
-def _fields(text: bytes | msgspec.Raw) -> list[str] | None:
-    """The keys of the first records, in order; None where the text does not begin with an array of objects."""
-    head = bytes(memoryview(text)[:_HEAD_CHARS]).decode("utf-8", "ignore").lstrip(_SPACE)
+def _head(text: msgspec.Raw) -> tuple[list[dict[str, Any]], str]:
+    """The first records and what stands between two of them; none where the text does not begin with an array of objects."""
+    head = bytes(memoryview(text)[:_HEAD_CHARS]).decode("utf-8", "ignore")
     if not head.startswith("["):
-        return None
+        return [], ""
     decoder, position = json.JSONDecoder(), 1
-    fields: dict[str, None] = {}
+    records: list[dict[str, Any]] = []
+    between = ""
     for _ in range(_HEAD_RECORDS):
+        if records and not between and (found := flatjson.BETWEEN.match(head, position - 1)):
+            between = found[0]
         while head[position : position + 1] and head[position] in " \t\n\r,":
             position += 1
         try:
@@ -108,12 +124,12 @@ def _fields(text: bytes | msgspec.Raw) -> list[str] | None:
         except ValueError:  # the head ends inside it
             break
         if type(record) is not dict:
-            return None
-        fields.update(dict.fromkeys(record))
-    return list(fields) if 0 < len(fields) <= _MAX_FIELDS else None
+            return [], ""
+        records.append(record)
+    return records, between
 
 
-def _is_sparse(text: bytes | msgspec.Raw, fields: list[str]) -> bool:
+def _is_sparse(text: msgspec.Raw, fields: list[str]) -> bool:
     """Whether there may be far more cells than members; braces inside texts make it more careful, not less."""
     if len(fields) <= _FEW_FIELDS:
         return False
@@ -123,7 +139,7 @@ def _is_sparse(text: bytes | msgspec.Raw, fields: list[str]) -> bool:
     return bool(records * len(fields) > _MAX_SPARSENESS * (len(bytes_) // _BYTES_PER_MEMBER) + _FEW_CELLS)
 
 
-def _decoded(text: bytes | msgspec.Raw, fields: list[str]) -> pd.DataFrame:
+def _decoded(text: msgspec.Raw, fields: list[str]) -> pd.DataFrame:
     """Raises ValidationError where a record has a key that is not among `fields`."""
     attributes = [f"f{number}" for number in range(len(fields))]
     record = msgspec.defstruct(
@@ -142,6 +158,34 @@ def _decoded(text: bytes | msgspec.Raw, fields: list[str]) -> pd.DataFrame:
         size = len(records)
         del records
         return _frame(columns, size)
+
+
+def _of_arrow(table: Any) -> pd.DataFrame | None:
+    """The DataFrame of flat records; None where a number is too large for 64 bits."""
+    made: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table.column(name)
+        table = table.drop_columns(name)
+        if column.nbytes <= _COMBINED_BYTES:
+            column = column.combine_chunks()
+        made[name] = _series(column)
+        if made[name] is None:
+            return None
+    return pd.DataFrame(made, copy=False)
+
+
+def _series(values: Any) -> pd.Series[Any] | None:
+    """One column that has values, by the rules above."""
+    if values.type == pa.string():
+        return _of_texts(values, next(text.as_py() for text in values if text.is_valid))
+    if values.null_count and values.type == pa.bool_():
+        return pd.Series(values.to_pylist(), dtype="boolean")
+    if values.null_count and values.type == pa.int64():
+        return _integers(values.to_pylist())
+    numbers = values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy()
+    if values.type == pa.float64() and np.isinf(numbers).any():
+        return None
+    return pd.Series(numbers if numbers.flags.writeable else numbers.copy(), copy=False)
 
 
 def _frame(columns: dict[str, list[Any]], size: int) -> pd.DataFrame:
@@ -181,8 +225,10 @@ def _integers(values: list[Any]) -> pd.Series[Any]:
 
 
 def _texts(values: list[Any]) -> pd.Series[Any]:
-    texts = pa.array(values, pa.string())
-    first = next(value for value in values if value is not None)
+    return _of_texts(pa.array(values, pa.string()), next(value for value in values if value is not None))
+
+
+def _of_texts(texts: Any, first: str) -> pd.Series[Any]:
     moments = _moments(texts, first) if _DATE.match(first) else None
     made: pd.Series[Any] = (texts if moments is None else moments).to_pandas(use_threads=False)
     return made
