@@ -15,7 +15,6 @@ from byref.artifacts.staging import Content
 from byref.artifacts.store import Description
 from byref.calibration import Standing
 from byref.db.payloads import uri_of
-from byref.describe.truncate import head_of
 from byref.drafts import Shape, drafted, words_of
 from byref.envelope import Draft, Reference, Rendered
 from byref.gates import Reason, Verdict
@@ -297,7 +296,7 @@ def _describe(measured: Measured, words: Shape) -> Description:
         return Description(
             block.kind, block.content_type, block.size, block.placeholder, measured.tokens, words, name=block.name
         )
-    shown = head_of(block.ends, store.PREVIEW_CHARS)
+    shown = block.head(store.PREVIEW_CHARS)
     if measured.schema is None:
         kind = "application/octet-stream" if block.lossy else "text/plain"
         return Description("text", kind, block.size, shown, measured.tokens, "text")

@@ -14,13 +14,16 @@ from typing import Final, Literal
 from blake3 import blake3
 
 from byref import slices
-from byref.describe.truncate import Ends
+from byref.describe.truncate import Ends, head_of
 from byref.outputs import values
 from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
 MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Text of UTF-32 or UTF-16 begins with one, the longer ones first: the shorter begin them."""
+_SAMPLES: Final = 64
+_SAMPLE: Final = 1 << 10
+"""Bytes of each of the samples by which tokens are counted."""
 
 
 @dataclass(eq=False)
@@ -50,6 +53,10 @@ class Block:
         """What shortening needs of the text: all of it, if it is in memory."""
         return self.text
 
+    def head(self, kept: int) -> str:
+        """The first characters of `text`, and how many more there are."""
+        return head_of(self.ends, kept)
+
     @cached_property
     def size(self) -> int:
         """UTF-8 bytes of `text`."""
@@ -68,8 +75,6 @@ class Block:
 
     @cached_property
     def _line_feeds(self) -> int:
-        if self.from_value and self.text.isascii():  # the text is the data without them
-            return len(self.data) - len(self.text)
         return slices.line_feeds(self.data)
 
     @cached_property
@@ -120,6 +125,33 @@ class Block:
         slices.free(self._decoded)
 
     _decoded: object = field(default=None, repr=False)
+
+
+class Written(Block):
+    """A Python value's long JSON in ASCII: the text, which is the data on one line, is made only if it is asked for."""
+
+    def __init__(self, data: bytes, value: object) -> None:
+        self.data = data
+        self.value = value
+        self.from_value = True
+        self.lossy = False
+
+    @cached_property
+    def text(self) -> str:  # type: ignore[override]
+        """The data without its line feeds."""
+        return slices.unbroken(self.data)
+
+    def head(self, kept: int) -> str:
+        """The first characters of `text`, and how many more there are; of two bytes at most one is a line feed."""
+        return head_of(Ends(slices.unbroken(self.data[: 2 * kept + 2]), "", self.size, self.size), kept)
+
+    def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
+        """Return about how many tokens `text` has, by samples spread evenly over it."""
+        step = len(self.data) // _SAMPLES
+        # Multiples of the golden ratio, modulo one, so that no period of the data can follow.
+        places = (at * step + (step - _SAMPLE) * (at * 40503 % 65536) // 65536 for at in range(_SAMPLES))
+        samples = "".join(slices.unbroken(self.data[place : place + _SAMPLE]) for place in places)
+        return round(count(samples, kind) * self.size / len(samples))
 
 
 def to_block(output: object) -> Block:
@@ -174,5 +206,6 @@ def _value_block(value: object) -> Block:
     value, data = values.written(value)
     if type(value) is str:
         return _text_block(value)
-    text = slices.unbroken(data)
-    return Block(text, data, value, from_value=True)
+    if len(data) > slices.sizes.BIG and data.isascii():
+        return Written(data, value)
+    return Block(slices.unbroken(data), data, value, from_value=True)
