@@ -18,7 +18,7 @@ from byref import db
 from byref.db.database import Database
 from starting_line import Stable
 
-for _profile, _examples in {"whole": 100, "quick": 30}.items():
+for _profile, _examples in {"whole": 100, "quick": 20}.items():
     settings.register_profile(
         _profile,
         deadline=None,
@@ -28,9 +28,48 @@ for _profile, _examples in {"whole": 100, "quick": 30}.items():
     )
 
 
+LONGEST = [
+    "test_backend",
+    "test_cli",
+    "test_aio_host",
+    "test_gateway_http",
+    "test_gateway_lives",
+    "test_language_fuzz",
+    "test_integrity",
+    "test_mcp_server",
+    "providers",
+    "test_demo",
+    "test_wheel",
+    "test_processes",
+    "test_standby",
+    "test_wire_fuzz",
+    "test_headroom_parallel",
+    "test_headroom_model",
+    "test_engine_stores_life",
+    "test_failure",
+    "test_zygote",
+    "test_migrations",
+    "gateway",
+    "test_engine_stores_streams",
+    "test_plots",
+    "test_loops",
+    "test_gateway_npm",
+    "test_interpreter",
+]
+"""The files that take longest, by their names: what begins last is not to be what everybody waits for."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Fewer examples in a quick run: those that say how many they take for themselves take a part of the profile's."""
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
+    config.option.loadscopereorder = False  # pytest-xdist would begin with the files of most tests
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 def pytest_collection_finish() -> None:

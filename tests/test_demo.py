@@ -24,19 +24,30 @@ def replay(tmp_path: Path, change: str = "pass") -> subprocess.CompletedProcess[
     )
 
 
-def test_every_answer_is_right_and_nothing_is_left(tmp_path: Path) -> None:
-    run = replay(tmp_path)
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """The demo as it is, run once, and the folder it was given."""
+    folder = tmp_path_factory.mktemp("demo")
+    return replay(folder), folder
+
+
+def test_every_answer_is_right_and_nothing_is_left(
+    replayed: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    run, folder = replayed
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stderr == ""
     assert "✗" not in run.stdout
     right = run.stdout.count("✓ ")
     assert right >= 10
     assert f"{right} of {right} answers right" in run.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
-def test_all_routes_are_shown_with_what_they_save(tmp_path: Path) -> None:
-    shown = " ".join(replay(tmp_path).stdout.split())
+def test_all_routes_are_shown_with_what_they_save(
+    replayed: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    shown = " ".join(replayed[0].stdout.split())
     for route in ("inline", "variables", "truncate"):
         assert f"what the model reads: {route}" in shown
     assert "what the model reads: error" in shown

@@ -122,6 +122,7 @@ def test_the_sdist_builds_the_same_wheel(dist: Path, wheel: Path, tmp_path: Path
         assert sorted(first.namelist()) == sorted(second.namelist())
 
 
+@pytest.mark.slow
 def test_the_database_is_made_migrated_and_checked(byref: Byref) -> None:
     database = ("--db", "migrated.db")
     upgraded = byref(*database, "db", "upgrade")
@@ -159,6 +160,7 @@ def test_every_verb_works(byref: Byref) -> None:
         assert ran.stdout
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_nothing_missing(byref: Byref) -> None:
     ran = byref("doctor")
     assert ran.returncode == 0, ran.stdout

@@ -20,7 +20,7 @@ BACKENDS = ("sqlite", "postgresql")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where a test has cases, a quick run takes all of them on SQLite and every fourth on PostgreSQL as well."""
+    """Where a test has cases, a quick run takes all of them on SQLite and every eighth on PostgreSQL as well."""
     seen: Counter[str] = Counter()
     for item in items:
         cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ]
         if len(cases) > 1 and on == ["postgresql"]:
             test = item.nodeid.partition("[")[0]
-            if seen[test] % 4:
+            if seen[test] % 8:
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
 

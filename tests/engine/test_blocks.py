@@ -283,12 +283,12 @@ def test_errors_are_cut_in_their_blocks(counted: Opener) -> None:
     assert result.is_error
 
 
-def test_the_whole_envelope_has_one_budget(session: Session) -> None:
+def test_the_whole_envelope_has_one_budget(chat: Session) -> None:
     blocks = [{"type": "text", "text": json.dumps(records(400 + i))} for i in range(200)]
-    result = session.process(blocks, tool="t")
-    assert result.tokens <= session._scope.policy.envelope_budget
+    result = chat.process(blocks, tool="t")
+    assert result.tokens <= chat._scope.policy.envelope_budget
     assert len(result.artifacts) == 200
-    listed = session.artifacts()
+    listed = chat.artifacts()
     assert sorted(a.id for a in listed) == sorted(a.id for a in result.artifacts)
 
 

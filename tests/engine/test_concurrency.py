@@ -16,6 +16,7 @@ from byref import Engine, SessionGone
 from byref_sandbox import Sandbox
 
 
+@pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_sixteen_threads_do_everything_at_once(shared_url: str, sandbox: Sandbox) -> None:
     with Engine(shared_url, interpreter=sandbox) as engine:
         engine.session("s").process(page(1_500), tool="users")
@@ -89,6 +90,7 @@ def test_processes_share_conversations(shared_url: str, race: Callable[..., list
             assert steps == set(range(1, info.steps + 1))
 
 
+@pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_deleting_while_others_write(shared_url: str, sandbox: Sandbox) -> None:
     with Engine(shared_url, interpreter=sandbox) as engine:
         chance = random.Random(3)

@@ -71,7 +71,6 @@ CASES = [
 QUICK = [
     ("sqlite", "inline", "truncate"),
     ("sqlite", "structured", "raise"),
-    ("sqlite", "plain", "truncate"),
     ("postgresql", "small", "raise"),
 ]
 

@@ -80,7 +80,9 @@ def check(session: Session) -> list[Entry]:
     return judged
 
 
-@pytest.mark.parametrize("growth", [pytest.param(2_000, marks=pytest.mark.slow), 3_001, 1_403])
+@pytest.mark.parametrize(
+    "growth", [3_001, *(pytest.param(growth, marks=pytest.mark.slow) for growth in (2_000, 1_403))]
+)
 def test_sixteen_threads_fill_one_context(shared: Engine, growth: int) -> None:
     begun(shared, growth)
     start = threading.Barrier(16)
@@ -103,6 +105,7 @@ def test_sixteen_threads_fill_one_context(shared: Engine, growth: int) -> None:
     assert {"fits", "headroom"} <= set(judged)
 
 
+@pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_usage_and_compactions_between_parallel_calls(shared: Engine) -> None:
     session = begun(shared, 2_500)
 
@@ -125,6 +128,7 @@ def test_usage_and_compactions_between_parallel_calls(shared: Engine) -> None:
     check(session)
 
 
+@pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_sixteen_threads_bring_the_same_output(shared: Engine) -> None:
     session = begun(shared, 3_000)
     text, small, before = prose(20_000), prose(100), session.context_tokens()

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from byref import Engine, Policy, Session
 from byref.db.integrity import examine
+from byref_sandbox import Sandbox
 
 SETUP = """
 import statistics as st
@@ -50,16 +51,18 @@ def test_the_reply_says_what_is_kept(session: Session) -> None:
     assert session.run(CHECK).value == FOUND
 
 
-def test_another_process_goes_on(tmp_path: Path) -> None:
+def test_another_process_goes_on(tmp_path: Path, sandbox: Sandbox) -> None:
     """A new engine on the same database knows nothing of the first one's zygotes: a crash, an eviction, another machine."""
     url = f"sqlite:///{tmp_path}/state.db"
-    with Engine(url) as first:
+    with Engine(url, interpreter=sandbox) as first:
         first.session("chat").run(SETUP)
-    with Engine(url) as second:
+    sandbox._forget_sessions()
+    with Engine(url, interpreter=sandbox) as second:
         session = second.session("chat")
         assert session.run(CHECK).value == FOUND
         session.run("seen = seen | {3}\ndef middle(values): return 'changed'")
-    with Engine(url) as third:
+    sandbox._forget_sessions()
+    with Engine(url, interpreter=sandbox) as third:
         assert third.session("chat").run("[sorted(seen), middle([]), Basket(4).total()]").value == [
             [1, 2, 3],
             "changed",

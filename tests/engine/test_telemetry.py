@@ -74,12 +74,6 @@ def collected() -> Iterator[Collected]:
     meters.shutdown()
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox() as made:
-        yield made
-
-
 def test_an_output_is_a_span_with_its_route_and_its_numbers(collected: Collected) -> None:
     with Engine("sqlite:///:memory:", telemetry=collected.telemetry()) as engine:
         session = engine.session("chat-1", tenant="acme")

@@ -327,7 +327,7 @@ SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), dera
 
 
 @given(programs())
-@settings(SETTINGS, max_examples=150)
+@settings(SETTINGS, max_examples=settings.default.max_examples * 3 // 2)
 def test_a_program_means_what_it_means_in_python(language: Language, source: str) -> None:
     if compiles(source):
         assert no_addresses(in_the_language(language, source)) == no_addresses(in_plain_python(source))
@@ -373,7 +373,7 @@ def mutated(code: str, chance: random.Random) -> str:
 
 
 @given(st.sampled_from(CORPUS), st.randoms(use_true_random=False))
-@settings(SETTINGS, max_examples=600)
+@settings(SETTINGS, max_examples=settings.default.max_examples * 6)
 def test_any_text_is_compiled_or_refused_in_words(language: Language, code: str, chance: random.Random) -> None:
     source = mutated(code, chance)
     assert isinstance(free_names(source), frozenset)
@@ -392,7 +392,7 @@ def test_any_text_is_compiled_or_refused_in_words(language: Language, code: str,
 
 
 @given(st.text(max_size=200))
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=settings.default.max_examples * 3)
 def test_no_text_stops_the_compiler(language: Language, source: str) -> None:
     with contextlib.suppress(Refused):
         language.compile(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,6 @@ VARIABLES: dict[str, object] = {
 
 SALES = pd.DataFrame(ORDERS).assign(at=lambda f: pd.to_datetime(f["at"]))
 C = pd.DataFrame(CUSTOMERS)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_seconds=20, cpu_seconds=10)) as sandbox:
-        yield sandbox
 
 
 def records(value: object) -> Any:
@@ -342,10 +336,9 @@ def test_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
         sandbox.sql("SELECT 1")
 
 
-def test_arguments() -> None:
-    with Sandbox() as sandbox:
-        with pytest.raises(ValueError, match="no Python identifier"):
-            sandbox.sql("SELECT 1", keep="a b")
-        error: Outcome = sandbox.sql(" " * 200_001)
-        assert error.error is not None
-        assert "200,000 characters" in error.error.message
+def test_arguments(sandbox: Sandbox) -> None:
+    with pytest.raises(ValueError, match="no Python identifier"):
+        sandbox.sql("SELECT 1", keep="a b")
+    error: Outcome = sandbox.sql(" " * 200_001)
+    assert error.error is not None
+    assert "200,000 characters" in error.error.message

@@ -199,13 +199,13 @@ def test_the_store_lets_the_least_recently_used_go() -> None:
     assert store.held_bytes == 0
 
 
-def test_the_oldest_session_goes_first() -> None:
-    with Sandbox(sessions=2) as sandbox:
-        rows = Data("k", lambda: RECORDS)
-        for name in ("a", "b", "a", "c"):
-            assert sandbox.run("len(rows)", {"rows": rows}, session=name).value == 2
-        assert list(sandbox._warm) == ["a", "c"]
-        assert until(lambda: len(descendants(root_pid(sandbox))) == 2)
+def test_the_oldest_session_goes_first(own: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "_max_sessions", 2)
+    rows = Data("k", lambda: RECORDS)
+    for name in ("a", "b", "a", "c"):
+        assert own.run("len(rows)", {"rows": rows}, session=name).value == 2
+    assert list(own._warm) == ["a", "c"]
+    assert until(lambda: len(descendants(root_pid(own))) == 2)
 
 
 def test_a_killed_session_comes_back(own: Sandbox) -> None:

@@ -12,6 +12,18 @@ from s3server import S3, Faults, faulty, s3_server
 from byref.stores import MemoryStore
 from byref_sandbox import Sandbox
 
+PAIRS = ({"files", "sqlite"}, {"memory", "postgresql"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A quick run has each store and each database, but not each store with each database."""
+    for item in items:
+        cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        pair = {cases[name] for name in ("placed", "shared_url") if name in cases}
+        if len(pair) == 2 and pair not in PAIRS and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
