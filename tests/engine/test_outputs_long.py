@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -40,7 +41,8 @@ def test_long_json_that_is_not_ascii_has_its_text_at_once() -> None:
 @pytest.mark.parametrize("size", [1, frames.FRAME_BYTES, 3 * frames.FRAME_BYTES + 5, 30 * frames.FRAME_BYTES])
 def test_frames_that_are_compressed_ahead_are_those_of_a_cut(size: int) -> None:
     data = b"".join(b"line %d of many\n" % n for n in range(size // 14 + 1))[:size]
-    assert list(frames.compressing(data)) == list(frames.cut([data]))
+    with closing(frames.compressing(data)) as ahead:
+        assert list(ahead) == list(frames.cut([data]))
 
 
 def test_frames_that_nobody_asks_for_leave_no_thread() -> None:
