@@ -24,7 +24,7 @@ ROWS = [{"id": number, "city": f"city {number % 7}", "v": number * 0.5} for numb
 def a_cluster(workers: int = 2, **settings: Any) -> Iterator[LocalCluster]:
     """Worker processes and their scheduler."""
     with LocalCluster(
-        n_workers=workers, threads_per_worker=4, processes=True, dashboard_address=None, silence_logs=50, **settings
+        n_workers=workers, threads_per_worker=4, processes=True, dashboard_address=":0", silence_logs=50, **settings
     ) as cluster:
         yield cluster
 

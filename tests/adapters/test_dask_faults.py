@@ -52,7 +52,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 @pytest.fixture
 def interpreter(cluster: LocalCluster, sqlite_url: str) -> Iterator[DaskInterpreter]:
     """An interpreter whose workers read the database."""
-    with DaskInterpreter(cluster.scheduler_address, source=DataSource(sqlite_url)) as interpreter:
+    with DaskInterpreter(cluster.scheduler_address, source=DataSource(sqlite_url), timeout=180) as interpreter:
         yield interpreter
 
 
@@ -152,12 +152,12 @@ def test_a_scheduler_that_is_lost_and_back(monkeypatch: pytest.MonkeyPatch) -> N
         )
 
     def both() -> list[subprocess.Popen[bytes]]:
-        scheduler = started("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show")
+        scheduler = started("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
         return [scheduler, started("worker", address, "--no-nanny", "--no-dashboard", "--nthreads", "2")]
 
     processes = both()
     try:
-        with DaskInterpreter(address, timeout=10) as interpreter, ThreadPoolExecutor(4) as pool:
+        with DaskInterpreter(address, timeout=60) as interpreter, ThreadPoolExecutor(4) as pool:
             until(lambda: _answers(interpreter))
             answers = [pool.submit(interpreter.run, SLEEP.format(20)) for _ in range(4)]
             until(lambda: running_on({"": processes[1].pid}))
@@ -166,7 +166,7 @@ def test_a_scheduler_that_is_lost_and_back(monkeypatch: pytest.MonkeyPatch) -> N
             for answer in answers:
                 with pytest.raises(SandboxUnavailable, match=f"at {address}"):
                     answer.result()
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 30
             with pytest.raises(SandboxUnavailable, match=f"at {address}"):
                 interpreter.run("1")
             processes += both()
@@ -192,7 +192,7 @@ def test_a_restarted_cluster_goes_on(client: Client, engine: Engine) -> None:
         answer = pool.submit(session.run, f"{SLEEP.format(1)}, number")
         workers = pids(client)
         until(lambda: running_on(workers))
-        client.restart()
+        client.restart(wait_for_workers=False)
         assert answer.result().value == ["woken", 20_000]
 
 

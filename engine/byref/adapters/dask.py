@@ -52,6 +52,8 @@ __all__ = ["DaskInterpreter", "DataSource"]
 
 logger = logging.getLogger("byref")
 
+START_SECONDS = 60.0
+"""For the sandboxes of all workers to start."""
 _CLOSE_SECONDS = 5.0
 
 
@@ -115,7 +117,7 @@ class DaskInterpreter(Runner):
             SandboxUnavailable: there is no scheduler, or a worker cannot run code; the text says which and why.
         """
         prepared = self._cluster.everywhere(
-            dask_worker.prepare, VERSION, self._settings, self._owner, seconds=self._timeout
+            dask_worker.prepare, VERSION, self._settings, self._owner, seconds=START_SECONDS
         )
         for worker, why in prepared.items():
             if why:

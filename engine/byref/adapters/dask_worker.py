@@ -52,7 +52,10 @@ async def prepare(version: str, settings: Settings, owner: str) -> str:
 
 async def release(owner: str) -> None:
     """End the sandboxes that nobody but an interpreter that is closed has asked for."""
-    await asyncio.to_thread(_forget, {owner})
+    try:
+        await asyncio.to_thread(_forget, {owner})
+    except RuntimeError:  # the process of the worker, which is the host's as well, is about to end: no thread starts
+        _forget({owner})
 
 
 def _performed(version: str, packed: bytes) -> Reply:
