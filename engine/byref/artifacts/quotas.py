@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, case, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select
 
 from byref.artifacts.store import is_live
 from byref.db.tables import ArtifactRow, BlobRow, NameRow
@@ -39,13 +40,12 @@ def excess(
 ) -> Excess | None:
     """Return the quota that storing payloads, given as sizes by digest, would pass; None where there is room."""
     if policy.max_session_bytes is not None:
-        own = select(ArtifactRow.blob_id).where(ArtifactRow.session_id == session_id, is_live())
-        total = _total(connection, BlobRow.id.in_(own), adding) + _names(connection, NameRow.session_id == session_id)
+        whose: dict[str, Any] = {"whose": session_id, "now": datetime.now(UTC)}
+        total = _total(connection, _OF_SESSION, whose, adding) + _names(connection, _NAMES_OF_SESSION, session_id)
         if total > policy.max_session_bytes:
             return Excess("max_session_bytes", total, policy.max_session_bytes)
     if policy.max_tenant_bytes is not None:
-        theirs = (BlobRow.tenant == tenant) & BlobRow.published_at.is_not(None)
-        total = _total(connection, theirs, adding) + _names(connection, NameRow.tenant == tenant)
+        total = _total(connection, _OF_TENANT, {"whose": tenant}, adding) + _names(connection, _NAMES_OF_TENANT, tenant)
         if total > policy.max_tenant_bytes:
             return Excess("max_tenant_bytes", total, policy.max_tenant_bytes)
     return None
@@ -57,13 +57,28 @@ def check(connection: Connection, policy: Policy, *, tenant: str, session_id: in
         raise QuotaExceeded(str(found))
 
 
-def _total(connection: Connection, stored: ColumnElement[bool], adding: Mapping[bytes, int]) -> int:
+def _total(connection: Connection, query: Any, whose: Mapping[str, Any], adding: Mapping[bytes, int]) -> int:
     """What is stored, and of what is added the bytes that are not."""
-    there = case((BlobRow.digest.in_(adding), BlobRow.size_bytes), else_=0)
-    used, known = connection.execute(select(func.sum(BlobRow.size_bytes), func.sum(there)).where(stored)).one()
+    used, known = connection.execute(query, {**whose, "adding": list(adding)}).one()
     return int(used or 0) + sum(adding.values()) - int(known or 0)
 
 
-def _names(connection: Connection, whose: ColumnElement[bool]) -> int:
+def _names(connection: Connection, query: Any, whose: int | str) -> int:
     """What code keeps beside artifacts: exact values and definitions."""
-    return int(connection.execute(select(func.sum(NameRow.size_bytes)).where(whose)).scalar() or 0)
+    return int(connection.execute(query, {"whose": whose}).scalar() or 0)
+
+
+def _sums(stored: ColumnElement[bool]) -> Any:
+    there = case((BlobRow.digest.in_(bindparam("adding", expanding=True)), BlobRow.size_bytes), else_=0)
+    return select(func.sum(BlobRow.size_bytes), func.sum(there)).where(stored)
+
+
+# Built once: building takes longer than running what it builds.
+_OF_SESSION = _sums(
+    BlobRow.id.in_(
+        select(ArtifactRow.blob_id).where(ArtifactRow.session_id == bindparam("whose"), is_live(bindparam("now")))
+    )
+)
+_OF_TENANT = _sums((BlobRow.tenant == bindparam("whose")) & BlobRow.published_at.is_not(None))
+_NAMES_OF_SESSION = select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == bindparam("whose"))
+_NAMES_OF_TENANT = select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == bindparam("whose"))

@@ -163,26 +163,26 @@ def insert_artifact(
 ) -> int:
     """Insert an artifact of a published blob and return its row id."""
     now = datetime.now(UTC)
-    row = insert(ArtifactRow).values(
-        public_id=public_id,
-        tenant=tenant,
-        session_id=session_id,
-        step=step,
-        blob_id=blob_id,
-        origin=origin,
-        kind=about.kind,
-        content_type=about.content_type,
-        name=name,
-        size_bytes=about.size_bytes,
-        preview=about.preview,
-        tokens=about.tokens,
-        shape=json.dumps(about.shape),
-        json_schema=about.packed_schema,
-        created_at=now,
-        ttl_seconds=None if ttl is None else ttl.total_seconds(),
-        expires_at=None if ttl is None else now + ttl,
-    )
-    return int(connection.execute(row.returning(ArtifactRow.id)).scalar_one())
+    row = {
+        "public_id": public_id,
+        "tenant": tenant,
+        "session_id": session_id,
+        "step": step,
+        "blob_id": blob_id,
+        "origin": origin,
+        "kind": about.kind,
+        "content_type": about.content_type,
+        "name": name,
+        "size_bytes": about.size_bytes,
+        "preview": about.preview,
+        "tokens": about.tokens,
+        "shape": json.dumps(about.shape),
+        "json_schema": about.packed_schema,
+        "created_at": now,
+        "ttl_seconds": None if ttl is None else ttl.total_seconds(),
+        "expires_at": None if ttl is None else now + ttl,
+    }
+    return int(connection.execute(_INSERT, row).scalar_one())
 
 
 def is_live(now: ColumnElement[datetime] | None = None) -> ColumnElement[bool]:
@@ -218,6 +218,24 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
     .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
 )
+_LIVE_ROWS = _LIVE.where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
+_LIVE_IDS = select(ArtifactRow.public_id, ArtifactRow.id).where(
+    ArtifactRow.session_id == bindparam("of_session"),
+    ArtifactRow.public_id.in_(bindparam("ids", expanding=True)),
+    is_live(bindparam("now")),
+)
+_CAME = ArtifactRow.origin == "output"
+_LIVE_NAMES = (
+    select(ArtifactRow.name, func.max(ArtifactRow.id))
+    .where(
+        ArtifactRow.session_id == bindparam("of_session"),
+        ArtifactRow.name.in_(bindparam("names", expanding=True)),
+        is_live(bindparam("now")),
+    )
+    .group_by(ArtifactRow.name, _CAME)
+    .order_by(_CAME.desc())
+)
+_INSERT = insert(ArtifactRow).returning(ArtifactRow.id)
 
 
 def _now_of(session_id: int) -> dict[str, Any]:
@@ -234,7 +252,7 @@ def by_row_ids(connection: Connection, source: Source, session_id: int, ids: Col
     """Return the session's artifacts with these row ids, of which there may be any number."""
     found: dict[int, Artifact] = {}
     for some in batched(ids):
-        rows = connection.execute(_LIVE.where(ArtifactRow.id.in_(some)), _now_of(session_id)).all()
+        rows = connection.execute(_LIVE_ROWS, {**_now_of(session_id), "ids": some}).all()
         found |= {row.id: _artifact(row, source) for row in rows}
     return found
 
@@ -244,8 +262,7 @@ def by_ids(connection: Connection, source: Source, session_id: int, keys: Collec
     given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
     rows: dict[str, int] = {}
     for some in batched(set(given.values())):
-        where = ArtifactRow.session_id == session_id, ArtifactRow.public_id.in_(some), is_live()
-        found = connection.execute(select(ArtifactRow.public_id, ArtifactRow.id).where(*where))
+        found = connection.execute(_LIVE_IDS, {**_now_of(session_id), "ids": some})
         rows |= {str(public_id): row_id for public_id, row_id in found}
     return _by_key(connection, source, session_id, {key: rows[id_] for key, id_ in given.items() if id_ in rows})
 
@@ -257,10 +274,8 @@ def by_names(connection: Connection, source: Source, session_id: int, names: Col
     """
     rows: dict[str, int] = {}
     for some in batched(set(names)):
-        where = ArtifactRow.session_id == session_id, ArtifactRow.name.in_(some), is_live()
-        came = ArtifactRow.origin == "output"
-        newest = select(ArtifactRow.name, func.max(ArtifactRow.id)).where(*where).group_by(ArtifactRow.name, came)
-        rows |= {str(name): row_id for name, row_id in connection.execute(newest.order_by(came.desc()))}
+        newest = connection.execute(_LIVE_NAMES, {**_now_of(session_id), "names": some})
+        rows |= {str(name): row_id for name, row_id in newest}
     return _by_key(connection, source, session_id, rows)
 
 
