@@ -213,7 +213,13 @@ def _peers(payload: bytes, short: bool) -> Iterator[Figure]:
             try:
                 peer = make()
             except ImportError as error:
-                yield Figure(f"the same tasks by {name}", float("nan"), "ms", name, note=f"not installed: {error}")
+                yield Figure(
+                    f"the same tasks by {name}",
+                    float("nan"),
+                    "ms",
+                    name,
+                    note=f"not installed (pip install --group bench): {error}",
+                )
                 continue
             stack.callback(peer.close)
             tasks: list[tuple[str, int, Callable[[], Any], Work]] = [
