@@ -8,14 +8,20 @@ from benchmarks.results import Figure, shown
 
 WIDTH = 11.5
 """Inches; the height follows the number of rows."""
+STYLE = {
+    "svg.hashsalt": "byref",
+    "svg.fonttype": "none",
+    "font.family": ["DejaVu Sans", "Verdana", "sans-serif"],
+    "font.size": 8,
+}
 ROW = 0.235
 MARGINS = 1.9
 COLORS = {None: "#4c6a92", True: "#2e7d4f", False: "#c0392b"}
 """Of a figure without a target, with one that is met, and with one that is missed."""
 
 
-def drawn(sections: dict[str, list[Figure]]) -> bytes:
-    """The chart as SVG: a row per figure that has a ratio, under the name of its benchmark."""
+def drawn(sections: dict[str, list[Figure]], form: str = "svg") -> bytes:
+    """The chart, as SVG or in another form: a row per figure that has a ratio, under the name of its benchmark."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
     from matplotlib.lines import Line2D
@@ -24,7 +30,7 @@ def drawn(sections: dict[str, list[Figure]]) -> bytes:
     for name, figures in sections.items():
         measured = [figure for figure in figures if figure.ratio is not None and figure.ratio > 0]
         rows += [(name, None), *((figure.step, figure) for figure in measured)] if measured else []
-    with mpl.rc_context({"svg.hashsalt": "byref", "font.family": "DejaVu Sans", "font.size": 8}):
+    with mpl.rc_context(STYLE):
         height = MARGINS + ROW * max(1, len(rows))
         canvas = Canvas(figsize=(WIDTH, height), facecolor="white")
         axes = canvas.add_axes((0.36, 0.75 / height, 0.36, 1 - MARGINS / height))
@@ -76,5 +82,5 @@ def drawn(sections: dict[str, list[Figure]]) -> bytes:
             handles=marks, loc="center right", bbox_to_anchor=(0.98, 1 - 0.3 / height), ncols=4, frameon=False
         )
         written = io.BytesIO()
-        canvas.savefig(written, format="svg", metadata={"Date": None})
+        canvas.savefig(written, format=form, metadata={"Date": None} if form == "svg" else None)
     return written.getvalue()

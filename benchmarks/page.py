@@ -53,7 +53,7 @@ def rendered(kept: dict[str, Any]) -> str:
         return HEAD
     facts: dict[str, str] = max((section["facts"] for section in kept.values()), key=lambda given: given["date"])
     missed = [
-        f"- {name}: {figure.step}: {_value(figure)}, {_against(figure)}; target {_escaped(figure.target)}"
+        f"- {name}: {figure.step}: {_value(figure)}{_against(figure)}; target {_escaped(figure.target)}"
         for name, section in kept.items()
         for figure in figures_of(section)
         if figure.verdict is False
@@ -99,8 +99,8 @@ def _value(figure: Figure) -> str:
 
 
 def _against(figure: Figure) -> str:
-    return "unmeasured" if figure.ratio is None else f"{shown(figure.ratio)}x of {figure.baseline}"
+    return "" if figure.ratio is None else f", {shown(figure.ratio)}x of {figure.baseline}"
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([|<>*_])", r"\\\1", text)
+    return re.sub(r"[|*_]|<(?=\w)", r"\\\g<0>", text)

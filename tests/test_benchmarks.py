@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from importlib import import_module
 from pathlib import Path
@@ -117,3 +119,15 @@ def test_what_is_measured_is_kept_beside_the_rest_written_and_drawn(
 
 def test_a_chart_of_nothing_is_a_chart() -> None:
     assert b"<svg" in chart.drawn({})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", page.NAMES)
+def test_the_short_form_runs_as_a_command(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--short", name],
+        cwd=Path(program.__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "did not run" not in done.stdout, done.stdout + done.stderr
