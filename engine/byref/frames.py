@@ -15,6 +15,8 @@ FRAME_BYTES = 1 << 20
 """Most of a frame, uncompressed: 1 MiB writes fastest in SQLite, and random reads stay in milliseconds."""
 _LEVEL = 1
 _WORKERS = 2
+_ALONE = 2
+"""Frames up to which a payload is compressed here: to hand them over would take as long."""
 _AHEAD = 6
 """Frames compressed, or being so, before the first of them is asked for."""
 _AHEAD_WHOLE = 16
@@ -76,8 +78,8 @@ def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame,
     if not compresses:
         yield from plain
         return
-    first = list(islice(plain, 2))
-    if len(first) < 2:
+    first = list(islice(plain, _ALONE + 1))
+    if len(first) <= _ALONE:
         yield from map(_compressed, first)
         return
     with closing(Ahead(chain(first, plain), _AHEAD)) as ahead:
