@@ -19,6 +19,7 @@ from byref.db import discards
 from byref.db.database import Database, retried
 from byref.db.tables import GRACE
 from byref.errors import ConfigurationError, StorageFailure
+from byref.knobs import shown
 from byref.lifecycle import Opened, SessionInfo, Swept
 from byref.models import Models
 from byref.policy import Policy, check_tools
@@ -150,12 +151,14 @@ class Engine:
             StorageFailure: the database failed.
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
-        if model is not None and not isinstance(model, str):
-            raise ConfigurationError(f"model={model!r:.100}: expected its name")
+        if model is not None:
+            if not isinstance(model, str):
+                raise ConfigurationError(f"model={shown(model)}: expected its name")
+            model = str.__str__(model)  # whatever a subclass makes of itself
         if policy is not None and not isinstance(policy, Policy):
-            raise ConfigurationError(f"policy={policy!r:.100}: expected a byref.Policy")
+            raise ConfigurationError(f"policy={shown(policy)}: expected a byref.Policy")
         if context_window is not None and not (is_count(context_window) and context_window):
-            raise ConfigurationError(f"context_window={context_window!r}: expected a positive integer of tokens")
+            raise ConfigurationError(f"context_window={shown(context_window)}: expected a positive integer of tokens")
         wanted = None if tools is None else check_tools(tools)
         opened = self._open(name, tenant, model, context_window, policy, wanted, db)
         self._sweep_now_and_then(joined=db is not None)

@@ -26,6 +26,7 @@ from byref.db.tables import (
     VariableRow,
 )
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
+from byref.knobs import shown
 from byref.scope import Scope
 
 _OF_SESSION = (NameRow, VariableRow, LedgerRow, RunRow, TombstoneRow, ItemRow, ArtifactRow)
@@ -88,16 +89,16 @@ class Opened:
 def check_id(name: str, value: object) -> str:
     """Return a host's id if it can be kept as it is: 1 to 512 bytes of UTF-8 without NUL; else InvalidId."""
     if not isinstance(value, str):
-        raise InvalidId(f"{name}={value!r:.100}: expected a string")
+        raise InvalidId(f"{name}={shown(value)}: expected a string")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidId(f"{name}={value!r:.100}: has a lone surrogate, which no database keeps") from None
+        raise InvalidId(f"{name}={shown(value)}: has a lone surrogate, which no database keeps") from None
     if not 0 < size <= ID_BYTES or "\0" in value:
         raise InvalidId(
             f"{name}={value[:100]!r}: expected 1 to {ID_BYTES} bytes of UTF-8 without NUL, not {size} bytes"
         )
-    return value
+    return str.__str__(value)  # whatever a subclass makes of itself
 
 
 def open_session(
@@ -152,7 +153,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     with_ = check_id("with_", with_)
     other = scope.read(lambda connection: find_session(connection, scope.tenant, with_))
     if other is None:
-        raise ConfigurationError(f"no session {with_!r} of tenant {scope.tenant!r} to share with")
+        raise ConfigurationError(f"no session {shown(with_)} of tenant {scope.tenant!r} to share with")
 
     def work(connection: Connection) -> str:
         ledger.lock(connection, other.row)

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, select
 
-from byref import variables
+from byref import knobs, variables
 from byref.artifacts import listing, store
 from byref.db.tables import LedgerRow
 from byref.describe.jsontext import encodable
@@ -28,8 +28,10 @@ def reminder(scope: Scope, max_tokens: int) -> str:
     Raises:
         ConfigurationError: `max_tokens` is no whole number from `LEAST_TOKENS` on.
     """
-    if type(max_tokens) is not int or max_tokens < LEAST_TOKENS:
-        raise ConfigurationError(f"max_tokens={max_tokens!r:.100}: expected a whole number of at least {LEAST_TOKENS}")
+    if type(max_tokens) is not int or not LEAST_TOKENS <= max_tokens <= knobs.MOST:
+        raise ConfigurationError(
+            f"max_tokens={knobs.shown(max_tokens)}: expected a whole number of at least {LEAST_TOKENS}"
+        )
     lines, total = scope.read(lambda connection: _lines(connection, scope, max_tokens))
     if not total:
         return "No data is stored in this conversation."

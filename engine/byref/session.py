@@ -31,6 +31,7 @@ from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
 from byref.intake import Taken
+from byref.knobs import shown
 from byref.ledger import Entry, Recorded, Totals
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
@@ -41,6 +42,9 @@ from byref.usage import is_count, normalise
 from byref.variables import Variable
 from byref_sandbox import Outcome
 from byref_sandbox.jsontext import collector_paused
+
+NAMED = 50
+"""Variables that the error for an unknown one names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,7 @@ class Session:
         known = normalise(usage)
         if through is not None and not is_count(through):
             raise ConfigurationError(
-                f"through={through!r:.100}: expected the step up to which the request carried outputs"
+                f"through={shown(through)}: expected the step up to which the request carried outputs"
             )
         scope = self._scope
         model = known.model or scope.model
@@ -261,7 +265,7 @@ class Session:
     def on_compaction(self, tokens: int) -> None:
         """Tell the session that the host compacted the conversation to so many tokens."""
         if not is_count(tokens):
-            raise ConfigurationError(f"tokens={tokens!r:.100}: expected the number of tokens that the context now has")
+            raise ConfigurationError(f"tokens={shown(tokens)}: expected the number of tokens that the context now has")
         scope = self._scope
         scope.write(
             lambda connection: ledger.record_compaction(
@@ -291,10 +295,10 @@ class Session:
             ConfigurationError: there is no such output or reply.
         """
         if type(call_id_or_step) not in (str, int):
-            raise ConfigurationError(f"explain({call_id_or_step!r:.100}): expected a call id or the number of a step")
+            raise ConfigurationError(f"explain({shown(call_id_or_step)}): expected a call id or the number of a step")
         found = self._scope.read(lambda connection: ledger.entry(connection, self._scope.row, call_id_or_step))
         if found is None or found.kind not in ("output", "reply"):
-            raise ConfigurationError(f"no output or reply {call_id_or_step!r} in session {self.id!r}")
+            raise ConfigurationError(f"no output or reply {shown(call_id_or_step)} in session {self.id!r}")
         return explain.explanation(found)
 
     def history(self) -> list[HistoryEntry]:
@@ -339,14 +343,14 @@ class Session:
         Raises:
             ConfigurationError: nothing is bound to the name.
         """
-        scope = self._scope
+        scope, name = self._scope, _text("name", name)
         found = scope.read(lambda connection: variables.find(connection, scope.source, scope.row, [name]))
         if name not in found:
             gone = scope.read(lambda connection: tombstones.find(connection, scope.row, [name]))
             if gone:
                 raise ConfigurationError(gone[name].told(name))
-            names = [variable.name for variable in self.variables()]
-            raise ConfigurationError(f"no variable {name!r} in session {self.id!r}; there are {names}")
+            names = [variable.name for variable in self.variables()[-NAMED:]]
+            raise ConfigurationError(f"no variable {shown(name)} in session {self.id!r}; the newest are {names}")
         scope.uses.note(scope.row, [found[name].artifact])
         return found[name]
 
@@ -356,8 +360,8 @@ class Session:
 
     def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
         """Return an artifact by id (`art_…`), pointer (`art:…`) or name, the newest of that name; None if there is none."""
-        scope = self._scope
-        found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, id_pointer_or_name))
+        scope, key = self._scope, _text("id_pointer_or_name", id_pointer_or_name)
+        found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, key))
         if found is not None:
             scope.uses.note(scope.row, [found])
         return found
@@ -460,7 +464,7 @@ class Session:
         key = artifact.id if isinstance(artifact, Artifact) else _text("artifact", artifact)
         found = self.get_artifact(key)
         if found is None:
-            raise ConfigurationError(f"no artifact {key!r:.100} in session {self.id!r}")
+            raise ConfigurationError(f"no artifact {shown(key)} in session {self.id!r}")
         return found
 
     # The end
@@ -478,8 +482,8 @@ class Session:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"{name}={value!r:.100}: expected a string")
-    return value
+        raise ConfigurationError(f"{name}={shown(value)}: expected a string")
+    return str.__str__(value)  # whatever a subclass makes of itself
 
 
 def _call_id(value: object) -> str | None:

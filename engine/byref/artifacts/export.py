@@ -12,6 +12,7 @@ from blake3 import blake3
 
 from byref.artifacts.store import Artifact
 from byref.errors import ArtifactMissing, ConfigurationError
+from byref.knobs import shown
 
 
 def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> int:
@@ -28,7 +29,7 @@ def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> in
     if isinstance(target, str | os.PathLike):
         return _to_path(artifact, Path(target))
     if isinstance(target, io.TextIOBase) or not callable(getattr(target, "write", None)):
-        raise ConfigurationError(f"{target!r:.100}: expected a path, or a file that is open for bytes")
+        raise ConfigurationError(f"{shown(target)}: expected a path, or a file that is open for bytes")
     can_seek = callable(getattr(target, "seekable", None)) and target.seekable()
     begin = target.tell() if can_seek else None
     try:

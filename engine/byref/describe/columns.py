@@ -279,7 +279,7 @@ class Inference:
 
 def _check_key(key: object) -> None:
     if type(key) is not str:
-        raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__} {key!r:.40}")
+        raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__}")
 
 
 def _check_finite(column: Sequence[float]) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from byref.errors import ToolError
+from byref.knobs import shown
 from byref.tools.mending import as_boolean, as_integer, as_span, as_text, unfenced, without_trailing_commas
 from byref.tools.record import Arguments, Tool
 from byref_sandbox import jsontext
@@ -39,7 +40,7 @@ def as_object(arguments: object, bare: str | None = None) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, Mapping):
         raise ToolError(f"the arguments must be one JSON object, not {type(arguments).__name__}")
-    return {str(key): value for key, value in arguments.items()}
+    return {key if isinstance(key, str) else shown(key): value for key, value in arguments.items()}
 
 
 def _decoded(given: str | bytes, bare: str | None) -> object:
@@ -115,7 +116,7 @@ def _unwrapped(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
                 break
         if not isinstance(inner, Mapping):
             break
-        given = {str(key): value for key, value in inner.items()}
+        given = {key if isinstance(key, str) else shown(key): value for key, value in inner.items()}
     return given
 
 

@@ -17,6 +17,7 @@ from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
 from byref.intake import Taken
+from byref.knobs import shown
 from byref.outputs import Block, Media, binary, to_block
 from byref.scope import Scope
 from byref.tools import native
@@ -62,14 +63,14 @@ class ListArguments(Arguments, frozen=True):
 def check(name: object, content_type: object, preview_chars: object) -> None:
     """Raise ConfigurationError for what no artifact can have."""
     if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS):
-        raise ConfigurationError(f"name={name!r:.100}: expected text of 1 to {MAX_NAME_CHARS} characters")
+        raise ConfigurationError(f"name={shown(name)}: expected text of 1 to {MAX_NAME_CHARS} characters")
     if content_type is not None and not (
         isinstance(content_type, str) and 0 < len(content_type) <= 255 and content_type.isprintable()
     ):
-        raise ConfigurationError(f"content_type={content_type!r:.100}: expected a MIME type")
+        raise ConfigurationError(f"content_type={shown(content_type)}: expected a MIME type")
     if not (type(preview_chars) is int and 0 <= preview_chars <= MAX_PREVIEW_CHARS):
         raise ConfigurationError(
-            f"preview_chars={preview_chars!r:.100}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
+            f"preview_chars={shown(preview_chars)}: expected a whole number from 0 to {MAX_PREVIEW_CHARS:,}"
         )
 
 

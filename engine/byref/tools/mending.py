@@ -81,7 +81,9 @@ def as_key(value: Any) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """Return a number as text."""
+    """Return a number as text, and text as plain text."""
+    if isinstance(value, str):
+        return str.__str__(value)  # whatever a subclass makes of itself
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1_000:
         return str(value)
     return repr(value) if isinstance(value, float) else value

@@ -14,6 +14,7 @@ import msgspec
 from byref import interpreter
 from byref.artifacts.store import Artifact
 from byref.errors import ToolError
+from byref.knobs import shown
 from byref.scope import Scope
 from byref.tools.projection import Unfit, cut_out, projected
 from byref.tools.targets import NotThere, Target, expired, jq_fault, jq_within, lookup, readings, unknown, walk
@@ -350,7 +351,7 @@ def _paths(given: object) -> Iterator[tuple[str, ...]]:
             raise ToolError('"path": positions are counted from 0')
         yield tuple(str(key) for key in given)
     else:
-        raise ToolError(f'"path" must be text like "rows.0.id" or an array of keys and positions, not {given!r:.100}')
+        raise ToolError(f'"path" must be text like "rows.0.id" or an array of keys and positions, not {shown(given)}')
 
 
 def _encoded_size(value: Any, otherwise: int) -> int:

@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from byref.errors import ConfigurationError
+from byref.knobs import shown
 
 MAX_TOKENS = 10**15
 """More in one request is a mistake, and sums of it would not fit a database's integers."""
@@ -114,5 +115,5 @@ def count(fields: dict[str, Any], path: str) -> int | None:
 def no_count(name: str, value: object) -> ConfigurationError:
     """Return the error for a value that stands where a number of tokens should."""
     return ConfigurationError(
-        f"usage: {name}={value!r:.100}: expected a number of tokens, 0 to 10**15, or None where it is unknown"
+        f"usage: {name}={shown(value)}: expected a number of tokens, 0 to 10**15, or None where it is unknown"
     )
