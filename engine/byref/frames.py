@@ -19,7 +19,7 @@ _ALONE = 2
 """Frames up to which a payload is compressed here: to hand them over would take as long."""
 _AHEAD = 6
 """Frames compressed, or being so, before the first of them is asked for."""
-_AHEAD_WHOLE = 16
+_AHEAD_WHOLE = 64
 """The same of a payload that is in memory whole."""
 
 
