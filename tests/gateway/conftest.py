@@ -10,13 +10,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import mcp_types as types
 import pytest
@@ -25,6 +26,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(Path(__file__).parent / "shop_server.py")
+SHOPS = str(Path(__file__).parent / "shops.py")
 NPM_VERSION = "2026.8.31"
 NPM_PACKAGES = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem")
 
@@ -71,6 +73,8 @@ class Place:
     """A folder with a configuration, and the gateway run in it."""
 
     folder: Path
+    forks: ClassVar[str] = ""
+    """Where shops are forked, once that has started."""
 
     @property
     def notes(self) -> Path:
@@ -78,7 +82,12 @@ class Place:
 
     def shop(self, name: str, **more: Any) -> dict[str, Any]:
         env = {"SHOP_NOTES": str(self.notes), **more.pop("env", {})}
-        return {"command": sys.executable, "args": [SHOP, name], "env": env, **more}
+        args = ["-I", "-S", SHOPS, self.forks, name]
+        return {"command": sys.executable, "args": args, "env": env, **more}
+
+    def own_shop(self, name: str) -> dict[str, Any]:
+        """The same program, not forked: the gateway's own child."""
+        return {**self.shop(name), "args": [SHOP, name]}
 
     def write(self, servers: dict[str, Any], **byref: Any) -> str:
         path = self.folder / "mcp.json"
@@ -175,6 +184,18 @@ class Held:
 
 def text_of(result: types.CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shops() -> Iterator[None]:
+    """Where shops are forked."""
+    with tempfile.TemporaryDirectory(prefix="byref-shops-") as folder:
+        Place.forks = f"{folder}/socket"
+        with subprocess.Popen([sys.executable, SHOPS, Place.forks], stdin=subprocess.PIPE) as forking:
+            assert soon(lambda: Path(Place.forks).exists() or forking.poll() is not None, 60)
+            yield
+            assert forking.stdin is not None
+            forking.stdin.close()
 
 
 @pytest.fixture

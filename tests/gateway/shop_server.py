@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -109,8 +108,8 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "slow":
             note("slow began")
             try:
-                began = time.monotonic()
-                while (passed := time.monotonic() - began) < given["seconds"]:
+                for step in range(round(given["seconds"] / 0.05)):
+                    passed = step * 0.05
                     await ctx.session.report_progress(passed, given["seconds"], f"{passed:.1f} s")
                     await asyncio.sleep(0.05)
             except asyncio.CancelledError:

@@ -354,7 +354,7 @@ class by_hand:
     [pytest.param("eof", marks=pytest.mark.slow), "sigterm", pytest.param("sigint", marks=pytest.mark.slow), "sigkill"],
 )
 def test_servers_end_with_the_gateway(place: Place, how: str) -> None:
-    config = place.write({"north": place.shop("north")})
+    config = place.write({"north": place.own_shop("north")})
     with by_hand(place, "--config", config) as (ask, process):
         ask("tools/list", {})
         servers = children_of(process.pid)
