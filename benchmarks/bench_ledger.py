@@ -59,7 +59,7 @@ USAGE = byref.Usage(input_tokens=2_000, output_tokens=300)
 
 def main(short: bool = False) -> Iterator[Figure]:
     """Yield the rates on SQLite and PostgreSQL."""
-    appends, runs = (100, 3) if short else (APPENDS, RUNS)
+    appends, runs = (300, 5) if short else (APPENDS, RUNS)
     for database in databases.KINDS:
         with databases.database(database) as url, byref.Engine(url, create=True) as engine:
             yield from _of(database, engine.session(uuid.uuid4().hex), appends, runs)
