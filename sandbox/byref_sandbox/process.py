@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -37,23 +38,21 @@ class RootProcess:
             raise SandboxUnavailable(f"the sandbox needs Linux; this is {sys.platform!r}")
         self.vitals = Vitals()
         self.orders, theirs = wire.packet_sockets()
-        self._complaints = os.fdopen(os.memfd_create("byref-zygote", os.MFD_CLOEXEC))
-        try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    launch.command("zygote", str(theirs.fileno()), ",".join(sorted(without))),
-                    env=launch.environment(),
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._complaints,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # Ctrl-C at the host's terminal is the host's
-                )
-        except BaseException:
-            self.orders.close()
-            self._complaints.close()
-            raise
+        with contextlib.ExitStack() as failed, wire.granted(), theirs:
+            failed.callback(self.orders.close)
+            self._complaints = os.fdopen(os.memfd_create("byref-zygote", os.MFD_CLOEXEC))
+            failed.callback(self._complaints.close)
+            self._process = subprocess.Popen(
+                launch.command("zygote", str(theirs.fileno()), ",".join(sorted(without))),
+                env=launch.environment(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C at the host's terminal is the host's
+            )
+            failed.pop_all()
         # At the interpreter's exit, or when nobody holds it any more.
         self._sessions: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._finalizer = weakref.finalize(self, _end, self.orders, self._sessions, self._process, self._complaints)

@@ -52,3 +52,18 @@ def test_a_host_without_descriptors_is_told_and_keeps_those_it_has() -> None:
         assert os.listdir("/proc/self/fd") == before
     assert [type(fault) for fault in faults] == [SandboxUnavailable] * 5 + [wire.Broken]
     assert "Too many open files" in str(faults[0])
+
+
+def test_a_root_that_the_system_refuses_leaves_nothing() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    before = os.listdir("/proc/self/fd")
+    for more in range(4):  # two sockets, a memfd, and what starting a process takes
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + more, hard))
+        try:
+            with pytest.raises(SandboxUnavailable, match="the system refuses"):
+                process.RootProcess(frozenset())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert os.listdir("/proc/self/fd") == before
