@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo headline test test-all chaos compat lint format bench statements clean
+.PHONY: help demo headline test test-all chaos soak compat lint format bench statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +34,11 @@ test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
 test-all: $(READY) ## the test suite with its slow parts
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-chaos: $(READY) ## hammer and kill for minutes, then verify (SQLite and PostgreSQL)
+chaos: $(READY) ## break everything that can break, under load, then verify (SQLite and PostgreSQL)
 	@$(BIN)/python tests/chaos
+
+soak: $(READY) ## twenty minutes of mixed load, and whether anything grows or is left
+	@$(BIN)/python tests/soak
 
 compat: $(READY) ## pandas' and numpy's own examples in the sandbox's language, the misses by reason
 	@$(BIN)/python tests/compat/docstrings.py
