@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,6 +19,7 @@ from byref import db
 from byref.db.integrity import examine
 from structure import structure
 
+CHAOS = Path(__file__).parents[1] / "chaos"
 LONG = timedelta(days=100_000)
 
 KILLED = """
@@ -92,6 +96,15 @@ def test_killed_at_any_statement_it_is_done_or_not_begun(
     report = examine(empty_url, grace=LONG)
     assert report.problems == ()
     assert {name: report.figures[name] for name in kept.figures} == kept.figures
+
+
+@pytest.mark.slow
+def test_deploys_replace_processes_while_the_database_is_migrated(postgres_server: str) -> None:
+    """Three versions of the package, in processes of their own: see `tests/chaos/faults_versions.py`."""
+    command = [sys.executable, str(CHAOS), "--short", "rolling_upgrade"]
+    environment = os.environ | {"BYREF_CHAOS_POSTGRESQL": postgres_server}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.slow
