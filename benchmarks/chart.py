@@ -11,7 +11,7 @@ WIDTH = 11.5
 STYLE = {
     "svg.hashsalt": "byref",
     "svg.fonttype": "none",
-    "font.family": ["DejaVu Sans", "Verdana", "sans-serif"],
+    "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 8,
 }
 ROW = 0.235
