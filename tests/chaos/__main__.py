@@ -23,7 +23,7 @@ from pathlib import Path
 import kit
 from report import Report, Scenario, print_table
 
-SHORT, LONG = 2.5, 60.0
+SHORT, LONG = 1.5, 60.0
 """Seconds of each scenario's load."""
 PATIENCE = 300.0
 """Seconds beyond its load after which a scenario hangs."""

@@ -18,11 +18,11 @@ def hosts_hammer(folder: Path, seconds: float, seed: int) -> Report:
 
 def hosts_killed(folder: Path, seconds: float, seed: int) -> Report:
     """Eight processes, of which one is killed three times a second, bytes in SQL and in files."""
-    return _hammered("hosts_killed", folder, seconds, seed, max(4, int(seconds * KILLS_A_SECOND)))
+    return _hammered("hosts_killed", folder, seconds, seed, max(4, int(seconds / 2 * KILLS_A_SECOND)))
 
 
 def _hammered(name: str, folder: Path, seconds: float, seed: int, kills: int) -> Report:
-    report = Report(name)
+    report, seconds = Report(name), seconds / 2
     figures = {"kills": 0, "acts": 0, "acknowledged looked for": 0}
     for blobs in (None, str(folder / "blobs")):
         with kit.databases(_made(folder / ("sql" if blobs is None else "files"))) as urls:
