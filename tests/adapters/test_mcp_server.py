@@ -30,9 +30,11 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 import byref
 import byref.cli
+import byref.engine
 import byref.policy
 from byref.adapters import mcp as adapter
 from byref.adapters import mcp_content
+from byref_sandbox import Sandbox
 
 ROWS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
 USERS = {"total": 3000, "next_cursor": "abc", "users": ROWS}
@@ -735,6 +737,7 @@ def test_a_listener_hears_of_its_own_session_alone(alone: Served) -> None:
 
 def test_a_cancelled_call_ends_and_the_session_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(byref.engine, "Sandbox", Sandbox)  # its own, which ends with the engine, and with it the run
 
     async def main() -> None:
         heard: list[float] = []
