@@ -153,7 +153,7 @@ def rolling_upgrade(folder: Path, seconds: float, seed: int) -> Report:
             stack.callback(nursery.close)
         for kind, url in stack.enter_context(kit.databases(folder)).items():
             db.downgrade(url, REVISIONS[-2])
-            fleet = Fleet(url, folder / kind, seed)
+            fleet = Fleet(url, folder / f"{kind} journals", seed)
             try:
                 _deploy(kind, url, fleet, nurseries, seconds / 24, report)
             finally:

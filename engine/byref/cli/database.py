@@ -13,7 +13,7 @@ from byref.cli import output
 from byref.cli.failures import FAILED, Failed
 from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.db.failures import safe
-from byref.db.revisions import State, require, state
+from byref.db.revisions import State, state
 
 
 def db(options: Namespace) -> int:
@@ -47,8 +47,8 @@ def _current(options: Namespace) -> int:
 
 def _check(options: Namespace) -> int:
     url = database_url(options)
+    revisions.check(url, schema=options.schema)
     found = state(url, schema=options.schema)
-    require(found, make_url(url))
     if options.json:
         output.json(_as_json(found))
     else:
