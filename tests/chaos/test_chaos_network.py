@@ -6,17 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import faults_postgres
+import faults_s3
 import psycopg
 import pytest
 from faults_relay import Relay
 from report import Scenario
 from sqlalchemy import Connection, create_engine, make_url, text
 
-from byref import Engine, StorageFailure
+from byref import CharCounter, Engine, StorageFailure
 from byref.db import database as database_module
+from byref.db import integrity
 from byref.db.connections import KEEPALIVES
 from byref.db.database import Database
 
@@ -126,7 +129,7 @@ def test_a_lost_connection_is_replaced_wherever_it_was_lost(postgres_url: str) -
 
     killing = threading.Thread(target=kill)
     steps, unknown = [], 0
-    with Engine(postgres_url) as engine:
+    with Engine(postgres_url, counter=CharCounter()) as engine:
         session = engine.session("s")
         killing.start()
         try:
@@ -151,3 +154,34 @@ def test_scenarios_of_postgresql(scenario: Scenario, tmp_path: Path) -> None:
     report = scenario(tmp_path, 5, 1)
     assert report.failures == [], report
     assert report.figures["acknowledged"] > 20 and report.figures["faults"] >= 1, report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", faults_s3.SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scenarios_of_s3(scenario: Scenario, tmp_path: Path) -> None:
+    report = scenario(tmp_path, 5, 1)
+    assert report.failures == [], report
+    assert report.figures["acknowledged"] > 20 and report.figures["faults"] >= 2, report
+
+
+def test_a_silent_store_takes_one_time_out_of_a_turn_and_comes_back(sqlite_url: str) -> None:
+    """What its write may have left behind is deleted later: that would wait for another."""
+    rows = [{"id": number} for number in range(3_000)]
+    with faults_s3.bucket(1) as (proxy, opened, direct):
+        store = opened(proxy.endpoint)
+        with Engine(sqlite_url, blobs=store, counter=CharCounter()) as engine:
+            session = engine.session("s")
+            proxy.fault = "stall"
+            began = time.monotonic()
+            assert session.process(rows, tool="rows", call_id="c").reason == "storage_failure"
+            took, asked = time.monotonic() - began, proxy.hit["stall"]
+            assert asked == 3, (asked, took)  # the write, and what the client itself tries again
+            proxy.fault = "lost answer"
+            assert session.process(rows, tool="rows", call_id="d").reason == "storage_failure"
+            proxy.fault = None
+            result = session.process(rows, tool="rows", call_id="c")
+            assert result.route == "variables" and session.variable("rows").value() == rows
+            engine.sweep(grace=timedelta(0))
+        there = list(opened(direct).keys(older_than=datetime.now(UTC) + timedelta(days=1)))
+        assert len(there) == 1
+    assert integrity.examine(sqlite_url, grace=timedelta(0)).problems == ()

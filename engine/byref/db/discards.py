@@ -42,10 +42,13 @@ def empty(transact: Transact, objects: BlobStore | None) -> int:
 
 
 def try_to_delete(transact: Transact, objects: BlobStore, key: str) -> None:
-    """Delete one object that nothing has referred to, with its note if it has one; what fails is left to the next sweep.
+    """Delete one object that nothing has referred to, with its note if it has one; what fails is left to the next sweep,
+    and so is all while the store is away: its write may have failed just now, and a turn waits for one time-out only.
 
     Unlike `empty` this may run inside a transaction that is rolled back: what that noted it leaves alone.
     """
+    if isinstance(objects, Guarded) and objects.is_away:
+        return
     here = DiscardRow.store == objects.name, DiscardRow.key == key
     try:
         objects.delete([key])

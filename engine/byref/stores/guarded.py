@@ -17,7 +17,7 @@ logger = logging.getLogger("byref")
 URI_CHARS = 4_096
 """Most of a path or URL that a model is shown; as long as a path may be on Linux."""
 AWAY_SECONDS = 60.0
-"""After a failed deletion, before one that can wait tries again."""
+"""After a failed write or deletion, before a deletion that can wait is tried."""
 
 
 class Guarded:
@@ -42,11 +42,13 @@ class Guarded:
         except StorageFailure:
             if source.error is not None:
                 raise source.error from None
+            self._failed_at = time.monotonic()
             raise
         if source.error is not None:
             raise source.error
         if not source.ended:
             raise StorageFailure(f"the store {self.name!r} took only a part of what it was to write")
+        self._failed_at = -AWAY_SECONDS
 
     def read(self, key: str, offset: int, size: int) -> bytes:
         """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
@@ -67,7 +69,7 @@ class Guarded:
 
     @property
     def is_away(self) -> bool:
-        """Whether it failed to delete a moment ago: what can wait need not try again."""
+        """Whether it failed to write or delete a moment ago: what can wait need not try, and wait for its time-out."""
         return time.monotonic() - self._failed_at < AWAY_SECONDS
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
