@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from sqlalchemy import Connection, delete, select, update
 
 from byref import names as names_of
@@ -22,6 +23,9 @@ from byref.frames import line_count
 from byref.scope import Scope
 from byref.variables import Part
 from byref_sandbox import EXACT, Bound, jsontext
+
+_RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,7 @@ def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
         shown, tokens = parts[0].shape, scope.count(parts[0].shape)
         exact: dict[str, bytes] = {}
     else:
-        members = b",\n".join(json.dumps(name).encode() + b":" + value.data for name, value in values.items())
-        document, content_type = b"{\n" + members + b"\n}", "application/json"
+        document, content_type = _document(values), "application/json"
         text = store.decode_text(document)
         shown, tokens = head_of(text, store.PREVIEW_CHARS), scope.count(text, "json")
         exact = {name: value.exact for name, value in values.items() if value.exact}
@@ -75,8 +78,23 @@ def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
     return Kept(staged, parts, shown, tokens, content_type, exact)
 
 
+def _document(values: Mapping[str, Bound]) -> bytes:
+    pieces: list[bytes] = []
+    for name, value in values.items():
+        pieces += (b",\n" if pieces else b"{\n", json.dumps(name).encode(), b":", value.data)
+    return b"".join((*pieces, b"\n}"))
+
+
+def _kind(data: bytes) -> str:
+    """The kind of a JSON value; of records, and of an object, no more is parsed than it takes."""
+    try:
+        return kind_of((_RECORDS if data.startswith(b"[") else _OBJECT).decode(data))
+    except (msgspec.MsgspecError, RecursionError):
+        return kind_of(jsontext.decode(data))
+
+
 def _part(name: str, bound: Bound) -> Part:
-    shape = bound.shape or kind_of(jsontext.decode(bound.data))
+    shape = bound.shape or _kind(bound.data)
     return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
 
 

@@ -11,7 +11,6 @@ import collections
 import datetime
 import decimal
 import fractions
-import math
 import re
 import uuid
 import zoneinfo
@@ -23,33 +22,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from byref_sandbox import exactnodes, exacttables
+from byref_sandbox import exactnodes, exacttables, plain
 from byref_sandbox.exactnodes import NotExact as NotExact
 from byref_sandbox.exactnodes import from_pairs, node, nodes, pairs, value_of
 from byref_sandbox.exacttables import dtype_of
+from byref_sandbox.jsontext import collector_paused
+from byref_sandbox.plain import is_json as is_json
 
-_JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+_LARGE: Final = 100
+"""Members from which on a container may be worth a look at all of it."""
+_SHALLOW: Final = 3
+"""Depth down to which it is looked at: each level looks at what those above have seen."""
 _FACTORIES: Final = {kind.__name__: kind for kind in (list, dict, set, int, float, str, tuple, bool)}
-
-
-def is_json(value: object) -> bool:
-    """Whether a value that JSON can be made of comes back from it as it was, types included."""
-    waiting: list[Any] = [[value]]
-    while waiting:
-        container = waiting.pop()
-        members: Any = container
-        if type(container) is dict:
-            if not set(map(type, container)) <= {str}:
-                return False
-            members = container.values()
-        kinds = set(map(type, members))
-        if not kinds <= _JSON_KINDS:
-            return False
-        if float in kinds and not all(math.isfinite(member) for member in members if type(member) is float):
-            return False
-        if not kinds.isdisjoint((list, dict)):
-            waiting.extend(member for member in members if type(member) in (list, dict))
-    return True
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -68,7 +52,8 @@ def encode(value: object) -> bytes:
 def decode(data: bytes) -> object:
     """The value; raises ValueError on anything that `encode` did not make."""
     try:
-        return value_of(msgspec.msgpack.decode(data))
+        with collector_paused():
+            return value_of(msgspec.msgpack.decode(data))
     except (
         LookupError,
         TypeError,
@@ -79,6 +64,18 @@ def decode(data: bytes) -> object:
         pa.ArrowException,
     ) as error:
         raise ValueError(f"no kept value: {error}") from None
+
+
+def _write_container(tag: str, write: Callable[[Any, int], list[Any]]) -> Callable[[Any, int], Any]:
+    """A large one of plain data goes as a whole, if it is not the value itself: that would be kept as JSON."""
+
+    def written(value: Any, depth: int) -> Any:
+        is_tried = len(value) >= _LARGE and 1 < depth <= _SHALLOW
+        if is_tried and (data := plain.packed(value)) is not None:
+            return ["plain", data]
+        return [tag, *write(value, depth)]
+
+    return written
 
 
 def _write_default(value: collections.defaultdict[Any, Any], depth: int) -> Any:
@@ -150,9 +147,9 @@ def _write_ticks(tag: str) -> Callable[[Any, int], Any]:
 
 
 _WRITERS: Final[dict[type, Callable[[Any, int], Any]]] = {
-    list: lambda v, d: ["list", *nodes(v, d)],
+    list: _write_container("list", nodes),
     tuple: lambda v, d: ["tuple", *nodes(v, d)],
-    dict: lambda v, d: ["dict", *pairs(v, d)],
+    dict: _write_container("dict", pairs),
     set: lambda v, d: ["set", *nodes(v, d)],
     frozenset: lambda v, d: ["frozenset", *nodes(v, d)],
     bytearray: lambda v, _d: ["bytearray", bytes(v)],
@@ -185,6 +182,7 @@ _WRITERS: Final[dict[type, Callable[[Any, int], Any]]] = {
 _READERS: Final[dict[str, Callable[..., Any]]] = {
     "surrogates": lambda v: v.decode("utf-8", "surrogatepass"),
     "int": lambda v: int(v, 16),
+    "plain": plain.unpacked,
     "list": lambda *v: list(map(value_of, v)),
     "tuple": lambda *v: tuple(map(value_of, v)),
     "dict": lambda *v: dict(from_pairs(list(v))),

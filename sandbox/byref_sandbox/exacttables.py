@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from byref_sandbox import plain
 from byref_sandbox.exactnodes import NUMPY_KINDS, NotExact, node, nodes, value_of
 
 _ARROW_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -18,7 +19,10 @@ def _write_array(value: Any, depth: int) -> Any:
     if value.dtype.kind in NUMPY_KINDS:
         return ["array", value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes()]
     if value.dtype.kind == "O":
-        return ["objects", list(value.shape), nodes(value.ravel().tolist(), depth)]
+        objects = value.ravel().tolist()
+        if (data := plain.packed(objects)) is not None:
+            return ["plain_objects", list(value.shape), data]
+        return ["objects", list(value.shape), nodes(objects, depth)]
     raise NotExact(f"an array of {value.dtype}")
 
 
@@ -36,6 +40,11 @@ def dtype_of(text: str) -> np.dtype[Any]:
 
 def _objects(shape: Sequence[int], nodes: list[Any]) -> Any:
     return np.fromiter(map(value_of, nodes), dtype=object, count=len(nodes)).reshape(shape)
+
+
+def _plain_objects(shape: Sequence[int], data: bytes) -> Any:
+    objects = plain.unpacked(data)
+    return np.fromiter(objects, dtype=object, count=len(objects)).reshape(shape)
 
 
 def _write_column(series: Any, depth: int) -> Any:
@@ -181,6 +190,7 @@ FAMILIES: Final[Mapping[type, Callable[[Any, int], Any]]] = {
 READERS: Final[Mapping[str, Callable[..., Any]]] = {
     "array": _array,
     "objects": _objects,
+    "plain_objects": _plain_objects,
     "extension": lambda v: _column(v).array,
     "arrow": _arrow,
     "categorical": _categorical,
