@@ -131,7 +131,7 @@ def sandbox_killed(folder: Path, seconds: float, seed: int) -> Report:
 
 def sandbox_stopped(folder: Path, seconds: float, seed: int) -> Report:
     """SIGSTOP to the same: who is wedged is given up in time, and ended."""
-    with patch.multiple(exchange, **PATIENCE), patch.object(process, "ANSWER_SECONDS", 2.0):
+    with patch.multiple(exchange, **PATIENCE), patch.multiple(process, ANSWER_SECONDS=2.0, START_SECONDS=10.0):
         return _disturbed("sandbox_stopped", folder, seconds, seed, signal.SIGSTOP, 1.0)
 
 

@@ -15,7 +15,8 @@ from byref.session import Session
 from byref_sandbox import Sandbox
 
 TOOLS = ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read", "artifact_sql", "store_artifact")
-POLICY = Policy(mode="variables", ttl=timedelta(seconds=60), ledger_ttl=timedelta(seconds=120), headroom_percentage=1.0)
+POLICY = Policy(mode="variables", ttl=timedelta(minutes=5), ledger_ttl=timedelta(minutes=5), headroom_percentage=1.0)
+"""Longer than a conversation is left alone, where a machine has other things to do."""
 TURNS = 40
 """Acts after which a conversation ends, or is deleted, and another takes its place."""
 WARM = 6
