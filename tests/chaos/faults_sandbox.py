@@ -26,6 +26,8 @@ SESSIONS = 5
 RUN_SECONDS = 2.0
 ANSWERED_SECONDS = 40.0
 """No call takes longer, whatever dies: its own run, and thrice at most a new root, on a machine that is busy."""
+STARTED_SECONDS = 12.0
+"""After which a root that was stopped while it started is given up."""
 POLICY = Policy(mode="variables", ttl=None, run_seconds=RUN_SECONDS, headroom_percentage=1.0)
 TOOLS = ("code_interpreter", "artifact_jq", "artifact_sql", "artifact_read")
 EXCUSES = (
@@ -131,7 +133,7 @@ def sandbox_killed(folder: Path, seconds: float, seed: int) -> Report:
 
 def sandbox_stopped(folder: Path, seconds: float, seed: int) -> Report:
     """SIGSTOP to the same: who is wedged is given up in time, and ended."""
-    with patch.multiple(exchange, **PATIENCE), patch.multiple(process, ANSWER_SECONDS=2.0, START_SECONDS=10.0):
+    with patch.multiple(exchange, **PATIENCE), patch.object(process, "ANSWER_SECONDS", 2.0):
         return _disturbed("sandbox_stopped", folder, seconds, seed, signal.SIGSTOP, 1.0)
 
 
@@ -289,7 +291,8 @@ def _disturbed(name: str, folder: Path, seconds: float, seed: int, number: signa
             for conversation in conversations:
                 crew.add(conversation.act)
             crew.add(disturb)
-            crew.run()
+            with patch.object(process, "START_SECONDS", STARTED_SECONDS):
+                crew.run()
             report.failures += crew.failures
             if not crew.failures:
                 for conversation in conversations:
