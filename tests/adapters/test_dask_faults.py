@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import dask
 import pytest
@@ -160,7 +161,7 @@ def test_a_scheduler_that_is_lost_and_back(monkeypatch: pytest.MonkeyPatch) -> N
         with DaskInterpreter(address, timeout=60) as interpreter, ThreadPoolExecutor(4) as pool:
             until(lambda: _answers(interpreter))
             answers = [pool.submit(interpreter.run, SLEEP.format(20)) for _ in range(4)]
-            until(lambda: running_on({"": processes[1].pid}))
+            until(lambda: running_on({"worker": processes[1].pid}))
             processes[0].kill()
             began = time.monotonic()
             for answer in answers:
@@ -255,6 +256,7 @@ def test_figures_come_back(interpreter: DaskInterpreter) -> None:
 
 
 def test_workers_read_postgresql_and_s3_themselves(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    sys.path.append(str(Path(__file__).parent.parent / "stores"))
     from s3server import s3_server
 
     with s3_server() as server:

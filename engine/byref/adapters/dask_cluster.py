@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import distributed.protocol.pickle
@@ -24,6 +24,8 @@ Client: Any = distributed.Client
 pickled: Any = distributed.protocol.pickle.dumps
 
 CONNECT_SECONDS = 10.0
+_ATTEMPTS = 3
+"""To have a run begun: one more if the scheduler is lost, or forgets it, and one if it keeps it for who is gone."""
 FAILED_SECONDS = 2.0
 """After a connection could not be made, before the next attempt: until then callers are told at once."""
 AVOID_SECONDS = 60.0
@@ -36,6 +38,10 @@ _LOST = (CancelledError, ClosedClientError, OSError)
 
 class _NoAnswer(SandboxUnavailable):
     """The time for a run is over."""
+
+
+class _Stranded(Exception):
+    """A run will never begin."""
 
 
 class Cluster:
@@ -75,18 +81,21 @@ class Cluster:
             SandboxUnavailable: nobody answers within so many seconds, or all that tried are lost.
         """
         deadline = time.monotonic() + seconds
-        for _ in range(2):
+        lost: BaseException | None = None
+        for _ in range(_ATTEMPTS):
             client = self._connected()
             try:
                 with self._worker(client, affinity) as hint:
                     key = f"byref-run-{secrets.token_hex(8)}"
                     future = client.submit(function, VERSION, *arguments, key=key, pure=False, **hint)
-                    return self._result(future, deadline, seconds)
+                    return self._result(future, hint.get("workers"), deadline, seconds)
+            except _Stranded:
+                affinity = None
             except _LOST as error:
                 lost = error
             if self.closed:
                 raise RuntimeError("the interpreter is closed")
-        raise SandboxUnavailable(f"the Dask scheduler at {self.address} was lost: {lost}")
+        raise SandboxUnavailable(f"a run on the Dask cluster at {self.address} was given up there: {lost}")
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> dict[str, Any]:
         """Return what a coroutine function returns on each worker, or the exception there, by the worker's address."""
@@ -119,10 +128,14 @@ class Cluster:
         self._client = self._given = None
         self._renew()
 
-    def _result(self, future: Any, deadline: float, seconds: float) -> bytes:
+    def _result(self, future: Any, meant: list[str] | None, deadline: float, seconds: float) -> bytes:
         try:
-            result: bytes = future.result(timeout=max(0.0, deadline - time.monotonic()))
-            return result
+            while meant and time.monotonic() + LOOK_SECONDS < deadline:
+                with suppress(TimeoutError):
+                    return bytes(future.result(timeout=LOOK_SECONDS))
+                if self._is_stranded(future, meant[0]):
+                    raise _Stranded
+            return bytes(future.result(timeout=max(0.0, deadline - time.monotonic())))
         except TimeoutError:
             raise _NoAnswer(
                 f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
@@ -132,7 +145,7 @@ class Cluster:
             raise SandboxUnavailable(
                 f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"
             ) from None
-        except _LOST:
+        except (_Stranded, *_LOST):
             raise
         except Exception as error:
             raise SandboxUnavailable(
@@ -141,6 +154,18 @@ class Cluster:
             ) from error
         finally:
             future.release()
+
+    def _is_stranded(self, future: Any, worker: str) -> bool:
+        """Whether a run will never begin: it was meant for a worker that went while no other was there to take it.
+
+        The scheduler keeps such a run for the worker of that address, though others may have it and have come since.
+        """
+        client = future.client
+        threads = client.nthreads(callback_timeout=CONNECT_SECONDS)
+        if worker in threads:
+            return False
+        processing = client.sync(client.scheduler.processing, workers=None, callback_timeout=CONNECT_SECONDS)
+        return not future.done() and not any(future.key in keys for keys in processing.values())
 
     def _connected(self) -> Any:
         with self._lock:
