@@ -195,7 +195,7 @@ def test_hostile_names_reach_their_own_data(session: Session, tool: str) -> None
 )
 def test_an_unknown_name_says_what_there_is(session: Session, name: str) -> None:
     session.process(page(), tool="t")
-    with pytest.raises(ConfigurationError, match="there are"):
+    with pytest.raises(ConfigurationError, match="the newest are"):
         session.variable(name)
 
 
