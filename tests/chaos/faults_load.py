@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, TypeVar
 
 from report import Report
@@ -32,6 +33,8 @@ PAUSE = 0.1
 """Seconds before a request is given again."""
 AWAY = "cannot be reached right now"
 """What a tool's reply says where the storage failed."""
+GONE = "the stored data is gone"
+"""What it says where a store has no such object: one that is consistent only eventually may have it later."""
 
 
 @dataclass
@@ -51,7 +54,7 @@ class Acknowledged:
 class Load:
     """Threads of several engines at the same conversations, as many backends are; each request goes to any of them."""
 
-    def __init__(self, engines: Sequence[Engine], *, seed: int, threads: int = 6, records: int = 1_500) -> None:
+    def __init__(self, engines: Sequence[Engine], *, seed: int, threads: int = 6, payloads: int = 6) -> None:
         self.engines = engines
         self.acknowledged: list[Acknowledged] = []
         self.failures: list[str] = []
@@ -59,7 +62,7 @@ class Load:
         self.longest = 0.0
         """Seconds that one call took, whatever its answer."""
         self.recoveries: list[float] = []
-        self._records = records
+        self._payloads = payloads
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._begun_and_done: dict[int, float] = {}
@@ -137,8 +140,7 @@ class Load:
             self.counts["retried"] += what.tries > 1
 
     def _process(self, name: str, call_id: str, chance: random.Random) -> None:
-        number = chance.randrange(6)
-        rows = payload(number, self._records)
+        rows = payload(chance.randrange(self._payloads))
 
         def work(session: Session) -> Acknowledged | None:
             result = session.process(rows, tool="rows", call_id=call_id)
@@ -178,16 +180,20 @@ class Load:
             there = [one for one in self.acknowledged if one.session == name and one.artifacts]
         if not there:
             return
-        [artifact_id] = chance.choice(there).artifacts
+        [artifact_id] = chance.choice(there[-4:]).artifacts
+        tries = count(1)
+        asked = [call_id]
         arguments = {"artifact_id": artifact_id, "end_line": 2}
 
         def work(session: Session) -> Acknowledged | None:
-            reply = session.call("artifact_read", arguments, call_id=call_id)
+            reply = session.call("artifact_read", arguments, call_id=asked[-1])
             if reply.is_error:
-                assert AWAY in reply.text, reply.text
+                assert AWAY in reply.text or GONE in reply.text, reply.text
+                if GONE in reply.text:  # that was the answer: the model asks anew
+                    asked.append(f"{call_id} {next(tries)}")
                 return None
             assert '"id":0' in reply.text, reply.text
-            return Acknowledged(name, call_id, "reply", reply.step, reply.text)
+            return Acknowledged(name, asked[-1], "reply", reply.step, reply.text)
 
         done, done.tries = self._until(name, chance, work)
         self._acknowledge(done)
@@ -208,19 +214,19 @@ class Load:
         self.counts["kept values"] += 1
 
 
-def payload(number: int, records: int) -> list[dict[str, Any]]:
-    """Records that are offloaded; few different ones, so that the same bytes are stored by several at once."""
-    return [{"id": i, "payload": number, "text": f"record {i} of {number}"} for i in range(records + number)]
+def payload(number: int) -> list[dict[str, Any]]:
+    """Records that are offloaded; few different ones, and the same bytes are stored by several at once."""
+    return [{"id": i, "payload": number, "text": f"record {i} of {number}"} for i in range(1_500 + number)]
 
 
 @contextmanager
 def engines(
-    url: str, sandbox: Sandbox, *, count: int = 2, blobs: Callable[[], BlobStore | None] = lambda: None
+    url: str, sandbox: Sandbox, *, number: int = 2, blobs: Callable[[], BlobStore | None] = lambda: None
 ) -> Iterator[list[Engine]]:
     """Engines of one database and one store, each with connections and clients of its own."""
     opened: list[Engine] = []
     try:
-        for _ in range(count):
+        for _ in range(number):
             opened.append(Engine(url, create=False, blobs=blobs(), interpreter=sandbox, counter=CharCounter()))
         yield opened
     finally:

@@ -18,7 +18,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from faults_load import Load, check, engines
-from faults_relay import wait_for
 from report import Report, Scenario
 
 from byref import db
@@ -116,7 +115,7 @@ class Proxy:
     def _is_fresh(self, request: BaseHTTPRequestHandler) -> bool:
         """Whether what is read was written a moment ago: a store that is consistent only eventually may not have it."""
         at = self._written.get(request.path.partition("?")[0])
-        return request.command in ("GET", "HEAD") and at is not None and time.monotonic() - at < 0.5
+        return request.command in ("GET", "HEAD") and at is not None and time.monotonic() - at < 2.0
 
     def _pass_on(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:
         with contextlib.closing(http.client.HTTPConnection(*self.behind, timeout=30)) as behind:
@@ -197,7 +196,7 @@ def under_load(
     db.upgrade(url)
     with bucket(seed) as (proxy, opened, direct), Sandbox(Limits(wall_seconds=30)) as sandbox:
         with engines(url, sandbox, blobs=lambda: opened(proxy.endpoint)) as many:
-            load, chance = Load(many, seed=seed, threads=threads), random.Random(seed)
+            load, chance = Load(many, seed=seed, threads=threads, payloads=200), random.Random(seed)
             load.start()
             try:
                 load.recovered()
@@ -208,7 +207,9 @@ def under_load(
                     proxy.fault = faults[number % len(faults)]
                     number += 1
                     time.sleep(min(seconds / len(faults), chance.uniform(0.5, 3.0)))
-                    wait_for(lambda: bool(load.failures or proxy.hit[proxy.fault or ""]))
+                    waited = time.monotonic() + 5.0
+                    while not proxy.hit[proxy.fault] and not load.failures and time.monotonic() < waited:
+                        time.sleep(0.05)
                     proxy.fault = None
                     load.recovered()
             finally:
