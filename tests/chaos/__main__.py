@@ -13,6 +13,7 @@ import importlib
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,7 @@ def main() -> int:
         _, scenario = known[options.names[0]]
         print(json.dumps(asdict(scenario(Path(options.alone), seconds, options.seed))))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what cleans up
     reports = []
     with tempfile.TemporaryDirectory(prefix="byref-chaos-") as folder, kit.server(Path(folder) / "postgresql") as url:
         for name in options.names or known:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from pathlib import Path
 
 import hammer
@@ -9,6 +11,7 @@ import kit
 from report import Report
 
 KILLS_A_SECOND = 3.0
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def hosts_hammer(folder: Path, seconds: float, seed: int) -> Report:
@@ -23,6 +26,7 @@ def hosts_killed(folder: Path, seconds: float, seed: int) -> Report:
 
 def _hammered(name: str, folder: Path, seconds: float, seed: int, kills: int) -> Report:
     report, seconds = Report(name), seconds / 2
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a killed host leaves behind is ours from then on
     figures = {"kills": 0, "acts": 0, "acknowledged looked for": 0}
     for blobs in (None, str(folder / "blobs")):
         with kit.databases(_made(folder / ("sql" if blobs is None else "files"))) as urls:
@@ -32,6 +36,8 @@ def _hammered(name: str, folder: Path, seconds: float, seed: int, kills: int) ->
                 report.failures += [
                     f"{kind}, bytes in {'SQL' if blobs is None else 'files'}: {failure}" for failure in outcome.failures
                 ]
+                if left := kit.gone(kit.below(os.getpid())):
+                    report.failures.append(f"left behind by killed hosts: {[kit.name_of(pid) for pid in left]}")
                 figures["kills"] += outcome.kills
                 figures["acts"] += outcome.done.total()
                 figures["acknowledged looked for"] += outcome.acknowledged

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -208,6 +209,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.host is not None:
         return bear(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what cleans up
     with tempfile.TemporaryDirectory(prefix="byref-soak-") as folder:
         if options.url:
             failures = soak(options, options.url)
