@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import distributed.protocol.pickle
@@ -130,12 +130,15 @@ class Cluster:
 
     def _result(self, future: Any, meant: list[str] | None, deadline: float, seconds: float) -> bytes:
         try:
-            while meant and time.monotonic() + LOOK_SECONDS < deadline:
-                with suppress(TimeoutError):
-                    return bytes(future.result(timeout=LOOK_SECONDS))
-                if self._is_stranded(future, meant[0]):
+            # Not `result(timeout=…)` again and again: Dask loses a result that comes at the very moment.
+            answered = threading.Event()
+            future.add_done_callback(lambda _: answered.set())
+            while not answered.wait(max(0.0, min(LOOK_SECONDS, deadline - time.monotonic()))):
+                if time.monotonic() >= deadline:
+                    raise TimeoutError
+                if meant and self._is_stranded(future, meant[0]):
                     raise _Stranded
-            return bytes(future.result(timeout=max(0.0, deadline - time.monotonic())))
+            return bytes(future.result(timeout=max(CONNECT_SECONDS, deadline - time.monotonic())))
         except TimeoutError:
             raise _NoAnswer(
                 f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
