@@ -53,6 +53,7 @@ format: $(READY) ## rewrite the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: $(READY) ## each step against its peers of the same run (SHORT=1: in a minute; WRITE=1: into benchmarks/RESULTS.md)
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group bench
 	@$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
 
 statements: $(READY) ## write docs/statements.md out of the marked tests
