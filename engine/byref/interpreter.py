@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sqlalchemy import Connection, insert
@@ -23,8 +24,8 @@ from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.keeping import Kept
 from byref.outputs import to_block
 from byref.scope import Scope
-from byref.variables import Variable
-from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
+from byref.variables import Part, Variable
+from byref_sandbox import EXACT, Bound, Data, Limits, Outcome, Same, SandboxUnavailable
 from byref_sandbox.language.source import assigned_names, strip_dollars
 from byref_sandbox.outcome import DELETED, STOPPED
 from byref_sandbox.request import needed
@@ -53,6 +54,8 @@ class Execution:
     outcome: Outcome
     limits: Limits
     kept: tuple[Kept, ...]
+    aliases: tuple[keeping.Aliases, ...]
+    """Further names of what the run was given, by artifact."""
     result: Kept | None
     """The value, where it is too big to be read and becomes a variable of its own."""
     definitions: Mapping[str, tuple[str, str]]
@@ -88,6 +91,10 @@ def see_that_it_can_be_held(scope: Scope, artifact: Artifact) -> None:
         )
 
 
+Inside = Mapping[int, Mapping[variables.Path, str]]
+"""What variables stand for inside artifacts, by their row: path and shape."""
+
+
 class _Needed(NamedTuple):
     """What a run needs of the session."""
 
@@ -97,6 +104,8 @@ class _Needed(NamedTuple):
     artifacts: Mapping[str, Artifact]
     others: list[str]
     """Variables that the code does not name."""
+    inside: Inside
+    """Of the artifacts of those it does."""
 
 
 @contextmanager
@@ -128,9 +137,11 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         found = variables.find(connection, scope.source, scope.row, names)
         artifacts = _artifacts(connection, scope, code, names - found.keys())
         newest, _ = variables.newest(connection, scope.row, NAMED_IN_REFUSALS)
-        return _Needed(known, sources, found, artifacts, [one.name for one in newest if one.name not in names])
+        others = [one.name for one in newest if one.name not in names]
+        holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
+        return _Needed(known, sources, found, artifacts, others, variables.inside(connection, scope.row, holding))
 
-    known, sources, found, artifacts, others = scope.read(look_up)
+    known, sources, found, artifacts, others, inside = scope.read(look_up)
     scope.uses.note(scope.row, [*(variable.artifact for variable in found.values()), *artifacts.values()])
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
@@ -142,7 +153,8 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         see_that_it_can_be_held(scope, artifact)
     limits = limits_of(scope)
     data: dict[str, object] = {name: data_of(artifact) for name, artifact in artifacts.items()}
-    data |= {name: data_of_variable(scope, known, variable) for name, variable in bound.items()}
+    data |= {name: data_of_variable(scope, known, variable, inside) for name, variable in bound.items()}
+    data = _each_its_own(data, bound)
     named = dict.fromkeys(others[: MAX_BOUND_NAMES - len(data)])  # in errors only: the code names none of them
     with readable_failures():
         outcome = observed.run(
@@ -153,7 +165,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
                 code, named | data, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources
             ),
         )
-    return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens)
+    return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens, inside=inside)
 
 
 def staged(
@@ -166,11 +178,15 @@ def staged(
     *,
     inline_tokens: int,
     language: str = "python",
+    inside: Inside = MappingProxyType({}),
 ) -> Execution:
-    """Stage what a run left, as far as it may be kept; `bound` are the variables that the run was given."""
+    """Stage what a run left, as far as it may be kept.
+
+    `bound` are the variables that the run was given, `inside` is what it was told of the artifacts of these.
+    """
     outcome, gone = _with_what_is_gone(scope, outcome)
-    left = outcome.bound.keys() | outcome.defined.keys() | outcome.unkept.keys()
-    bound = dict(bound)
+    left = outcome.bound.keys() | outcome.same.keys() | outcome.defined.keys() | outcome.unkept.keys()
+    given, bound = bound, dict(bound)
     if assigned := left - bound.keys():
         bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
     stored = {name for name, variable in bound.items() if variable.origin != "run"}
@@ -179,14 +195,16 @@ def staged(
     lost = {name: reason for name, reason in outcome.unkept.items() if name not in deleted} | {
         name: "no name to keep" for name in left - stored if not variables.is_bindable(name)
     }
-    new = [name for name in outcome.bound if name not in stored and name not in lost]
+    new = [name for name in (*outcome.bound, *outcome.same) if name not in stored and name not in lost]
     lost |= dict.fromkeys(new[MAX_KEPT_NAMES:], f"more than {MAX_KEPT_NAMES} names")
+    new = new[:MAX_KEPT_NAMES]
     kept: list[Kept] = []
-    for values in keeping.apart({name: outcome.bound[name] for name in new[:MAX_KEPT_NAMES]}):
+    for values in keeping.apart({name: outcome.bound[name] for name in new if name in outcome.bound}):
         try:
             kept.append(keeping.stage(scope, values))
         except QuotaExceeded as error:
             lost |= dict.fromkeys(values, str(error))
+    aliases = _aliases({name: outcome.same[name] for name in new if name in outcome.same}, given, inside)
     definitions = {
         name: (made.what, made.source)
         for name, made in outcome.defined.items()
@@ -212,6 +230,7 @@ def staged(
         outcome,
         limits,
         tuple(kept),
+        aliases,
         result,
         definitions,
         rebound,
@@ -232,12 +251,46 @@ def _artifacts(connection: Connection, scope: Scope, code: str, names: Collectio
     return found | {name: artifact for name, artifact in named.items() if name not in assigned}
 
 
-def data_of_variable(scope: Scope, known: names_of.Names, variable: Variable) -> Data:
+def data_of_variable(
+    scope: Scope, known: names_of.Names, variable: Variable, inside: Inside = MappingProxyType({})
+) -> Data:
     """Return a variable's data as the sandbox takes it: with its types, where a run left it."""
     exact = known.exact.get(variable.name)
     if exact is not None and exact[1] == variable.artifact.row_id:
         return names_of.data_of(scope.read, exact[0], exact[2])
-    return data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe")
+    data, depth = data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe"), len(variable.path)
+    paths = inside.get(variable.artifact.row_id, ())
+    return replace(data, parts=tuple(path[depth:] for path in paths if path[:depth] == variable.path))
+
+
+def _each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:
+    """Let no value that a run kept be part of another one: what code changes in one of them stays in it."""
+    apart: dict[str, object] = dict(data)
+    for name, one in data.items():
+        if name not in bound or bound[name].origin != "run" or not isinstance(one, Data) or one.content_type == EXACT:
+            continue
+        if any(other is not one and isinstance(other, Data) and _overlap(one, other) for other in data.values()):
+            apart[name] = replace(one, key=f"{one.key} {name}")
+    return apart
+
+
+def _overlap(one: Data, other: Data) -> bool:
+    shorter = min(len(one.path), len(other.path))
+    return (one.key, one.content_type) == (other.key, other.content_type) and one.path[:shorter] == other.path[:shorter]
+
+
+def _aliases(same: Mapping[str, Same], given: Mapping[str, Variable], inside: Inside) -> tuple[keeping.Aliases, ...]:
+    """Return what names stand for of what the run was given; paths are those that `data_of_variable` allowed."""
+    found: dict[bytes, keeping.Aliases] = {}
+    for name, one in same.items():
+        variable = given[one.variable]
+        path = (*variable.path, *one.path)
+        shape = one.shape if one.frame else inside[variable.artifact.row_id][path]
+        part = Part(name, path, shape, "dataframe" if one.frame else "value")
+        before = found.get(variable.artifact.digest)
+        parts = (*before.parts, part) if before is not None else (part,)
+        found[variable.artifact.digest] = keeping.Aliases(variable.artifact, parts)
+    return tuple(found.values())
 
 
 def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:
@@ -266,19 +319,17 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         variables.unbind(connection, session_id=scope.row, name=name)
     names_of.forget(connection, scope.row, execution.dropped)
     taken = variables.taken(connection, scope.row)
+    for alias in execution.aliases:
+        again = keeping.insert_again(connection, scope, alias.artifact, reply_step)
+        if again is not None:
+            names |= _bind(connection, scope, again, alias.parts, taken, step)
+        else:  # deleted while the code ran, as if it had been before
+            for part in alias.parts:
+                variables.unbind(connection, session_id=scope.row, name=part.wanted)
+            names_of.forget(connection, scope.row, [part.wanted for part in alias.parts])
     for kept in execution.kept:
         row = keeping.insert(connection, scope, kept, reply_step)
-        fresh = []
-        for part in kept.parts:
-            if part.wanted not in taken:
-                fresh.append((part.wanted, part))
-            elif not variables.rebind(
-                connection, session_id=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
-            ):
-                continue
-            names[part.wanted] = part.shape
-        names_of.forget(connection, scope.row, [part.wanted for part in kept.parts])
-        keeping.bind(connection, scope, row, fresh, step)
+        names |= _bind(connection, scope, row, kept.parts, taken, step)
         keeping.keep_exact(connection, scope, kept, row, {name: name for name in kept.exact if name in names}, step)
     for name, (what, source) in execution.definitions.items():
         if variables.unbind(connection, session_id=scope.row, name=name):
@@ -302,6 +353,24 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         keeping.keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
     record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
+    return names
+
+
+def _bind(
+    connection: Connection, scope: Scope, row: int, parts: Sequence[Part], taken: Collection[str], step: int
+) -> dict[str, str]:
+    """Bind names to parts of an artifact, but those that stand for what tools stored; return them with their shapes."""
+    names, fresh = {}, []
+    for part in parts:
+        if part.wanted not in taken:
+            fresh.append((part.wanted, part))
+        elif not variables.rebind(
+            connection, session_id=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
+        ):
+            continue
+        names[part.wanted] = part.shape
+    names_of.forget(connection, scope.row, [part.wanted for part in parts])
+    keeping.bind(connection, scope, row, fresh, step)
     return names
 
 

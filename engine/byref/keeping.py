@@ -14,7 +14,7 @@ from byref import names as names_of
 from byref import variables
 from byref.artifacts import blobs, quotas, staging, store
 from byref.artifacts.staging import Content, Staged
-from byref.artifacts.store import Description
+from byref.artifacts.store import Artifact, Description
 from byref.db.tables import ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of
@@ -26,6 +26,14 @@ from byref_sandbox import EXACT, Bound, jsontext
 
 _RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Aliases:
+    """Further names of what an artifact holds, as it is: its bytes are stored already."""
+
+    artifact: Artifact
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,36 @@ def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -
             kept.preview,
             kept.tokens,
             about,
+        ),
+        ttl=scope.policy.ttl,
+    )
+
+
+def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step: int | None) -> int | None:
+    """Make another artifact of an artifact's bytes, which names of a run hold on to; None if they are gone.
+
+    The first may expire or be deleted: what a run keeps lives as long as all that runs keep.
+    """
+    blob = blobs.published(connection, scope.tenant, artifact.digest)
+    if blob is None:
+        return None
+    return store.insert_artifact(
+        connection,
+        tenant=scope.tenant,
+        session_id=scope.row,
+        blob_id=blob.id,
+        public_id=store.new_id(),
+        step=step,
+        origin="run",
+        name=None,
+        about=Description(
+            artifact.kind,
+            artifact.content_type,
+            artifact.size_bytes,
+            artifact.preview,
+            artifact.tokens,
+            artifact.shape,
+            artifact.packed_schema,
         ),
         ttl=scope.policy.ttl,
     )

@@ -242,6 +242,16 @@ def all_of(connection: Connection, source: Source, session_id: int) -> list[Vari
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 
+def inside(connection: Connection, session_id: int, artifact_rows: Collection[int]) -> dict[int, dict[Path, str]]:
+    """Return the paths inside artifacts that the session's variables stand for, with their shapes."""
+    found: dict[int, dict[Path, str]] = {}
+    for some in store.batched(artifact_rows):
+        query = _OF_SESSION.where(VariableRow.artifact_id.in_(some))
+        for row in connection.execute(query, {"of_session": session_id}):
+            found.setdefault(row.artifact_id, {})[tuple(json.loads(row.path))] = row.shape
+    return found
+
+
 _NEWEST = (
     select(VariableRow.artifact_id, VariableRow.name, VariableRow.shape, func.count().over())
     .join(ArtifactRow, ArtifactRow.id == VariableRow.artifact_id)

@@ -2,7 +2,7 @@
 
 from byref_sandbox.data import EXACT, Data
 from byref_sandbox.jail import Layer, SandboxUnavailable
-from byref_sandbox.outcome import Bound, Definition, Failure, Figure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, Figure, JqOutcome, Limits, Outcome, Same, Usage
 from byref_sandbox.pool import Sandbox, probe
 from byref_sandbox.runner import Runner
 
@@ -18,6 +18,7 @@ __all__ = [
     "Limits",
     "Outcome",
     "Runner",
+    "Same",
     "Sandbox",
     "SandboxUnavailable",
     "Usage",

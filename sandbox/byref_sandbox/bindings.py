@@ -30,6 +30,8 @@ class Bindings:
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
         self.frames: dict[str, pd.DataFrame] = {}
+        self.as_frames: set[str] = set()
+        """Names whose value is still to be made the DataFrame as which it is bound."""
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}
 
     def all(self) -> dict[str, object]:
@@ -40,6 +42,12 @@ class Bindings:
                     self.values[name] = exact.decode(value.data)
                 except ValueError as error:
                     raise Unusable(f"variable {name!r} could not be read: {error}") from None
+        for name in self.as_frames:
+            try:
+                self.values[name] = self._named(name)
+            except (ValueError, TypeError) as error:
+                raise Unusable(f"variable {name!r} could not be made a DataFrame: {error}") from None
+        self.as_frames.clear()
         return {"df": self.df, **self.values}
 
     def df(self, source: object) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from byref_sandbox import plots, shown, values, wire
+from byref_sandbox.aliases import Alias, Watch
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
@@ -23,8 +24,8 @@ _MAX_REASON_CHARS: Final = 300
 _RAW_FILE: Final = "<raw>"
 _EARLIER_FILE: Final = "<earlier code>"
 
-_Name = object | Source | NoSource
-"""A top-level name's value, or how it is made again, or why it cannot be."""
+_Name = object | Alias | Source | NoSource
+"""A top-level name's value, or as what it was given, or how it is made again, or why it cannot be."""
 
 
 def language_body(language: Any, request: wire.Request, bindings: Bindings) -> Body:
@@ -41,9 +42,10 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         space = language.space(variables)
         _define(language, request.sources, space, stdout)
         before = dict(space)
+        watch = Watch(request, bindings)
         try:
             value = language.execute(program, space, stdout)
-            names = _names(language, program, space, before) | _deleted(request, space, before)
+            names = _names(language, program, space, before, watch) | _deleted(request, space, before)
             return _told(language, value, names, request.terms)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
@@ -51,7 +53,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             if isinstance(error, Expired) or out_of_memory(error):
                 return [failed, *_stopped(language, space, before)]
             images = plots.frames_of(language.figures(is_done=False)[0])
-            names = _names(language, program, space, before) | _deleted(request, space, before)
+            names = _names(language, program, space, before, watch) | _deleted(request, space, before)
             return [failed, *images, *_kept(names, request.terms.result_bytes)]
 
     return body
@@ -89,7 +91,9 @@ def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Ca
             return
 
 
-def _names(language: Any, program: Any, space: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, _Name]:
+def _names(
+    language: Any, program: Any, space: Mapping[str, Any], before: Mapping[str, Any], watch: Watch
+) -> dict[str, _Name]:
     """What the code bound at its top level, with the definitions among it as their source."""
     definitions: Definitions | None = None
     names: dict[str, _Name] = {}
@@ -101,7 +105,7 @@ def _names(language: Any, program: Any, space: Mapping[str, Any], before: Mappin
             continue
         is_import = language.is_imported(value)
         if not is_import and not is_definition(value):
-            names[name] = value
+            names[name] = watch.of(value) or value
             continue
         definitions = definitions or Definitions(program.source)
         found = definitions.imported(name)
@@ -160,7 +164,7 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
     """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
     made = shown.present(value)
     packed = made.exact
-    if any(value is kept for kept in names.values()):
+    if any(value is (kept.value if isinstance(kept, Alias) else kept) for kept in names.values()):
         packed = b""  # it is kept under that name
     if len(packed) + len(made.data) > max_bytes and not made.is_partial:
         packed = b""
@@ -199,7 +203,9 @@ def _kept(names: Mapping[str, _Name], room: int) -> list[wire.Frame]:
     return frames
 
 
-def _frame(name: str, value: _Name) -> wire.Kept | wire.Defined | wire.Lost:
+def _frame(name: str, value: _Name) -> wire.Kept | wire.Same | wire.Defined | wire.Lost:
+    if isinstance(value, Alias):
+        return value.frame(name)
     if isinstance(value, Source):
         return wire.Defined(name, value.what, clean(value.text))
     try:

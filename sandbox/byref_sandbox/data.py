@@ -34,6 +34,9 @@ class Data:
     """Where inside the JSON value the variable is."""
     frame: bool = False
     """Bound as a DataFrame of its records."""
+    parts: tuple[tuple[str, ...], ...] = ()
+    """Paths inside the variable of what an outcome may name (`Outcome.same`) where code gives it a further name; the empty
+    path is the variable. None of them: what has a further name comes back as any other value."""
 
 
 class Unusable(ValueError):

@@ -67,6 +67,20 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Same:
+    """A top-level name that stands for what the run was given, unchanged."""
+
+    variable: str
+    """The name under which it was given."""
+    path: tuple[str, ...]
+    """Of those that its `Data` allowed."""
+    frame: bool
+    """It is the DataFrame of that."""
+    shape: str = ""
+    """What it is, in words, where it is a DataFrame."""
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A top-level name that is kept as its source: `sources` of a later run define it again."""
 
@@ -122,6 +136,8 @@ class Outcome:
     figures_dropped: int = 0
     """Figures beyond that."""
     bound: Mapping[str, Bound] = field(default_factory=dict)
+    same: Mapping[str, Same] = field(default_factory=dict)
+    """Top-level names of what was given as `Data` with `parts`."""
     defined: Mapping[str, Definition] = field(default_factory=dict)
     """Top-level names of functions, classes and imports."""
     unkept: Mapping[str, str] = field(default_factory=dict)

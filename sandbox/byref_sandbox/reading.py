@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from byref_sandbox import jsontext, plots, wire
 from byref_sandbox.exchange import Answer
-from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Same, Usage
 from byref_sandbox.sources import MAX_SOURCE_CHARS
 
 _MAX_PARTS: Final = 8_000_000
@@ -32,24 +33,32 @@ _CRASHES: Final = frozenset(
 _UNREADABLE: Final = Failure("Crash", "the run's reply could not be read", hint="run it again")
 
 
-def outcome_of(answer: Answer, limits: Limits) -> Outcome:
-    """The outcome of a run of code."""
+def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = ()) -> Outcome:
+    """The outcome of a run of code over the variables that it was given."""
+    parts = {variable.name: variable.parts for variable in given}
     done, failure = answer.done, _failure(answer, limits)
     if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
         return Outcome(error=failure, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
     bound: dict[str, Bound] = {}
+    same: dict[str, Same] = {}
     defined: dict[str, Definition] = {}
     unkept: dict[str, str] = {}
     for frame in answer.frames:
-        if not isinstance(frame, wire.Kept | wire.Defined | wire.Lost):
+        if not isinstance(frame, wire.Kept | wire.Same | wire.Defined | wire.Lost):
             continue
-        if len(bound) + len(defined) + len(unkept) >= _MAX_NAMES:
+        if len(bound) + len(same) + len(defined) + len(unkept) >= _MAX_NAMES:
             continue
         # Names of two underscores are the language's own: a run that keeps one wants to take its place.
         if not frame.name.isidentifier() or frame.name.startswith("__") or len(frame.name) > _MAX_NAME_CHARS:
             continue
         if isinstance(frame, wire.Lost):
             unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
+        elif isinstance(frame, wire.Same):
+            if frame.path in parts.get(frame.variable, ()):
+                shape = frame.shape[:_MAX_NAME_CHARS]
+                same[frame.name] = Same(frame.variable, tuple(frame.path), frame.frame, shape)
+            else:
+                unkept[frame.name] = "its data could not be read"
         elif isinstance(frame, wire.Defined) and len(frame.source) > MAX_SOURCE_CHARS:
             unkept[frame.name] = f"a {frame.what} of more than {MAX_SOURCE_CHARS:,} characters"
         elif isinstance(frame, wire.Defined):
@@ -88,6 +97,7 @@ def outcome_of(answer: Answer, limits: Limits) -> Outcome:
         figures=plots.figures_of(answer.frames),
         figures_dropped=max(0, done.figures_dropped),
         bound=bound,
+        same=same,
         defined=defined,
         unkept=unkept,
         usage=_usage(answer, done),
@@ -100,8 +110,9 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
     for frame in answer.frames:
         if isinstance(frame, wire.Output):
             try:
+                str(frame.data, "utf-8")  # msgspec does not look at the encoding
                 _ANY_JSON.decode(frame.data)
-            except (msgspec.DecodeError, RecursionError):
+            except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
                 return JqOutcome(error=_UNREADABLE)
             outputs.append(frame.data)
     failure = _failure(answer, limits)

@@ -55,7 +55,8 @@ def code_request(
             if payload.inline is None:
                 by_key[payload.key, payload.content_type] = index
         is_frame = frame and payload.content_type != data.EXACT
-        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables))
+        parts = _parts(value) if payload.content_type == data.JSON else []
+        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts))
     request = wire.Request(
         mode=mode,
         source=_encodable(code),
@@ -144,6 +145,10 @@ def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]
         return wire.Payload(value.key, value.content_type), value.load, json.dumps(value.path).encode(), value.frame
     content_type, inline, frame = data.encode(name, value)
     return wire.Payload("", content_type, inline), lambda: inline, b"[]", frame
+
+
+def _parts(value: object) -> list[list[str]]:
+    return [list(path) for path in value.parts] if isinstance(value, data.Data) else []
 
 
 def _terms(limits: Limits) -> wire.Terms:

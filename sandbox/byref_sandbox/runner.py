@@ -50,7 +50,7 @@ class Runner(ABC):
         if len(code) > MAX_SOURCE_CHARS:
             return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
         request, loads = code_request("code", code, variables or {}, limits, sources=sources)
-        return outcome_of(self.answer(request, loads, session), limits)
+        return outcome_of(self.answer(request, loads, session), limits, request.variables)
 
     def jq(
         self,

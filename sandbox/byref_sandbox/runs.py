@@ -127,6 +127,8 @@ def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:
             bindings.values[variable.name] = frame
         elif variable.is_value or frame is None:
             bindings.values[variable.name] = entry.at(variable.path)
+            if variable.frame:
+                bindings.as_frames.add(variable.name)
         else:
             bindings.values[variable.name] = OnlyTable(variable.name)
     return bindings

@@ -97,6 +97,8 @@ class Variable(msgspec.Struct, frozen=True):
     """The code uses it as it is."""
     is_table: bool = False
     """The code makes a DataFrame of it."""
+    parts: list[list[str]] = []
+    """Paths below that a reply may name instead of sending what is there; empty: that is the value itself."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -215,6 +217,17 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     shape: str = ""
 
 
+class Same(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="same"):
+    """A top-level name that stands for what the run was given, unchanged."""
+
+    name: str
+    variable: str
+    path: list[str]
+    frame: bool = False
+    """It is the DataFrame of that."""
+    shape: str = ""
+
+
 class Defined(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="defined"):
     """A top-level name that is kept as its source."""
 
@@ -264,7 +277,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Figures beyond the most that may be sent."""
 
 
-Frame = Error | Kept | Defined | Lost | Image | Output | Done
+Frame = Error | Kept | Same | Defined | Lost | Image | Output | Done
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)

@@ -1,0 +1,72 @@
+"""Code that changes nothing it is given: told from its text alone, and only where nothing in it could.
+
+Each of its parts is one that is known to leave what it works on as it was. Whatever is not known may change something.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from byref_sandbox.language.names import words
+from byref_sandbox.language.source import UNPARSED, parsed, strip_dollars
+
+_NODES: Final = (
+    *(ast.Module, ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Name, ast.Constant, ast.Subscript, ast.Slice, ast.Attribute, ast.Call, ast.keyword, ast.Starred),
+    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    *(ast.comprehension, ast.Lambda, ast.arguments, ast.arg, ast.IfExp, ast.NamedExpr, ast.JoinedStr),
+    *(ast.FormattedValue, ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Import, ast.ImportFrom, ast.alias),
+    *(ast.operator, ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context),
+)
+_MODULES: Final = words("collections datetime itertools json math pandas re statistics")
+_NAMES: Final = words("""abs all any bool dict enumerate filter float frozenset int isinstance len list max min print range repr
+    reversed round set sorted str sum tuple type zip map df pd math statistics json re datetime itertools collections
+    Counter defaultdict""")
+"""What code may name beside its own names and what it was given."""
+_ATTRIBUTES: Final = words("""agg aggregate apply astype columns copy corr count cumsum DataFrame day describe diff dot drop_duplicates
+    dropna dt dtype dtypes dumps empty endswith fillna find first fmean format get groupby head iat idxmax idxmin iloc index isin
+    isna isnull items join keys last loc lower lstrip map max mean median merge min mode month most_common nlargest notna
+    notnull nsmallest nunique pivot_table quantile rank rename replace reset_index round rsplit rstrip sample select_dtypes
+    set_index shape size sort_index sort_values split startswith std stdev str strip sum tail title to_dict tolist transform
+    unique upper value_counts values var year""")
+_KEYWORDS: Final = words("inplace out")
+"""With these what is otherwise known is not."""
+
+
+def is_read_only(source: str, given: Collection[str]) -> bool:
+    """Whether code that is given variables of these names is known to change nothing in them."""
+    try:
+        nodes = list(ast.walk(parsed(strip_dollars(source))))
+    except UNPARSED:
+        return False
+    names = _NAMES | frozenset(given) | frozenset(_own(nodes))
+    return all(isinstance(node, _NODES) and _is_known(node, names) for node in nodes)
+
+
+def _own(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names that the code binds."""
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+
+
+def _is_known(node: ast.AST, names: frozenset[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return isinstance(node.ctx, ast.Store) or node.id in names
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.ctx, ast.Load) and node.attr in _ATTRIBUTES
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.keyword):
+        return node.arg is not None and node.arg not in _KEYWORDS
+    if isinstance(node, ast.Import):
+        return all(alias.name in _MODULES for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return node.module in _MODULES and not node.level and all(alias.name in _NAMES for alias in node.names)
+    return True

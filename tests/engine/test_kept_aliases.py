@@ -1,0 +1,179 @@
+"""A further name for stored data holds on to it without storing it again, and is otherwise like all that code keeps."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from material import records
+from sqlalchemy import delete, text, update
+
+from byref import Engine, Policy, Session
+from byref.db.integrity import examine
+from byref.db.tables import ArtifactRow, NameRow, VariableRow
+from byref_sandbox import Sandbox
+
+LEFT = "rows = users\ntable = df('users')\nwhole = list_users"
+
+
+@pytest.fixture
+def given(session: Session) -> Session:
+    session.process({"users": records(3_000), "total": 3_000}, tool="list_users")
+    return session
+
+
+def ask(session: Session, code: str, **arguments: object) -> str:
+    return session.call("code_interpreter", {"code": code, **arguments}).content
+
+
+def stored(engine: Engine, session: Session) -> tuple[int, int]:
+    """Blobs of the tenant and exact values."""
+    query = text(
+        "SELECT (SELECT COUNT(*) FROM byref_blobs WHERE tenant = :t), (SELECT COUNT(*) FROM byref_names WHERE tenant = :t)"
+    )
+    return tuple(engine.database.read(lambda c: c.execute(query, {"t": session.tenant}).one()))
+
+
+def test_nothing_is_stored_again(given: Session, engine: Engine) -> None:
+    before = stored(engine, given)
+    keys = len(records(1)[0])
+    assert ask(given, LEFT) == (
+        f"[kept for later calls: rows (array(3000) of object({keys} keys)), "
+        f"table (DataFrame of 3,000 rows and {keys} columns), whole (object(2 keys))]"
+    )
+    assert stored(engine, given) == before
+    found = {variable.name: variable for variable in given.variables()}
+    assert [(found[n].path, found[n].kind, found[n].origin) for n in ("rows", "table", "whole")] == [
+        (("users",), "value", "run"),
+        (("users",), "dataframe", "run"),
+        ((), "value", "run"),
+    ]
+    assert found["rows"].value() == found["table"].value() == records(3_000)
+    assert given.call("artifact_jq", {"artifact_id": "rows", "expression": "length"}).content == "3000"
+
+
+def test_later_runs_find_what_was_kept(given: Session, sandbox: Sandbox) -> None:
+    given.run(LEFT)
+    for _ in range(2):
+        assert given.run("[rows == users, rows is users, len(table), len(whole['users'])]").value == [
+            True,
+            False,
+            3000,
+            3000,
+        ]
+        assert given.run("type(table).__name__").value == "DataFrame"
+        assert given.run("table.equals(df('users')) and df('rows').equals(table)").value is True
+        sandbox._forget_sessions()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "rows[0]['n'] = 'changed'\nassert users[0].get('n') != 'changed' and whole['users'][0].get('n') != 'changed'",
+        "users.clear()\nassert len(rows) == len(table) == len(whole['users']) == 3000",
+        "table['new'] = 1\nassert 'new' not in df('users') and 'new' not in df('rows')",
+        "whole.clear()\nassert len(list_users) == 2 and len(rows) == 3000",
+    ],
+)
+def test_what_code_changes_in_one_name_stays_in_it(given: Session, code: str) -> None:
+    given.run(LEFT)
+    outcome = given.run(code)
+    assert outcome.error is None, outcome.error
+    assert given.run("[len(rows), len(table), len(whole), 'new' in table, 'changed' in str(rows[0])]").value == [
+        3000,
+        3000,
+        2,
+        False,
+        False,
+    ]
+
+
+def test_names_go_on_to_what_they_are_bound_next(given: Session) -> None:
+    given.run(LEFT)
+    given.run("rows = rows[:2]\ntable = {1}\nwhole = 1")
+    assert given.run("[len(rows), table == {1}, whole, len(users)]").value == [2, True, 1, 3000]
+    given.run("rows = users\ntable = df(users)")
+    assert given.run("[len(rows), table.shape[0]]").value == [3000, 3000]
+    given.run("further = rows\nbeside = table")
+    assert given.run("[len(further), type(beside).__name__, beside.shape[0]]").value == [3000, "DataFrame", 3000]
+    given.run("del rows, further")
+    assert {variable.name for variable in given.variables()} == {"list_users", "users", "table", "whole", "beside"}
+
+
+def test_it_outlives_what_it_was_given(given: Session, engine: Engine) -> None:
+    given.run(LEFT)
+    [origin, *_] = given.artifacts()
+
+    def expire(connection: object) -> None:
+        row = ArtifactRow.id == origin.row_id
+        connection.execute(update(ArtifactRow).where(row).values(ttl_seconds=1, expires_at=ArtifactRow.created_at))  # type: ignore[attr-defined]
+
+    engine.database.write(expire)
+    engine.sweep()
+    assert {variable.name for variable in given.variables()} == {"rows", "table", "whole"}
+    assert given.run("[len(rows), len(table), len(whole['users'])]").value == [3000, 3000, 3000]
+
+
+def test_what_is_deleted_while_the_code_runs_is_not_named(given: Session, engine: Engine) -> None:
+    """As if it had been deleted before: the name is not there, and what it stood for until then is gone."""
+    from byref import interpreter
+
+    given.run("rows = {1}")
+    scope = given._scope
+    execution = interpreter.execute(scope, "rows = users", inline_tokens=100)
+    assert [part.wanted for alias in execution.aliases for part in alias.parts] == ["rows"]
+
+    def gone(connection: object) -> None:
+        for table in (NameRow, VariableRow, ArtifactRow):
+            connection.execute(delete(table).where(table.tenant == given.tenant))  # type: ignore[attr-defined]
+        connection.execute(text("DELETE FROM byref_frames WHERE tenant = :t"), {"t": given.tenant})  # type: ignore[attr-defined]
+        connection.execute(text("DELETE FROM byref_blobs WHERE tenant = :t"), {"t": given.tenant})  # type: ignore[attr-defined]
+
+    engine.database.write(gone)
+    assert scope.write(lambda c: interpreter.commit(c, scope, execution, 1, replied=False)) == {}
+    assert given.variables() == []
+
+
+def test_reset_and_end_take_it_along(given: Session, engine: Engine) -> None:
+    given.run(LEFT)
+    before = stored(engine, given)
+    given.reset()
+    assert {variable.name for variable in given.variables()} == {"list_users", "users"}
+    assert len(given.artifacts()) == 1 and stored(engine, given) == before
+    given.run(LEFT)
+    given.end()
+    engine.sweep()
+    assert given.variables() == [] and stored(engine, given)[1] == 0
+
+
+def test_it_takes_no_room(engine: Engine, tenant: str) -> None:
+    session = engine.session("small", tenant=tenant, policy=Policy(max_session_bytes=500_000, ttl=timedelta(days=1)))
+    session.process({"users": records(3_000)}, tool="list_users")
+    assert "not kept" not in ask(session, "\n".join(f"rows_{i} = users\ntable_{i} = df('users')" for i in range(20)))
+    assert session.run("len(rows_19) + len(table_3)").value == 6000
+
+
+def test_what_was_changed_is_kept_as_it_is(given: Session) -> None:
+    given.run("rows = users\nrows[0]['n'] = (1, 2)\ntable = df('users')\ntable['new'] = 1")
+    assert given.run("[type(rows[0]['n']).__name__, int(table['new'].sum()), 'new' in df('users')]").value == [
+        "tuple",
+        3000,
+        False,
+    ]
+
+
+def test_a_function_that_changes_what_it_is_given_is_seen(given: Session) -> None:
+    given.run("def cut(v): del v[10:]")
+    given.run("rows = users\ncut(rows)")
+    assert given.run("[len(rows), len(users)]").value == [10, 3000]
+
+
+def test_the_database_is_sound(tmp_path: Path, sandbox: Sandbox) -> None:
+    url = f"sqlite:///{tmp_path}/aliases.db"
+    with Engine(url, interpreter=sandbox) as engine:
+        session = engine.session("chat")
+        session.process({"users": records(3_000)}, tool="list_users")
+        session.run(LEFT)
+        session.run("rows = table\nwhole = rows")
+    assert examine(url, deep=True).problems == ()
