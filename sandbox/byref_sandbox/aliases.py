@@ -51,6 +51,7 @@ class Alias(NamedTuple):
 
 class _Watched(NamedTuple):
     value: Any
+    """None: a DataFrame that the code makes, if it does."""
     of: Reference
     before: bytes | None
     """None: the code changes nothing."""
@@ -61,21 +62,24 @@ class Watch:
 
     def __init__(self, request: wire.Request, bindings: Bindings) -> None:
         self._watched: list[_Watched] = []
+        self._frames = bindings.frames
         parts = {variable.name: variable.parts for variable in request.variables if variable.parts}
-        found = [one for one in references(request.source) if list(one.path) in parts.get(one.variable, ())]
+        named = references(request.source) if parts else ()
+        found = [one for one in named if list(one.path) in parts.get(one.variable, ())]
         if not found:
             return
         is_read_only = not request.sources and readonly.is_read_only(request.source, bindings.values)
         for reference in found[:_MAX_REFERENCES]:
             value, is_frame = _at(bindings, reference)
             before = None if value is None or is_read_only else digest_of(value)
-            if value is not None and (is_read_only or before is not None):
+            if before is not None or (is_read_only and (value is not None or is_frame)):
                 self._watched.append(_Watched(value, reference._replace(frame=is_frame), before))
 
     def of(self, value: object) -> Alias | None:
         """The value as what was given, if it is that, and nothing in it has changed."""
         for number, watched in enumerate(self._watched):
-            if watched.value is value:
+            known = self._frames.get(watched.of.variable) if watched.value is None else watched.value
+            if known is value and known is not None:
                 if watched.before is not None:
                     if digest_of(value) != watched.before or not _is_exact(value):
                         return None

@@ -6,8 +6,9 @@ Each of its parts is one that is known to leave what it works on as it was. What
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeGuard
 
 from byref_sandbox.language.names import words
 from byref_sandbox.language.source import UNPARSED, parsed, strip_dollars
@@ -31,6 +32,8 @@ _ATTRIBUTES: Final = words("""agg aggregate apply astype columns copy corr count
     notnull nsmallest nunique pivot_table quantile rank rename replace reset_index round rsplit rstrip sample select_dtypes
     set_index shape size sort_index sort_values split startswith std stdev str strip sum tail title to_dict tolist transform
     unique upper value_counts values var year""")
+_MORE: Final = re.compile(r"[@(\[]|(?<![<>!=])=(?!=)")
+"""In an expression: what it could call, name, take out or assign."""
 _KEYWORDS: Final = words("inplace out")
 """With these what is otherwise known is not."""
 
@@ -42,7 +45,16 @@ def is_read_only(source: str, given: Collection[str]) -> bool:
     except UNPARSED:
         return False
     names = _NAMES | frozenset(given) | frozenset(_own(nodes))
-    return all(isinstance(node, _NODES) and _is_known(node, names) for node in nodes)
+    queries = {id(node.func) for node in nodes if _is_query(node)}
+    return all(isinstance(node, _NODES) and (id(node) in queries or _is_known(node, names)) for node in nodes)
+
+
+def _is_query(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it is `query` with an expression that calls nothing and names no variable."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "query":
+        return False
+    [text] = node.args if len(node.args) == 1 else [node]
+    return isinstance(text, ast.Constant) and isinstance(text.value, str) and not _MORE.search(text.value)
 
 
 def _own(nodes: Iterable[ast.AST]) -> Iterator[str]:

@@ -62,6 +62,13 @@ def test_what_is_unchanged_is_named(
     assert set(found.bound) <= {"t", "n"}
 
 
+def test_a_table_that_the_code_makes_is_named_too(sandbox: Sandbox) -> None:
+    outcome = run(sandbox, "x = rows\ny = df(x)\nlen(rows[0])", session=None)
+    assert [found_as(outcome, name) for name in ("x", "y")] == [("rows", (), False), ("rows", (), True)]
+    outcome = run(sandbox, "x = None\ny = df('doc') if x else x", session=None)
+    assert (outcome.same, [bound.data for bound in outcome.bound.values()]) == ({}, [b"null", b"null"])
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -160,6 +167,10 @@ def test_a_claim_holds_for_what_the_run_was_given(claim: wire.Same, is_believed:
         ("from collections import Counter\nCounter(r['a'] for r in rows).most_common(3)", True),
         ("df('rows').groupby('a')['b'].mean().round(2).to_dict()", True),
         ("import json\nprint(json.dumps(rows[:2], indent=1))", True),
+        ("m = df('rows')\nlen(m.query('1.1 <= a and b == 2'))", True),
+        ("m = df('rows')\nm.query('a.iloc[0].append(1)')", False),
+        ("m = df('rows')\nm.query('a = 1')", False),
+        ("m = df('rows')\nm.query(rows[0])", False),
         ("rows.sort()", False),
         ("x = rows\nx[0] = 1", False),
         ("x = rows\nx += [1]", False),
