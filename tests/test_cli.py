@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import os
 import pty
@@ -21,8 +22,9 @@ from sqlalchemy import Connection, update
 
 import byref
 from byref import db, ledger
-from byref.cli import main
+from byref.cli import doctor, main
 from byref.db.tables import ArtifactRow
+from byref_sandbox import Sandbox
 
 RECORDS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
 
@@ -193,9 +195,10 @@ def test_binary_is_taken_in_and_given_back(run: Run, tmp_path: Path) -> None:
     (tmp_path / "image.bin").write_bytes(data)
     shown = run("process", "image.bin", "--context-window", "16000", "--json").json
     assert shown["route"] == "placeholder"
-    piped = command("show", shown["artifacts"][0]["id"], cwd=tmp_path)
-    out, _ = piped.communicate(timeout=60)
-    assert out.removesuffix(b"\n") == data
+    with (tmp_path / "shown.bin").open("w") as shown_in, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", shown_in)
+        assert main(("show", shown["artifacts"][0]["id"])) == 0
+    assert (tmp_path / "shown.bin").read_bytes().removesuffix(b"\n") == data
 
 
 # run and tool
@@ -345,7 +348,13 @@ def test_doctor_reports_walls_versions_and_costs(run: Run) -> None:
     assert report["healthy"] is True
 
 
-def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
+    """The doctor looks at a sandbox that is there already: another start would show nothing new."""
+    monkeypatch.setattr(doctor, "Sandbox", lambda **_: sandbox)
+
+
+def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path, started: None) -> None:
     (tmp_path / "byref.db").write_text("no database, but long enough to be looked at as one, page by page")
     ran = run("doctor")
     assert ran.code == 1
@@ -361,7 +370,7 @@ def test_doctor_looks_for_the_store_of_objects(run: Run, tmp_path: Path) -> None
     assert "reachable, as the store 'files'" in run("doctor", "--blobs", str(tmp_path / "blobs")).out
 
 
-def test_doctor_says_what_language_only_means(run: Run) -> None:
+def test_doctor_says_what_language_only_means(run: Run, started: None) -> None:
     ran = run("doctor", "--jail", "language-only")
     assert "behind the language wall ALONE" in ran.out
     assert "seccomp\toptional\tleft out by the host's choice" in ran.out
@@ -453,24 +462,28 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
-def test_a_terminal_is_not_steered_by_data(tmp_path: Path) -> None:
+def test_a_terminal_is_not_steered_by_data(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "evil.txt").write_bytes(b"before \x1b]0;title\x07\x1b[2J after\n")
     main_end, other_end = pty.openpty()
-    process = command("process", "evil.txt", cwd=tmp_path, stdout=other_end)
-    os.close(other_end)
+    with open(other_end, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        assert main(("process", "evil.txt")) == 0
     shown = b""
     with contextlib.suppress(OSError):  # EIO: the other end is closed
         while chunk := os.read(main_end, 4096):
             shown += chunk
-    process.communicate(timeout=60)
     os.close(main_end)
     assert b"\x1b" not in shown
     assert b"before \\x1b]0;title\\x07\\x1b[2J after" in shown
 
 
-def test_lone_surrogates_and_narrow_encodings_are_printed(run: Run, tmp_path: Path) -> None:
+def test_lone_surrogates_and_narrow_encodings_are_printed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "odd.json").write_bytes(b'["\\ud800", "\xc3\xa9"]')
     assert run("process", "odd.json").out == '["\\ud800", "é"]\n'
-    narrow = command("process", "odd.json", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    out, err = narrow.communicate(timeout=60)
-    assert (narrow.returncode, err, out) == (0, b"", b'["\\ud800", "?"]\n')
+    printed = io.BytesIO()
+    with io.TextIOWrapper(printed, encoding="ascii") as narrow, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", narrow)
+        assert main(("process", "odd.json")) == 0
+        assert printed.getvalue() == b'["\\ud800", "?"]\n'
