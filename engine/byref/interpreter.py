@@ -21,11 +21,11 @@ from byref.artifacts.store import Artifact
 from byref.db.payloads import PayloadLoad
 from byref.db.tables import RunRow
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
-from byref.keeping import Kept
+from byref.keeping import Inside, Kept
 from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
-from byref_sandbox import EXACT, Bound, Data, Limits, Outcome, Same, SandboxUnavailable
+from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
 from byref_sandbox.language.source import assigned_names, strip_dollars
 from byref_sandbox.outcome import DELETED, STOPPED
 from byref_sandbox.request import needed
@@ -91,10 +91,6 @@ def see_that_it_can_be_held(scope: Scope, artifact: Artifact) -> None:
         )
 
 
-Inside = Mapping[int, Mapping[variables.Path, str]]
-"""What variables stand for inside artifacts, by their row: path and shape."""
-
-
 class _Needed(NamedTuple):
     """What a run needs of the session."""
 
@@ -154,7 +150,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     limits = limits_of(scope)
     data: dict[str, object] = {name: data_of(artifact) for name, artifact in artifacts.items()}
     data |= {name: data_of_variable(scope, known, variable, inside) for name, variable in bound.items()}
-    data = _each_its_own(data, bound)
+    data = keeping.each_its_own(data, bound)
     named = dict.fromkeys(others[: MAX_BOUND_NAMES - len(data)])  # in errors only: the code names none of them
     with readable_failures():
         outcome = observed.run(
@@ -204,7 +200,7 @@ def staged(
             kept.append(keeping.stage(scope, values))
         except QuotaExceeded as error:
             lost |= dict.fromkeys(values, str(error))
-    aliases = _aliases({name: outcome.same[name] for name in new if name in outcome.same}, given, inside)
+    aliases = keeping.aliases({name: outcome.same[name] for name in new if name in outcome.same}, given, inside)
     definitions = {
         name: (made.what, made.source)
         for name, made in outcome.defined.items()
@@ -261,36 +257,6 @@ def data_of_variable(
     data, depth = data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe"), len(variable.path)
     paths = inside.get(variable.artifact.row_id, ())
     return replace(data, parts=tuple(path[depth:] for path in paths if path[:depth] == variable.path))
-
-
-def _each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:
-    """Let no value that a run kept be part of another one: what code changes in one of them stays in it."""
-    apart: dict[str, object] = dict(data)
-    for name, one in data.items():
-        if name not in bound or bound[name].origin != "run" or not isinstance(one, Data) or one.content_type == EXACT:
-            continue
-        if any(other is not one and isinstance(other, Data) and _overlap(one, other) for other in data.values()):
-            apart[name] = replace(one, key=f"{one.key} {name}")
-    return apart
-
-
-def _overlap(one: Data, other: Data) -> bool:
-    shorter = min(len(one.path), len(other.path))
-    return (one.key, one.content_type) == (other.key, other.content_type) and one.path[:shorter] == other.path[:shorter]
-
-
-def _aliases(same: Mapping[str, Same], given: Mapping[str, Variable], inside: Inside) -> tuple[keeping.Aliases, ...]:
-    """Return what names stand for of what the run was given; paths are those that `data_of_variable` allowed."""
-    found: dict[bytes, keeping.Aliases] = {}
-    for name, one in same.items():
-        variable = given[one.variable]
-        path = (*variable.path, *one.path)
-        shape = one.shape if one.frame else inside[variable.artifact.row_id][path]
-        part = Part(name, path, shape, "dataframe" if one.frame else "value")
-        before = found.get(variable.artifact.digest)
-        parts = (*before.parts, part) if before is not None else (part,)
-        found[variable.artifact.digest] = keeping.Aliases(variable.artifact, parts)
-    return tuple(found.values())
 
 
 def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:

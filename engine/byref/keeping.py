@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -21,11 +22,16 @@ from byref.describe.truncate import head_of
 from byref.errors import QuotaExceeded
 from byref.frames import line_count
 from byref.scope import Scope
-from byref.variables import Part
-from byref_sandbox import EXACT, Bound, jsontext
+from byref.variables import Part, Variable
+from byref_sandbox import EXACT, Bound, Data, Same, jsontext
 
 _RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+Inside = Mapping[int, Mapping[variables.Path, str]]
+"""What variables stand for inside artifacts, by their row: path and shape."""
+_Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +223,38 @@ def discard_unnamed(connection: Connection, session_id: int) -> int:
         connection.execute(delete(row).where(row.id.in_(some)))
     blobs.delete_unused(connection, sorted({one.blob_id for one in found}))
     return len(found)
+
+
+def each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:
+    """Let no value that a run kept be part of another one: what code changes in one of them stays in it."""
+    stored = {name: one for name, one in data.items() if isinstance(one, Data) and one.content_type != EXACT}
+    paths: dict[tuple[str, str], Counter[_Path]] = {}
+    above: set[tuple[str, _Path]] = set()
+    for one in stored.values():
+        paths.setdefault((one.key, one.content_type), Counter())[one.path] += 1
+        above.update((one.key, path) for path in _above(one.path))
+    apart = dict(data)
+    for name, one in stored.items():
+        same = paths[one.key, one.content_type]
+        is_part = same[one.path] > 1 or (one.key, one.path) in above or any(path in same for path in _above(one.path))
+        if is_part and name in bound and bound[name].origin == "run":
+            apart[name] = replace(one, key=f"{one.key} {name}")
+    return apart
+
+
+def _above(path: _Path) -> list[_Path]:
+    return [path[:steps] for steps in range(len(path))]
+
+
+def aliases(same: Mapping[str, Same], given: Mapping[str, Variable], inside: Inside) -> tuple[Aliases, ...]:
+    """Return what names stand for of what the run was given; paths are those that `data_of_variable` allowed."""
+    found: dict[bytes, Aliases] = {}
+    for name, one in same.items():
+        variable = given[one.variable]
+        path = (*variable.path, *one.path)
+        shape = one.shape if one.frame else inside[variable.artifact.row_id][path]
+        part = Part(name, path, shape, "dataframe" if one.frame else "value")
+        before = found.get(variable.artifact.digest)
+        parts = (*before.parts, part) if before is not None else (part,)
+        found[variable.artifact.digest] = Aliases(variable.artifact, parts)
+    return tuple(found.values())
