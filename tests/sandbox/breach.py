@@ -13,6 +13,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -98,44 +99,69 @@ def _first(values: Any, depth: int) -> str | None:
     return next((found for item in list(values)[:3000] if (found := loot(item, depth + 1))), None)
 
 
-def attempt(run: Callable[[dict[str, Any], io.StringIO], object], place: Path) -> str | None:
+Run = Callable[[dict[str, Any], io.StringIO], object]
+"""An attack, from what it is given and where it may print to its value."""
+
+
+def attempt(run: Run, place: Path) -> str | None:
     """Run an attack in a process of its own; what it achieved, or None."""
-    global _watching, _place, _hooked
+    return attempts({"": run}, place)[""]
+
+
+def attempts(runs: Mapping[str, Run], place: Path) -> dict[str, str | None]:
+    """What each attack achieved, or None; they are run in one process, another after one that achieved something or ended it."""
+    achieved: dict[str, str | None] = {}
+    folders = (place / str(number) for number in count())
+    while left := {name: run for name, run in runs.items() if name not in achieved}:
+        achieved |= _achieved_in_a_process(left, next(folders))
+    return achieved
+
+
+def _achieved_in_a_process(runs: Mapping[str, Run], place: Path) -> dict[str, str | None]:
+    """The same of the first attacks, as far as the first that achieved something."""
+    place.mkdir()
     given = variables(place)
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
-    if child:
-        os.close(writer)
-        with os.fdopen(reader) as pipe:
-            report = pipe.read()
-        _, status = os.waitpid(child, 0)
-        if status:
-            return f"the process died with status {status}"
-        return report or None
-    report = "no report"
-    try:
-        if not _hooked:
-            sys.addaudithook(_audit)
-        _hooked, _place, _watching = True, str(place), []
-        output = io.StringIO()
+    if child == 0:
+        os.close(reader)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                value = run(given, output)
-        except BaseException:
-            value = None
+            _attack(runs, given, place, writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        reports = [json.loads(line) for line in pipe]
+    _, status = os.waitpid(child, 0)
+    achieved = dict(zip(runs, reports, strict=False))
+    if status or (len(reports) < len(runs) and not any(reports)):
+        achieved[list(runs)[min(len(reports), len(runs) - 1)]] = f"the process died with status {status}"
+    return achieved
+
+
+def _attack(runs: Mapping[str, Run], given: dict[str, Any], place: Path, reports: int) -> None:
+    """Write a line for each attack, up to the first that achieved something."""
+    global _watching, _place, _hooked
+    if not _hooked:
+        sys.addaudithook(_audit)
+    _hooked, _place = True, str(place)
+    for run in runs.values():
+        _watching, output, value = [], io.StringIO(), None
+        with contextlib.suppress(BaseException), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = run(dict(given), output)
         events, _watching = _watching, None
-        report = loot(value) or loot(output.getvalue()) or "; ".join(events)
-        if (place / "target").exists() or list(place.glob("target*")):
+        report = loot(value) or loot(output.getvalue()) or "; ".join(events) or None
+        if list(place.glob("target*")):
             report = "a file was written"
-        os.write(writer, report.encode())
-    finally:
-        os._exit(0)
+        os.write(reports, json.dumps(report).encode() + b"\n")
+        if report is not None:
+            return
 
 
-def in_plain_python(code: str) -> Callable[[dict[str, Any], io.StringIO], object]:
+def in_plain_python(code: str) -> Run:
     """The attack without the language: shows that its success would be seen."""
 
     def run(given: dict[str, Any], output: io.StringIO) -> object:
