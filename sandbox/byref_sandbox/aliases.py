@@ -6,7 +6,7 @@ Only what is provably as it was: the code changes nothing it was given, or a dig
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,10 +15,10 @@ import pandas as pd
 import pyarrow as pa
 from blake3 import blake3
 
-from byref_sandbox import readonly, values, wire
+from byref_sandbox import values, wire
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.language.source import UNPARSED, parsed, strip_dollars
-from byref_sandbox.plain import is_json
+from byref_sandbox.plain import is_plain
 from byref_sandbox.uses import FRAME
 
 _AT_ONCE: Final = 2_000
@@ -60,7 +60,7 @@ class _Watched(NamedTuple):
 class Watch:
     """Follows, from before the code runs, the values that it may leave under further names."""
 
-    def __init__(self, request: wire.Request, bindings: Bindings) -> None:
+    def __init__(self, request: wire.Request, bindings: Bindings, is_read_only: Callable[[], bool]) -> None:
         self._watched: list[_Watched] = []
         self._frames = bindings.frames
         parts = {variable.name: variable.parts for variable in request.variables if variable.parts}
@@ -68,11 +68,11 @@ class Watch:
         found = [one for one in named if list(one.path) in parts.get(one.variable, ())]
         if not found:
             return
-        is_read_only = not request.sources and readonly.is_read_only(request.source, bindings.values)
+        reads = is_read_only()
         for reference in found[:_MAX_REFERENCES]:
             value, is_frame = _at(bindings, reference)
-            before = None if value is None or is_read_only else digest_of(value)
-            if before is not None or (is_read_only and (value is not None or is_frame)):
+            before = None if value is None or reads else digest_of(value)
+            if before is not None or (reads and (value is not None or is_frame)):
                 self._watched.append(_Watched(value, reference._replace(frame=is_frame), before))
 
     def of(self, value: object) -> Alias | None:
@@ -81,7 +81,7 @@ class Watch:
             known = self._frames.get(watched.of.variable) if watched.value is None else watched.value
             if known is value and known is not None:
                 if watched.before is not None:
-                    if digest_of(value) != watched.before or not _is_exact(value):
+                    if digest_of(value) != watched.before or not is_exact(value):
                         return None
                     self._watched[number] = watched._replace(before=None)  # the code has run
                 return Alias(value, watched.of)
@@ -171,12 +171,12 @@ def digest_of(value: Any) -> bytes | None:
     return bytes(digest.digest())
 
 
-def _is_exact(value: Any) -> bool:
+def is_exact(value: Any) -> bool:
     """Whether what a digest takes for plain data is: it does not tell a tuple from a list."""
     if type(value) is not pd.DataFrame:
-        return is_json(value)
+        return is_plain(value)
     objects = [column for _, column in value.items() if column.dtype == object]
-    return is_json(list(value.columns)) and all(is_json(column.to_numpy().tolist()) for column in objects)
+    return is_plain(list(value.columns)) and all(is_plain(column.to_numpy().tolist()) for column in objects)
 
 
 def _add(digest: Any, value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -17,27 +18,53 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder()
 
 
-def is_json(value: object) -> bool:
-    """Whether a value that JSON can be made of, so that it does not contain itself, comes back from it as it was."""
-    members: list[Any] | None = [value]
-    waiting: list[list[Any]] = []
-    while members is not None:
-        kinds = set(map(type, members))
+def is_plain(value: object) -> bool:
+    """Whether a value that does not contain itself is of JSON's own types alone, NaN and infinities among its floats."""
+    return _nones_in(value) is not None
+
+
+def is_json(value: object, text: bytes = b"") -> bool:
+    """Whether a value that JSON can be made of, so that it does not contain itself, comes back from it as it was.
+
+    With `text`, that JSON, most values are looked at once: for NaN and infinities there is a null in it as for None.
+    """
+    nones = _nones_in(value)
+    if nones is None:
+        return False
+    if text and text.count(b"null") == nones:
+        return True
+    floats = ([part for part in members if type(part) is float] for members, kinds in _parts(value) if float in kinds)
+    return all(all(map(math.isfinite, some)) for some in floats)
+
+
+def _nones_in(value: object) -> int | None:
+    """How often None is in it; None where something else than plain data is."""
+    nones = 0
+    for members, kinds in _parts(value):
         if not kinds <= _KINDS:
-            return False
-        if float in kinds and not all(map(math.isfinite, [part for part in members if type(part) is float])):
-            return False
+            return None
+        if type(None) in kinds:
+            nones += members.count(None)
+    return nones
+
+
+def _parts(value: object) -> Iterator[tuple[list[Any], set[type]]]:
+    """All that is in a value, many at a time, with their types."""
+    waiting: list[list[Any]] = []
+    members: list[Any] = [value]
+    while True:
+        kinds = set(map(type, members))
+        yield members, kinds
         if not kinds.isdisjoint(_CONTAINERS):
             inner = [part for part in members if type(part) in _CONTAINERS]
             waiting.extend(inner[at : at + _AT_ONCE] for at in range(0, len(inner), _AT_ONCE))
         if not waiting:
-            return True
+            return
         members = _members(waiting.pop())
-    return False
 
 
-def _members(containers: list[Any]) -> list[Any] | None:
-    """What lists and dicts hold; None where a key is no text."""
+def _members(containers: list[Any]) -> list[Any]:
+    """What lists and dicts hold, and the type of a key that is no text, which is no data."""
     members = gc.get_referents(*containers)
     if len(members) == sum(map(len, containers)):
         return members
@@ -45,8 +72,7 @@ def _members(containers: list[Any]) -> list[Any] | None:
     members = []
     for container in containers:
         if type(container) is dict:
-            if not set(map(type, container)) <= {str}:
-                return None
+            members.extend(kind for kind in set(map(type, container)) if kind is not str)
             members.extend(container.values())
         else:
             members.extend(container)
@@ -60,7 +86,7 @@ def packed(value: object) -> bytes | None:
         _encoder.encode_into(value, written)  # where memory runs out, `encode` crashes: msgspec 0.22
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return None
-    return bytes(written) if is_json(value) else None
+    return bytes(written) if is_plain(value) else None
 
 
 def unpacked(data: bytes) -> Any:

@@ -52,7 +52,7 @@ def keep(value: object) -> Keepsake:
     is_table = isinstance(value, pd.DataFrame | pd.Series | np.ndarray)
     if not is_table:
         data = to_json(value)
-        if exact.is_json(value):
+        if exact.is_json(value, data):
             return Keepsake("json", data)
     try:
         packed = exact.encode(value)

@@ -183,6 +183,43 @@ def test_what_json_gives_back_is_known(value: object, is_json: bool) -> None:
     assert exact.is_json(value) is is_json
 
 
+@pytest.mark.parametrize("count", [1, 3_000])
+def test_large_plain_values_go_as_a_whole_and_come_back_as_they_were(count: int) -> None:
+    row: dict[str, Any] = {
+        "i": -1,
+        "f": 0.5,
+        "n": None,
+        "s": "\u00fc",
+        "l": [True, {}],
+        "nan": float("nan"),
+        "inf": -math.inf,
+    }
+    rows = [dict(row, number=number) for number in range(count)]
+    for value in ((rows,), {1: {str(n): [n] for n in range(count)}}, pd.DataFrame({"o": rows, "n": range(count)})):
+        assert repr(again(value)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "odd", [(1,), {1: 2}, 2**64, np.float64(1.5), "\ud800", {1}, True, datetime.date(2024, 1, 1)], ids=repr
+)
+def test_one_odd_part_of_a_large_value_comes_back_too(odd: Any) -> None:
+    rows: list[Any] = [{"id": number, "tags": ["a", None]} for number in range(3_000)]
+    rows[-1]["tags"][1] = odd
+    for value in ((rows,), [rows, 1], pd.DataFrame({"o": rows})):
+        found = again(value)
+        assert repr(found) == repr(value)
+        last = found["o"].iloc[-1] if isinstance(found, pd.DataFrame) else found[0][-1]
+        assert type(last["tags"][1]) is type(odd)
+
+
+@pytest.mark.parametrize("text", ["null", "x"])
+@pytest.mark.parametrize("odd", [None, float("nan"), math.inf, 1.5])
+def test_nulls_in_the_json_tell_of_floats_that_it_does_not_give_back(text: str, odd: Any) -> None:
+    value = [{"a": text, "b": None, "c": odd}]
+    is_json = odd is None or math.isfinite(odd)
+    assert exact.is_json(value, msgspec.json.encode(value)) is exact.is_json(value) is is_json
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.dates(),
