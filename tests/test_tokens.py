@@ -146,7 +146,7 @@ def _parts(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("unit", ["a", "中", "=", " ", "\n", " \t", "A", "\u0301", "x" * 40_000 + " "])
-@pytest.mark.parametrize("length", [EXACT_BYTES, 1_000_000, 30_000_000])
+@pytest.mark.parametrize("length", [EXACT_BYTES, pytest.param(1_000_000, marks=pytest.mark.slow), 30_000_000])
 def test_no_input_takes_long(o200k, unit, length):
     text = (unit * (length // len(unit)))[: length // len(unit[0].encode())]
     took = []
@@ -154,6 +154,8 @@ def test_no_input_takes_long(o200k, unit, length):
         start = time.perf_counter()
         SampledCounter().count(text)
         took.append(time.perf_counter() - start)
+        if took[-1] < 0.05:
+            break
     assert min(took) < 0.05  # 15 ms on an idle machine; one that repeats a pass over the text takes over 100
 
 

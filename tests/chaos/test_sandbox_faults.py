@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
+from collections.abc import Callable
 
 import pytest
 
-from byref_sandbox import Limits, SandboxUnavailable, process, wire
-from byref_sandbox.exchange import Vitals, exchange
-from byref_sandbox.request import code_request
+from byref_sandbox import SandboxUnavailable, process
 
 
 @pytest.mark.parametrize(
@@ -31,39 +29,59 @@ def test_a_root_that_does_not_come_up_is_no_error_of_ours(
     assert not root.alive
 
 
-def test_a_host_without_descriptors_is_told_and_keeps_those_it_has() -> None:
-    request, loads = code_request("code", "1", {}, Limits())
-    ours, theirs = wire.packet_sockets()
-    theirs.close()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    faults = []
-    with ours:
-        before = os.listdir("/proc/self/fd")
-        lowest_free = os.dup(0)
-        os.close(lowest_free)
-        for more in range(6):  # two sockets, a pipe and a memfd: one further of them each time
-            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + more, hard))
-            try:
-                exchange(ours, request, loads, Vitals())
-            except (SandboxUnavailable, wire.Broken) as error:
-                faults.append(error)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert os.listdir("/proc/self/fd") == before
-    assert [type(fault) for fault in faults] == [SandboxUnavailable] * 5 + [wire.Broken]
-    assert "Too many open files" in str(faults[0])
-
-
-def test_a_root_that_the_system_refuses_leaves_nothing() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+WITHOUT_DESCRIPTORS = """
+import os, resource
+from byref_sandbox import Limits, SandboxUnavailable, wire
+from byref_sandbox.exchange import Vitals, exchange
+from byref_sandbox.request import code_request
+go()
+request, loads = code_request("code", "1", {}, Limits())
+ours, theirs = wire.packet_sockets()
+theirs.close()
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+with ours:
+    before = os.listdir("/proc/self/fd")
     lowest_free = os.dup(0)
     os.close(lowest_free)
-    before = os.listdir("/proc/self/fd")
-    for more in range(4):  # two sockets, a memfd, and what starting a process takes
+    for more in range(6):  # two sockets, a pipe and a memfd: one further of them each time
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + more, hard))
         try:
-            with pytest.raises(SandboxUnavailable, match="the system refuses"):
-                process.RootProcess(frozenset())
+            exchange(ours, request, loads, Vitals())
+        except (SandboxUnavailable, wire.Broken) as error:
+            print(type(error).__name__, error)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert os.listdir("/proc/self/fd") == before
+"""
+
+
+def test_a_host_without_descriptors_is_told_and_keeps_those_it_has(race: Callable[..., list[str]]) -> None:
+    """In a process of its own: other tests leave no row of free descriptors, and threads that would open some."""
+    faults = race(1, WITHOUT_DESCRIPTORS)[0].splitlines()
+    assert [fault.partition(" ")[0] for fault in faults] == ["SandboxUnavailable"] * 5 + ["Broken"]
+    assert "Too many open files" in faults[0]
+
+
+REFUSED = """
+import os, resource
+from byref_sandbox import SandboxUnavailable, process
+go()
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+lowest_free = os.dup(0)
+os.close(lowest_free)
+before = os.listdir("/proc/self/fd")
+for more in range(4):  # two sockets, a memfd, and what starting a process takes
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + more, hard))
+    try:
+        process.RootProcess(frozenset())
+    except SandboxUnavailable as error:
+        print(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+assert os.listdir("/proc/self/fd") == before
+"""
+
+
+def test_a_root_that_the_system_refuses_leaves_nothing(race: Callable[..., list[str]]) -> None:
+    refusals = race(1, REFUSED)[0].splitlines()
+    assert ["the system refuses" in refusal for refusal in refusals] == [True] * 4

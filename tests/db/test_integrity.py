@@ -16,7 +16,7 @@ import byref
 from byref import Engine, SchemaMismatch, StorageFailure
 from byref.db import integrity
 
-USERS = [{"id": n, "name": f"user {n}"} for n in range(60_000)]
+USERS = [{"id": n, "name": f"user {n} " * 40} for n in range(4_000)]
 
 
 def fill(url: str) -> None:

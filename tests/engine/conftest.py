@@ -20,18 +20,26 @@ BACKENDS = ("sqlite", "postgresql")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where a test has cases, a quick run takes all of them on SQLite and every eighth on PostgreSQL as well."""
+    """A quick run takes everything on SQLite, and on PostgreSQL as well every eighth case of a test that has cases.
+
+    Of the tests of a file that share an engine with others, it takes every third on PostgreSQL: those look at what
+    byref answers; what a database makes of it is looked at by those that have one of their own.
+    """
     seen: Counter[str] = Counter()
     for item in items:
         cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        on = [
-            cases[name] for name in ("engine", "exact") if name in cases and Path(__file__).parent in item.path.parents
-        ]
-        if len(cases) > 1 and on == ["postgresql"]:
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % 8:
-                item.add_marker(pytest.mark.slow)
-            seen[test] += 1
+        if Path(__file__).parent not in item.path.parents or item.get_closest_marker("slow"):
+            continue
+        shared = "postgresql" in (cases.get("engine"), cases.get("exact"))
+        if len(cases) > 1 and (shared or cases.get("shared_url") == "postgresql"):
+            among, each = item.nodeid.partition("[")[0], 8
+        elif shared:
+            among, each = str(item.path), 3
+        else:
+            continue
+        if seen[among] % each:
+            item.add_marker(pytest.mark.slow)
+        seen[among] += 1
 
 
 def _url(request: pytest.FixtureRequest) -> str:

@@ -32,7 +32,10 @@ class User(HostBase):
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
-@pytest.fixture(params=["aiosqlite", "asyncpg", "psycopg"])
+DRIVERS = ["aiosqlite", "asyncpg", "psycopg"]
+
+
+@pytest.fixture(params=[*DRIVERS[:2], pytest.param(DRIVERS[2], marks=pytest.mark.slow)])
 def host_url(request: pytest.FixtureRequest) -> str:
     """The host's own URL of a database that has its table and ours."""
     sync = request.getfixturevalue("sqlite_url" if request.param == "aiosqlite" else "postgres_url")
@@ -138,6 +141,7 @@ class TestTransactions:
         asyncio.run(work(AsyncConnection.commit))
         assert kept(url) == ([1], STEPS)
 
+    @pytest.mark.parametrize("host_url", DRIVERS, indirect=True)
     def test_a_scoped_session(self, host_url: str, url: str, sandbox: Sandbox) -> None:
         async def work() -> None:
             async with both(host_url, url, sandbox) as (engine, make_session):
@@ -287,6 +291,7 @@ class TestCancelling:
         users, _ = kept(url)
         assert users == [i for i in range(60) if i % 4]
 
+    @pytest.mark.parametrize("host_url", DRIVERS, indirect=True)
     def test_while_it_waits_for_a_lock(self, host_url: str, url: str, sandbox: Sandbox) -> None:
         """It is not waited for: the host's transaction is lost, as it is when any statement of its own is cancelled."""
         if "sqlite" in url:

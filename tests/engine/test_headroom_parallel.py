@@ -83,6 +83,7 @@ def check(session: Session) -> list[Entry]:
 @pytest.mark.parametrize(
     "growth", [3_001, *(pytest.param(growth, marks=pytest.mark.slow) for growth in (2_000, 1_403))]
 )
+@pytest.mark.parametrize("shared_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_sixteen_threads_fill_one_context(shared: Engine, growth: int) -> None:
     begun(shared, growth)
     start = threading.Barrier(16)
@@ -179,6 +180,7 @@ with Engine(sys.argv[1], counter=CharCounter(), policy=policy) as engine:
 """
 
 
+@pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
 def test_four_processes_fill_one_context(shared: Engine, shared_url: str, race: Callable[..., list[str]]) -> None:
     session = begun(shared, 3_001)
     reasons = " ".join(race(4, FILLS, shared_url)).split()

@@ -247,12 +247,12 @@ def test_output_is_bounded(stocked: Session) -> None:
         "# \0",
     ],
 )
-def test_hostile_code_gets_a_reply(stocked: Session, code: str) -> None:
-    reply = stocked.call("code_interpreter", {"code": code}, call_id="c")
+def test_hostile_code_gets_a_reply(session: Session, code: str) -> None:
+    reply = session.call("code_interpreter", {"code": code}, call_id="c")
     assert reply.content
     assert reply.tokens <= Policy().reply_tokens
-    assert stocked.call("code_interpreter", {"code": code}, call_id="c").content == reply.content
-    assert ask(stocked, "1 + 1") == "2"
+    assert session.call("code_interpreter", {"code": code}, call_id="c").content == reply.content
+    assert ask(session, "1 + 1") == "2"
 
 
 def test_more_names_than_a_statement_takes(stocked: Session) -> None:

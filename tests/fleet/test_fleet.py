@@ -22,6 +22,7 @@ def run(url: str, *arguments: str) -> dict[str, float]:
     return figures
 
 
+@pytest.mark.slow
 def test_conversations_scattered_among_four_processes(postgres_url: str) -> None:
     figures = run(postgres_url, "--quick", "--talks", "1", "--coders", "2", "--rows", "500")
     assert figures["conversations"] == 3 and figures["answered"] > 90, figures

@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -160,22 +160,19 @@ def test_bytes_are_there_in_a_new_engine(placed: Placed, opened: Opened) -> None
     assert "60" in answer(again, "artifact_jq", artifact_id="users", expression="map(select(.id % 50 == 7)) | length")
 
 
-def test_bytes_are_there_in_a_new_process(sqlite_url: str, tmp_path: Path) -> None:
+def test_bytes_are_there_in_a_new_process(sqlite_url: str, tmp_path: Path, race: Callable[..., list[str]]) -> None:
     script = """
-import sys
 from byref import Engine
 from byref.stores import FileStore
 from byref_sandbox import Sandbox
+go()
 with Engine(sys.argv[1], blobs=FileStore(sys.argv[2]), interpreter=Sandbox()) as engine:
     print(engine.session("s").store_artifact("line\\n" * 10_000, name="lines").location)
 """
-    made = subprocess.run(
-        [sys.executable, "-c", script, sqlite_url, str(tmp_path / "blobs")], capture_output=True, text=True, timeout=60
-    )
-    assert made.returncode == 0, made.stderr
+    [location] = race(1, script, sqlite_url, str(tmp_path / "blobs"))
     with Engine(sqlite_url, blobs=FileStore(tmp_path / "blobs")) as engine:
         [artifact] = engine.session("s").artifacts()
-        assert artifact.value == "line\n" * 10_000 == Path(made.stdout.strip()).read_text()
+        assert artifact.value == "line\n" * 10_000 == Path(location).read_text()
 
 
 def gone(session: Any, artifact_id: str, variable: str) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,12 @@ from placed import (
     problems,
     records,
 )
+from sqlalchemy import update
 
 import byref.cli
 from byref import ArtifactMissing, Policy, QuotaExceeded
 from byref.db import integrity
+from byref.db.tables import ArtifactRow
 from byref.stores import FileStore, object_key
 from byref.streams import COLLECTED
 
@@ -97,10 +99,11 @@ def test_what_is_kept_survives_the_end(placed: Placed, opened: Opened) -> None:
 
 def test_what_expires_goes_and_leaves_a_tombstone(placed: Placed, opened: Opened) -> None:
     engine = opened(placed.store)
-    session = engine.session("s", tools=TOOLS, policy=Policy(ttl=0.05))
+    session = engine.session("s", tools=TOOLS)
     [artifact] = session.process(records(), tool="users", arguments={"page": 1}).artifacts
     assert len(placed.keys) == 1
-    threading.Event().wait(0.1)
+    past = update(ArtifactRow).values(expires_at=datetime.now(UTC) - timedelta(minutes=1))
+    engine.database.write(lambda connection: connection.execute(past))
     gone = engine.sweep(grace=NOW)
     assert (gone.artifacts, gone.blobs, gone.objects) == (1, 1, 1) and placed.keys == set()
     reply = session.call("artifact_read", {"artifact_id": artifact.id})

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ from byref.artifacts.staging import Place
 from byref.stores import BlobStore, FileStore, MemoryStore
 
 PIECE = "some line of text\n" * 60_000
+
+
+QUICK = [
+    ("aiosqlite", "sql", True),
+    ("aiosqlite", "files", False),
+    ("asyncpg", "sql", False),
+    ("asyncpg", "files", True),
+    ("asyncpg repeatable", "sql", True),
+]
 
 
 def left(url: str) -> dict[str, int]:
@@ -108,9 +118,13 @@ def test_what_sweeps_take_is_told_before_all_of_it_came(placed: Placed, opened: 
     assert given < 30 and placed.keys == set() and left(opened.url) == NOTHING
 
 
-@pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("kind", ["sql", "files"])
-@pytest.mark.parametrize("driver", ["aiosqlite", "asyncpg", "asyncpg repeatable"])
+@pytest.mark.parametrize(
+    ("driver", "kind", "commits"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in product(("aiosqlite", "asyncpg", "asyncpg repeatable"), ("sql", "files"), (True, False))
+    ],
+)
 def test_a_cancelled_stream_leaves_nothing_in_the_hosts_transaction(
     request: pytest.FixtureRequest, driver: str, kind: str, commits: bool, tmp_path: Path
 ) -> None:
