@@ -6,10 +6,10 @@ Only what is provably as it was: the code changes nothing it was given, or a dig
 from __future__ import annotations
 
 import ast
+import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -21,12 +21,10 @@ from byref_sandbox.language.source import UNPARSED, parsed, strip_dollars
 from byref_sandbox.plain import is_plain
 from byref_sandbox.uses import FRAME
 
-_AT_ONCE: Final = 2_000
-"""Members of an array that are written at once."""
+_MARSHAL: Final = 2
+"""The version whose bytes depend on the value alone, not on what else refers to its parts."""
 _MAX_STEPS: Final = 8
 _MAX_REFERENCES: Final = 32
-
-_encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Reference(NamedTuple):
@@ -81,7 +79,7 @@ class Watch:
             known = self._frames.get(watched.of.variable) if watched.value is None else watched.value
             if known is value and known is not None:
                 if watched.before is not None:
-                    if digest_of(value) != watched.before or not is_exact(value):
+                    if digest_of(value) != watched.before:
                         return None
                     self._watched[number] = watched._replace(before=None)  # the code has run
                 return Alias(value, watched.of)
@@ -166,13 +164,13 @@ def digest_of(value: Any) -> bytes | None:
             _add_table(digest, value)
         else:
             _add(digest, value)
-    except (TypeError, ValueError, OverflowError, RecursionError, MemoryError, msgspec.MsgspecError, pa.ArrowException):
+    except (TypeError, ValueError, OverflowError, RecursionError, MemoryError, pa.ArrowException):
         return None
     return bytes(digest.digest())
 
 
 def is_exact(value: Any) -> bool:
-    """Whether what a digest takes for plain data is: it does not tell a tuple from a list."""
+    """Whether a value, or what is in the cells of a table, is of JSON's own types alone."""
     if type(value) is not pd.DataFrame:
         return is_plain(value)
     objects = [column for _, column in value.items() if column.dtype == object]
@@ -180,24 +178,10 @@ def is_exact(value: Any) -> bool:
 
 
 def _add(digest: Any, value: Any) -> None:
-    if type(value) is list:
-        digest.update(b"[%d" % len(value))
-        written = bytearray()
-        for at in range(0, len(value), _AT_ONCE):
-            _encoder.encode_into(value[at : at + _AT_ONCE], written)  # where memory runs out, `encode` crashes
-            digest.update(written)
-    elif type(value) is dict:
-        digest.update(b"{%d" % len(value))
-        for key, member in value.items():
-            digest.update(_encoder.encode(key))
-            if type(member) is list:
-                _add(digest, member)
-            else:
-                written = bytearray()
-                _encoder.encode_into(member, written)
-                digest.update(written)
-    else:
+    """Raises ValueError of what is no data; types show, and reading leaves each page of memory as it is."""
+    if type(value) not in (list, dict):
         raise TypeError(type(value).__name__)
+    digest.update(marshal.dumps(value, _MARSHAL))
 
 
 def _add_table(digest: Any, frame: pd.DataFrame) -> None:

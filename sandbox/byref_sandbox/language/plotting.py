@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -80,9 +81,10 @@ class Plots:
 
         items: list[object] = []
         if type(value) in (list, tuple) or (type(value) is np.ndarray and value.dtype == object):
-            items = list(value if not isinstance(value, np.ndarray) else value.flat)[:_LOOKED_INTO]  # type: ignore[call-overload]
+            parts: Any = value.flat if isinstance(value, np.ndarray) else value
+            items = list(itertools.islice(parts, _LOOKED_INTO))
         elif type(value) is dict:
-            items = list(value.values())[:_LOOKED_INTO]
+            items = list(itertools.islice(value.values(), _LOOKED_INTO))
         return depth < _LOOKED_DEEP and any(self.is_drawing(item, depth + 1) for item in items)
 
     # What is put in place of files, windows and programs ----------------------------------------------------------------------
