@@ -26,6 +26,7 @@ from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
 from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
+from byref_sandbox.inplace import Changed, changed_in_place
 from byref_sandbox.language.source import assigned_names, strip_dollars
 from byref_sandbox.outcome import DELETED, STOPPED
 from byref_sandbox.request import needed
@@ -62,6 +63,8 @@ class Execution:
     """New functions, classes and imports by name: what each is, and its source."""
     rebound: tuple[str, ...]
     """Names of stored data that the code assigned: for this run only."""
+    changed: tuple[str, ...]
+    """Names of stored data that the code changed in place, as its text says: for this run only, too."""
     lost: Mapping[str, str]
     """Names that are not there in the next run, each with the reason."""
     dropped: frozenset[str] = frozenset()
@@ -161,7 +164,10 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
                 code, named | data, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources
             ),
         )
-    return staged(scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens, inside=inside)
+    changed = changed_in_place(code, sources.values(), data.keys())
+    return staged(
+        scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens, inside=inside, changed=changed
+    )
 
 
 def staged(
@@ -175,10 +181,12 @@ def staged(
     inline_tokens: int,
     language: str = "python",
     inside: Inside = MappingProxyType({}),
+    changed: Mapping[Changed, int] = MappingProxyType({}),
 ) -> Execution:
     """Stage what a run left, as far as it may be kept.
 
-    `bound` are the variables that the run was given, `inside` is what it was told of the artifacts of these.
+    `bound` are the variables that the run was given, `inside` is what it was told of the artifacts of these, `changed` what
+    the code changes in place of all data that it was given, with the line.
     """
     outcome, gone = _with_what_is_gone(scope, outcome)
     left = outcome.bound.keys() | outcome.same.keys() | outcome.defined.keys() | outcome.unkept.keys()
@@ -230,12 +238,27 @@ def staged(
         result,
         definitions,
         rebound,
+        _changed(changed, given, outcome, left),
         lost,
         dropped=frozenset(deleted.union(name for name, why in lost.items() if why != STOPPED) - stored),
         callables=tuple(name for name, source in known.sources.items() if not source.startswith(("import ", "from "))),
         gone=gone,
         language=language,
     )
+
+
+def _changed(
+    changed: Mapping[Changed, int], given: Mapping[str, Variable], outcome: Outcome, left: Collection[str]
+) -> tuple[str, ...]:
+    """Return the names whose change is lost: what runs left is kept again, but for a table that `df` made of it."""
+    line = outcome.error.line if outcome.error is not None else None
+    names = set()
+    for one, at in changed.items():
+        variable = given.get(one.name)
+        is_kept = variable is not None and variable.origin == "run" and not (one.is_table and variable.kind == "value")
+        if not is_kept and one.name not in left and (line is None or at <= line):
+            names.add(one.name)
+    return tuple(sorted(names))
 
 
 def _artifacts(connection: Connection, scope: Scope, code: str, names: Collection[str]) -> dict[str, Artifact]:
@@ -253,10 +276,11 @@ def data_of_variable(
     """Return a variable's data as the sandbox takes it: with its types, where a run left it."""
     exact = known.exact.get(variable.name)
     if exact is not None and exact[1] == variable.artifact.row_id:
-        return names_of.data_of(scope.read, exact[0], exact[2])
+        return replace(names_of.data_of(scope.read, exact[0], exact[2]), kept=True)
     data, depth = data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe"), len(variable.path)
     paths = inside.get(variable.artifact.row_id, ())
-    return replace(data, parts=tuple(path[depth:] for path in paths if path[:depth] == variable.path))
+    parts = tuple(path[depth:] for path in paths if path[:depth] == variable.path)
+    return replace(data, parts=parts, kept=variable.origin == "run")
 
 
 def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:

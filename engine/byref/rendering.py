@@ -40,6 +40,8 @@ def reply(execution: Execution, names: Mapping[str, str], scope: Scope, known: l
         parts.append(_error_text(execution, known))
     if execution.rebound:
         parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
+    if execution.changed:
+        parts.append(f"[{_named(execution.changed, 'too')}: changed for this run only; the stored data is unchanged]")
     listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
     for name, bound in outcome.bound.items():
         if bound.was and name in listed:

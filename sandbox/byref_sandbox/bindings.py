@@ -32,6 +32,8 @@ class Bindings:
         self.frames: dict[str, pd.DataFrame] = {}
         self.as_frames: set[str] = set()
         """Names whose value is still to be made the DataFrame as which it is bound."""
+        self.written: dict[str, bytes] = {}
+        """What an earlier run wrote of values, by name."""
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}
 
     def all(self) -> dict[str, object]:
@@ -39,7 +41,7 @@ class Bindings:
         for name, value in self.values.items():
             if isinstance(value, Exact):
                 try:
-                    self.values[name] = exact.decode(value.data)
+                    self.values[name], self.written[name] = exact.decode(value.data), value.data
                 except ValueError as error:
                     raise Unusable(f"variable {name!r} could not be read: {error}") from None
         for name in self.as_frames:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import traceback
 from collections.abc import Mapping
@@ -9,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from byref_sandbox import plots, shown, values, wire
+from byref_sandbox import plots, readonly, shown, values, wire
 from byref_sandbox.aliases import Alias, Watch
 from byref_sandbox.bindings import Bindings
+from byref_sandbox.changes import Changes
 from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
 from byref_sandbox.uses import FRAME
@@ -39,22 +41,29 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         except Refused as refusal:
             return [error_frame(refusal.failure)]
         variables = bindings.all()
+        is_read_only = functools.cache(
+            lambda: not request.sources and readonly.is_read_only(request.source, bindings.values)
+        )
+        changes = Changes(request, bindings, is_read_only)
         space = language.space(variables)
         _define(language, request.sources, space, stdout)
         before = dict(space)
-        watch = Watch(request, bindings)
+        watch = Watch(request, bindings, is_read_only)
+
+        def names() -> dict[str, _Name]:
+            assigned = _names(language, program, space, before, watch)
+            return assigned | changes.names(space) | _deleted(request, space, before)
+
         try:
             value = language.execute(program, space, stdout)
-            names = _names(language, program, space, before, watch) | _deleted(request, space, before)
-            return _told(language, value, names, request.terms)
+            return _told(language, value, names(), request.terms)
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
             failed = error_frame(_explained(language, error, program, request))
             if isinstance(error, Expired) or out_of_memory(error):
-                return [failed, *_stopped(language, space, before)]
+                return [failed, *_stopped([*language.bound(space, before), *changes.names_told(space)])]
             images = plots.frames_of(language.figures(is_done=False)[0])
-            names = _names(language, program, space, before, watch) | _deleted(request, space, before)
-            return [failed, *images, *_kept(names, request.terms.result_bytes)]
+            return [failed, *images, *_kept(names(), request.terms.result_bytes)]
 
     return body
 
@@ -129,9 +138,9 @@ def _deleted(request: wire.Request, space: Mapping[str, Any], before: Mapping[st
     return {name: NoSource(DELETED) for name in gone if name != FRAME or FRAME in request.names}
 
 
-def _stopped(language: Any, space: Mapping[str, Any], before: Mapping[str, Any]) -> list[wire.Frame]:
-    """There is neither time nor memory left to look at the names."""
-    made = [name for name in language.bound(space, before) if name.isidentifier()]
+def _stopped(names: list[str]) -> list[wire.Frame]:
+    """There is neither time nor memory left to look at what has these names."""
+    made = [name for name in names if name.isidentifier()]
     return [wire.Lost(name, STOPPED) for name in made[:_MAX_KEPT]]
 
 

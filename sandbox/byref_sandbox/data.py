@@ -37,6 +37,8 @@ class Data:
     parts: tuple[tuple[str, ...], ...] = ()
     """Paths inside the variable of what an outcome may name (`Outcome.same`) where code gives it a further name; the empty
     path is the variable. None of them: what has a further name comes back as any other value."""
+    kept: bool = False
+    """A run before left it: where code changes it in place, it comes back as if the code had assigned it (`Outcome.bound`)."""
 
 
 class Unusable(ValueError):

@@ -56,7 +56,8 @@ def code_request(
                 by_key[payload.key, payload.content_type] = index
         is_frame = frame and payload.content_type != data.EXACT
         parts = _parts(value) if payload.content_type == data.JSON else []
-        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts))
+        is_kept = isinstance(value, data.Data) and value.kept
+        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, is_kept))
     request = wire.Request(
         mode=mode,
         source=_encodable(code),

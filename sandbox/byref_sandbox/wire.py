@@ -99,6 +99,8 @@ class Variable(msgspec.Struct, frozen=True):
     """The code makes a DataFrame of it."""
     parts: list[list[str]] = []
     """Paths below that a reply may name instead of sending what is there; empty: that is the value itself."""
+    is_kept: bool = False
+    """An earlier run left it: what changes in it is kept again."""
 
 
 class Terms(msgspec.Struct, frozen=True):

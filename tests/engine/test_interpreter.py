@@ -83,7 +83,9 @@ def test_stored_data_is_assigned_for_one_run_only(stocked: Session) -> None:
         "2\n[users: assigned for this run only; the stored data is unchanged]"
     )
     assert ask(stocked, "users = 5") == "[users: assigned for this run only; the stored data is unchanged]"
-    assert ask(stocked, "users.clear()\nlen(users)") == "0"
+    assert ask(stocked, "users.clear()\nlen(users)") == (
+        "0\n[users: changed for this run only; the stored data is unchanged]"
+    )
     assert ask(stocked, "len(users)") == "10000"
     assert len(stocked.variable("users").value()) == COUNT  # type: ignore[arg-type]
 
@@ -215,9 +217,9 @@ ValueError at line 1: boo
         ("'x' * 10**12", "Memory"),
     ],
 )
-def test_limits_are_the_policys_and_readable(engine: Engine, tenant: str, code: str, kind: str) -> None:
+def test_limits_are_the_policys_and_readable(local: Engine, tenant: str, code: str, kind: str) -> None:
     policy = Policy(run_seconds=3, run_cpu_seconds=1, run_memory_bytes=128 << 20)
-    session = engine.session("s", tenant=tenant, policy=policy)
+    session = local.session("s", tenant=tenant, policy=policy)
     assert kind in mistake(session, code).splitlines()[0]
     assert ask(session, "1 + 1") == "2"
 

@@ -68,25 +68,29 @@ def test_later_runs_find_what_was_kept(given: Session, sandbox: Sandbox) -> None
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "left"),
     [
-        "rows[0]['n'] = 'changed'\nassert users[0].get('n') != 'changed' and whole['users'][0].get('n') != 'changed'",
-        "users.clear()\nassert len(rows) == len(table) == len(whole['users']) == 3000",
-        "table['new'] = 1\nassert 'new' not in df('users') and 'new' not in df('rows')",
-        "whole.clear()\nassert len(list_users) == 2 and len(rows) == 3000",
+        (
+            "rows[0]['n'] = 'changed'\nassert users[0].get('n') != 'changed' and whole['users'][0].get('n') != 'changed'",
+            [3000, 3000, 2, False, True],
+        ),
+        ("users.clear()\nassert len(rows) == len(table) == len(whole['users']) == 3000", [3000, 3000, 2, False, False]),
+        (
+            "table['new'] = 1\nassert 'new' not in df('users') and 'new' not in df('rows')",
+            [3000, 3000, 2, True, False],
+        ),
+        ("whole.clear()\nassert len(list_users) == 2 and len(rows) == 3000", [3000, 3000, 0, False, False]),
     ],
 )
-def test_what_code_changes_in_one_name_stays_in_it(given: Session, code: str) -> None:
+def test_what_code_changes_in_one_name_stays_in_it(given: Session, code: str, left: list[object]) -> None:
+    """A name that code left has a value of its own from then on; what tools stored is as it was."""
     given.run(LEFT)
     outcome = given.run(code)
     assert outcome.error is None, outcome.error
-    assert given.run("[len(rows), len(table), len(whole), 'new' in table, 'changed' in str(rows[0])]").value == [
-        3000,
-        3000,
-        2,
-        False,
-        False,
-    ]
+    found = "[len(rows), len(table), len(whole), 'new' in table, 'changed' in str(rows[0])]"
+    assert given.run(found).value == left
+    assert given.run("len(users), len(list_users['users']), 'changed' in str(users[0])").value == [3000, 3000, False]
+    assert given.variable("users").value() == records(3_000)
 
 
 def test_names_go_on_to_what_they_are_bound_next(given: Session) -> None:
