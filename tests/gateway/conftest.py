@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -24,9 +23,10 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from forking import Forks
+
 ROOT = Path(__file__).parents[2]
 SHOP = str(Path(__file__).parent / "shop_server.py")
-SHOPS = str(Path(__file__).parent / "shops.py")
 NPM_VERSION = "2026.8.31"
 NPM_PACKAGES = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem")
 
@@ -73,8 +73,8 @@ class Place:
     """A folder with a configuration, and the gateway run in it."""
 
     folder: Path
-    forks: ClassVar[str] = ""
-    """Where shops are forked, once that has started."""
+    forks: ClassVar[Forks]
+    """Where gateways and shops are forked."""
 
     @property
     def notes(self) -> Path:
@@ -82,12 +82,12 @@ class Place:
 
     def shop(self, name: str, **more: Any) -> dict[str, Any]:
         env = {"SHOP_NOTES": str(self.notes), **more.pop("env", {})}
-        args = ["-I", "-S", SHOPS, self.forks, name]
-        return {"command": sys.executable, "args": args, "env": env, **more}
+        command, *args = self.forks.command(SHOP, name)
+        return {"command": command, "args": args, "env": env, **more}
 
     def own_shop(self, name: str) -> dict[str, Any]:
         """The same program, not forked: the gateway's own child."""
-        return {**self.shop(name), "args": [SHOP, name]}
+        return {**self.shop(name), "command": sys.executable, "args": [SHOP, name]}
 
     def write(self, servers: dict[str, Any], **byref: Any) -> str:
         path = self.folder / "mcp.json"
@@ -95,7 +95,14 @@ class Place:
         return str(path)
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "byref.cli", "gateway", "--db", str(self.folder / "gateway.db"), *words]
+        return self.forks.command(*self._gateway(words))
+
+    def own_command(self, *words: str) -> list[str]:
+        """The same program, not forked."""
+        return [sys.executable, *self._gateway(words)]
+
+    def _gateway(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        return ("-m", "byref.cli", "gateway", "--db", str(self.folder / "gateway.db"), *words)
 
     @asynccontextmanager
     async def client(
@@ -187,15 +194,9 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shops() -> Iterator[None]:
-    """Where shops are forked."""
-    with tempfile.TemporaryDirectory(prefix="byref-shops-") as folder:
-        Place.forks = f"{folder}/socket"
-        with subprocess.Popen([sys.executable, SHOPS, Place.forks], stdin=subprocess.PIPE) as forking:
-            assert soon(lambda: Path(Place.forks).exists() or forking.poll() is not None, 60)
-            yield
-            assert forking.stdin is not None
-            forking.stdin.close()
+def gateways_and_shops(mcp_forks: Forks) -> None:
+    """Where they are forked."""
+    Place.forks = mcp_forks
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -53,10 +52,10 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
     tokens.write_text(json.dumps({"acme": "acme-token", "globex": "globex-token"}))
     command = place.command("--config", config, "--http", f"127.0.0.1:{three}", "--tokens", str(tokens))
     with (
-        serving([sys.executable, SHOP, "near", "--http", str(one)], one, env=env),
-        serving([sys.executable, SHOP, "far", "--sse", str(two)], two, env=env),
+        serving(place.forks.command(SHOP, "near", "--http", str(one)), one, env=env),
+        serving(place.forks.command(SHOP, "far", "--sse", str(two)), two, env=env),
         (place.folder / "stderr").open("w") as log,
-        serving([*command], three, env=env, log=log),
+        serving(command, three, env=env, log=log),
     ):
         yield Addresses(place, f"http://127.0.0.1:{three}/mcp", config)
 
@@ -139,7 +138,7 @@ def test_no_secret_is_in_any_log(addresses: Addresses) -> None:
 @pytest.mark.slow
 def test_a_server_that_comes_back_at_its_address_is_found_again(place: Place) -> None:
     port = free_port()
-    command = [sys.executable, SHOP, "near", "--http", str(port)]
+    command = place.forks.command(SHOP, "near", "--http", str(port))
     config = place.write({"near": {"url": f"http://127.0.0.1:{port}/mcp"}})
 
     async def work() -> None:

@@ -308,7 +308,7 @@ class by_hand:
     """A client that is nothing but lines."""
 
     def __init__(self, place: Place, *words: str, version: str = "2025-11-25") -> None:
-        self._command, self._place, self._version, self._next = place.command(*words), place, version, 0
+        self._command, self._place, self._version, self._next = place.own_command(*words), place, version, 0
 
     def __enter__(self) -> Any:
         log = (self._place.folder / "stderr").open("a")
@@ -417,7 +417,7 @@ def test_a_session_is_kept_across_starts_if_it_has_a_name(place: Place) -> None:
 
 def test_one_command_is_a_gateway(place: Place) -> None:
     async def work() -> None:
-        async with place.client("--", sys.executable, SHOP, "alone") as client:
+        async with place.client("--", *place.forks.command(SHOP, "alone")) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert "whoami" in names
             assert text_of(await client.call_tool("whoami", {})) == "alone"
