@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,11 +28,29 @@ def replay(tmp_path: Path, change: str = "pass") -> subprocess.CompletedProcess[
     )
 
 
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+def replay_here(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The same in this process, with its sandbox."""
+    shown, complaints = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(complaints),
+    ):
+        patch.syspath_prepend(EXAMPLES)
+        patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("COLUMNS", "100")
+        patch.chdir(folder)
+        code = importlib.import_module("demo").main()
+    return subprocess.CompletedProcess([], code, shown.getvalue(), complaints.getvalue())
+
+
+@pytest.fixture(scope="module", params=["here", pytest.param("as a command", marks=pytest.mark.slow)])
+def replayed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_sandbox: None
+) -> tuple[subprocess.CompletedProcess[str], Path]:
     """The demo as it is, run once, and the folder it was given."""
     folder = tmp_path_factory.mktemp("demo")
-    return replay(folder), folder
+    return (replay_here if request.param == "here" else replay)(folder), folder
 
 
 def test_every_answer_is_right_and_nothing_is_left(

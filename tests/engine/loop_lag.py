@@ -1,4 +1,4 @@
-"""How long an event loop stands still while 50 MB are processed: `python loop_lag.py URL KIND` prints seconds."""
+"""How long an event loop stands still while megabytes are processed: `python loop_lag.py URL KIND SHARE` prints seconds; all of it is 50 MB."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ T = TypeVar("T")
 
 LINE = "2026-01-01 12:00:00 INFO request 7 took 12 ms\n"
 FIFTY = 50_000_000
+SHARE = float(sys.argv[3]) if __name__ == "__main__" else 1.0
+LINES, ROWS, GROUP, NUMBERS = (int(SHARE * whole) for whole in (FIFTY // len(LINE), 700_000, 70_000, 26_000))
 LIMIT = 0.02
 ATTEMPTS = 12
 OUTPUTS: dict[str, Callable[[], Any]] = {
-    "JSON text": lambda: json.dumps(records(700_000, 1)),
-    "nested JSON text": lambda: json.dumps([{"groups": [records(70_000, 1)]} for _ in range(10)]),
-    "text": lambda: LINE * (FIFTY // len(LINE)),
-    "objects": lambda: records(700_000, 1),
-    "nested objects": lambda: [[records(70_000, 1)] for _ in range(10)],
-    "rows of numbers": lambda: [[i / 7 for i in range(26_000)] for _ in range(100)],
-    "a long string": lambda: {"log": LINE * (FIFTY // len(LINE))},
-    "bytes of JSON": lambda: json.dumps(records(700_000, 1)).encode(),
-    "bytes of text": lambda: (LINE * (FIFTY // len(LINE))).encode(),
+    "JSON text": lambda: json.dumps(records(ROWS, 1)),
+    "nested JSON text": lambda: json.dumps([{"groups": [records(GROUP, 1)]} for _ in range(10)]),
+    "text": lambda: LINE * LINES,
+    "objects": lambda: records(ROWS, 1),
+    "nested objects": lambda: [[records(GROUP, 1)] for _ in range(10)],
+    "rows of numbers": lambda: [[i / 7 for i in range(NUMBERS)] for _ in range(100)],
+    "a long string": lambda: {"log": LINE * LINES},
+    "bytes of JSON": lambda: json.dumps(records(ROWS, 1)).encode(),
+    "bytes of text": lambda: (LINE * LINES).encode(),
 }
 ONE_STRING = ("a long string", "bytes of JSON", "bytes of text")
 

@@ -284,10 +284,10 @@ def test_errors_are_cut_in_their_blocks(counted: Opener) -> None:
 
 
 def test_the_whole_envelope_has_one_budget(chat: Session) -> None:
-    blocks = [{"type": "text", "text": json.dumps(records(400 + i))} for i in range(200)]
+    blocks = [{"type": "text", "text": json.dumps(records(400 + i))} for i in range(100)]
     result = chat.process(blocks, tool="t")
     assert result.tokens <= chat._scope.policy.envelope_budget
-    assert len(result.artifacts) == 200
+    assert len(result.artifacts) == 100
     listed = chat.artifacts()
     assert sorted(a.id for a in listed) == sorted(a.id for a in result.artifacts)
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from byref import Session
-from byref.names import MAX_DEFINITION_CHARS
+import pytest
 
-BODY = "\n    x = 'aaaaaaaa'" * 2_500
+from byref import Session, names
+
+BODY = "\n    x = 'aaaaaaaa'" * 250
+MOST = 50_000
+"""A tenth of what may be kept: the rule is the same."""
 
 
-def _define(session: Session, *names: str) -> str:
-    code = "\n".join(f"def {name}():{BODY}\n    return '{name}'" for name in names)
+def _define(session: Session, *called: str) -> str:
+    code = "\n".join(f"def {name}():{BODY}\n    return '{name}'" for name in called)
     return str(session.call("code_interpreter", {"code": code}).content)
 
 
-def test_all_definitions_together_are_bounded(chat: Session) -> None:
+def test_all_definitions_together_are_bounded(chat: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "MAX_DEFINITION_CHARS", MOST)
     per_call = 3
-    calls = MAX_DEFINITION_CHARS // (per_call * len(BODY)) + 1
+    calls = MOST // (per_call * len(BODY)) + 1
     replies = [_define(chat, *(f"f{call}_{number}" for number in range(per_call))) for call in range(calls)]
     assert not any("not kept" in reply for reply in replies[:-1])
-    assert f"definitions of more than {MAX_DEFINITION_CHARS:,} characters" in replies[-1]
+    assert f"definitions of more than {MOST:,} characters" in replies[-1]
     assert chat.run("f0_0()").value == "f0_0"
     assert "not kept" not in _define(chat, "f0_0")  # in place of what is there
     assert "small (function)" in chat.call("code_interpreter", {"code": "small = lambda: 1"}).content

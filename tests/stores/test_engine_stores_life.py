@@ -371,7 +371,7 @@ def command(*arguments: str) -> tuple[int, str]:
     return code, printed.read()
 
 
-@pytest.mark.parametrize("named", ["option", "environment"])
+@pytest.mark.parametrize("named", ["option", pytest.param("environment", marks=pytest.mark.slow)])
 def test_the_command_line_takes_a_store(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "users.json").write_text(json.dumps(records()))
@@ -401,6 +401,16 @@ def test_the_command_line_takes_a_store(named: str, tmp_path: Path, monkeypatch:
     assert command("db", "verify", "--deep")[0] == 0
     code, printed = command("show", "users")
     assert code == 1 and "give the engine that store" in printed
+
+
+def test_the_environment_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BYREF_BLOBS", "blobs")
+    (tmp_path / "users.json").write_text(json.dumps(records()))
+    code, printed = command("process", "users.json")
+    assert code == 0 and str(tmp_path / "blobs") in printed
+    [key] = keys_of(FileStore("blobs"))
+    assert command("show", "users") == (0, Path(FileStore("blobs").uri(key)).read_text() + "\n")
 
 
 @pytest.mark.parametrize("verb", [("show", "users"), ("sweep",), ("db", "verify", "--deep"), ("ledger",)])
