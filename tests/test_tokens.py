@@ -93,6 +93,22 @@ def test_exact_up_to_a_size_in_bytes_and_sampled_above(o200k, monkeypatch, unit)
     assert counter.count(unit * fits + "abc") == -1
 
 
+EVERYDAY = [
+    "csv",
+    "csv of numbers",
+    "json",
+    "json minified",
+    "logs",
+    "code",
+    "base64",
+    "chinese",
+    "rare ideographs",
+    "blanks",
+    "logs, then blanks, then ideographs",
+]
+"""Corpora of a quick run."""
+
+
 def log_lines() -> str:
     return "\n".join(
         f"2026-01-{R.randrange(1, 29):02d}T{R.randrange(24):02d}:10:00.{R.randrange(1000):03d}Z "
@@ -131,7 +147,9 @@ CORPORA = {
 }
 
 
-@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in EVERYDAY else pytest.mark.slow) for name in CORPORA]
+)
 def test_estimates_are_within_ten_percent_of_exact(o200k, name):
     text = CORPORA[name]()
     # tiktoken panics on some runs of this length: count those in parts that cut between tokens.

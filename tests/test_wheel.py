@@ -141,6 +141,7 @@ def test_the_tables_go_again(byref: Byref) -> None:
     assert byref(*database, "db", "downgrade", "base").stdout == "none\n"
 
 
+@pytest.mark.slow
 def test_an_output_becomes_an_exact_answer(byref: Byref) -> None:
     records = [{"id": number, "score": number % 7} for number in range(5000)]
     processed = byref("process", "-", "--tool", "users", "--json", stdin=json.dumps({"total": 5000, "users": records}))

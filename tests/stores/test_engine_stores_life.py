@@ -327,6 +327,10 @@ def test_sweeps_never_take_what_lives(placed: Placed, opened: Opened) -> None:
     assert problems(opened.url, placed.store) == [] and len(placed.keys) == 10
 
 
+DAMAGED = [("memory", "flip"), ("files", "cut"), ("files", "missing")]
+"""In a quick run."""
+
+
 def damage(placed: Placed, key: str, how: str) -> None:
     """What a disk or a person may do to an object; through the store itself, so that each kind can."""
     data = b""
@@ -341,7 +345,13 @@ def damage(placed: Placed, key: str, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"), [("flip", "digest|damaged frame"), ("cut", "damaged frame"), ("missing", "damaged frame")]
+    ("placed", "how", "said"),
+    [
+        pytest.param(kind, how, said, marks=[] if (kind, how) in DAMAGED else pytest.mark.slow)
+        for kind in ("memory", "files", "s3")
+        for how, said in (("flip", "digest|damaged frame"), ("cut", "damaged frame"), ("missing", "damaged frame"))
+    ],
+    indirect=["placed"],
 )
 def test_verify_finds_damage(how: str, said: str, placed: Placed, opened: Opened) -> None:
     session = opened(placed.store).session("s", tools=TOOLS)
