@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import runpy
-import subprocess
-import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -106,18 +105,20 @@ LIES = ["console\n$ byref --version\nbyref 99", "python\nassert 1 == 2", "python
 """A command, a statement and a value."""
 
 
-def test_a_wrong_example_fails(tmp_path: Path) -> None:
+PYTEST = """
+import os, pytest
+go()
+os.chdir(sys.argv[1])
+print(int(pytest.main(["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={sys.argv[2]}", "README.md"])))
+"""
+
+
+def test_a_wrong_example_fails(tmp_path: Path, race: Callable[..., list[str]]) -> None:
     (tmp_path / "README.md").write_text("# Lies\n\n" + "\n".join(f"```{lie}\n```\n" for lie in LIES))
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "README.md"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 1, run.stdout + run.stderr
-    assert "3 failed" in run.stdout
+    [told] = race(1, PYTEST, str(tmp_path), str(ROOT / "tests/examples"))
+    assert told.splitlines()[-1] == "1", told
+    assert "3 failed" in told
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_what_goes_wrong_is_said_in_a_line(scope: Scope, program: str, text: str
 @pytest.mark.parametrize("program", ["def f: f; f", "[range(1e12)] | length", "last(range(1e12))"])
 def test_a_program_without_end_is_killed(scope: Scope, program: str) -> None:
     begun = time.monotonic()
-    own = ToolPolicy(mapper=program, run_seconds=1, run_cpu_seconds=1, run_memory_bytes=64 << 20)
+    own = ToolPolicy(mapper=program, run_seconds=0.3, run_cpu_seconds=1, run_memory_bytes=64 << 20)
     assert failed(scope, own, {}).startswith("mapper: ")
     assert time.monotonic() - begun < 15
     assert apply(scope, ToolPolicy(mapper=". + {}"), {"a": 1}) == {"a": 1}

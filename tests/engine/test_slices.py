@@ -28,11 +28,12 @@ leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text('{}[]
 values = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.sampled_from(["a", "b", "},{", "c d"]), inner),
+    max_leaves=16,
 )
 shapes = st.fixed_dictionaries(
     {"id": st.integers(), "tags": st.lists(values, max_size=3), "name": st.sampled_from(["},{", '"', "x"])}
 )
-tables = st.lists(shapes, min_size=5, max_size=30)
+tables = st.lists(shapes, min_size=5, max_size=12)
 documents = values | tables | st.fixed_dictionaries({"a": tables, "n": values, "b": tables}) | st.lists(tables)
 
 
