@@ -16,7 +16,6 @@ from sqlalchemy import create_engine, make_url
 
 from byref import db
 from byref.db.database import Database
-from forking import Forks
 from starting_line import Stable
 
 for _profile, _examples in {"whole": 100, "quick": 20}.items():
@@ -192,16 +191,6 @@ def race(stable: Stable) -> Callable[..., list[str]]:
     The script imports what it needs, calls `go()`, and does its work; arguments are in `sys.argv[1:]`.
     """
     return stable.race
-
-
-@pytest.fixture(scope="session")
-def mcp_forks() -> Iterator[Forks]:
-    """Where `byref mcp`, `byref gateway` and servers of the MCP SDK are forked."""
-    forks = Forks(
-        "byref.cli.gateway", "byref.cli.mcp", "mcp.server.stdio", "mcp.server.sse", "anyio._backends._asyncio"
-    )
-    yield forks
-    forks.close()
 
 
 def _at(server: str, database: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from forking import FORKS
 from mcp import types
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -35,15 +36,12 @@ import byref.policy
 from byref.adapters import mcp as adapter
 from byref.adapters import mcp_content
 from byref_sandbox import Sandbox
-from forking import Forks
 
 ROWS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
 USERS = {"total": 3000, "next_cursor": "abc", "users": ROWS}
 MODERN = "2026-07-28"
 TENANTS = {"acme": "acme-token-1", "globex": ["globex-token-1", "globex-token-2"]}
 WORDS = ("-m", "byref.cli", "mcp", "--db", "mcp.db")
-FORKED: list[str] = []
-"""The command for a server that is forked."""
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -52,16 +50,11 @@ PNG = base64.b64decode(
 # Clients
 
 
-@pytest.fixture(scope="module", autouse=True)
-def forked(mcp_forks: Forks) -> None:
-    FORKED[:] = mcp_forks.command(*WORDS)
-
-
 @asynccontextmanager
 async def over_stdio(
     folder: Path, *words: str, mode: str = "auto", told: list[Any] | None = None
 ) -> AsyncIterator[Client]:
-    command, *arguments = FORKED
+    command, *arguments = FORKS.command(*WORDS)
     started = StdioServerParameters(command=command, args=[*arguments, *words], env=dict(os.environ), cwd=folder)
     with (folder / "stderr").open("a") as log:
         async with Client(stdio_client(started, log), mode=mode, message_handler=_listening(told)) as client:
@@ -112,7 +105,7 @@ class Served(NamedTuple):
 def served(folder: Path, *words: str, place: str = "127.0.0.1:0", **environment: str) -> Iterator[Served]:
     """`byref mcp --http` on a free port."""
     process = subprocess.Popen(
-        [*FORKED, "--http", place, *words],
+        FORKS.command(*WORDS, "--http", place, *words),
         cwd=folder,
         env=os.environ | environment,
         stderr=subprocess.PIPE,

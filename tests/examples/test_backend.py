@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from forking import FORKS
 from provider import Calls, Provider, provider
 from sqlalchemy import create_engine, inspect
 
@@ -32,7 +32,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def migrate(url: str) -> None:
-    run = [sys.executable, BACKEND / "migrate.py"]
+    run = FORKS.command(str(BACKEND / "migrate.py"))
     subprocess.run(run, env={**os.environ, "DATABASE_URL": url}, check=True, capture_output=True, timeout=60)
 
 
@@ -40,7 +40,7 @@ def migrate(url: str) -> None:
 def serving(url: str, told: Provider) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
     """Run the backend; at the end it gets a SIGTERM and has to leave with 0 and without a word of an error."""
     environment = {**os.environ, "DATABASE_URL": url, "ANTHROPIC_BASE_URL": told.url, "ANTHROPIC_API_KEY": "none"}
-    command = [sys.executable, "-W", "ignore", "-m", "uvicorn", "app:app", "--port", "0", "--app-dir", BACKEND]
+    command = FORKS.command("-m", "uvicorn", "app:app", "--port", "0", "--app-dir", str(BACKEND))
     server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     lines = []
@@ -145,6 +145,6 @@ def test_a_reply_is_finished_before_the_process_stops(tmp_path: Path) -> None:
 
 def test_the_hosts_migrations_see_none_of_ours(url: str) -> None:
     migrate(url)
-    run = [sys.executable, "-m", "alembic", "-c", BACKEND / "alembic.ini", "check"]
+    run = FORKS.command("-m", "alembic", "-c", str(BACKEND / "alembic.ini"), "check")
     done = subprocess.run(run, env={**os.environ, "DATABASE_URL": url}, capture_output=True, text=True, timeout=60)
     assert "No new upgrade operations detected." in done.stdout + done.stderr

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking import FORKS
 from provider import Calls, provider
 
 import byref
@@ -48,7 +48,7 @@ def test_a_loop_answers_out_of_all_of_the_data(script: str, key: str, base: str,
     with provider(*turns) as told:
         environment = {**os.environ, f"{key}_BASE_URL": told.url + base, f"{key}_API_KEY": "none"}
         run = subprocess.run(
-            [sys.executable, "-W", "ignore", EXAMPLES / f"{script}.py", QUESTION],
+            FORKS.command(str(EXAMPLES / f"{script}.py"), QUESTION),
             env=environment,
             cwd=tmp_path,
             capture_output=True,

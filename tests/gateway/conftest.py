@@ -16,14 +16,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import mcp_types as types
 import pytest
+from forking import FORKS
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-
-from forking import Forks
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(Path(__file__).parent / "shop_server.py")
@@ -73,8 +72,6 @@ class Place:
     """A folder with a configuration, and the gateway run in it."""
 
     folder: Path
-    forks: ClassVar[Forks]
-    """Where gateways and shops are forked."""
 
     @property
     def notes(self) -> Path:
@@ -82,7 +79,7 @@ class Place:
 
     def shop(self, name: str, **more: Any) -> dict[str, Any]:
         env = {"SHOP_NOTES": str(self.notes), **more.pop("env", {})}
-        command, *args = self.forks.command(SHOP, name)
+        command, *args = FORKS.command(SHOP, name)
         return {"command": command, "args": args, "env": env, **more}
 
     def own_shop(self, name: str) -> dict[str, Any]:
@@ -95,7 +92,7 @@ class Place:
         return str(path)
 
     def command(self, *words: str) -> list[str]:
-        return self.forks.command(*self._gateway(words))
+        return FORKS.command(*self._gateway(words))
 
     def own_command(self, *words: str) -> list[str]:
         """The same program, not forked."""
@@ -191,12 +188,6 @@ class Held:
 
 def text_of(result: types.CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def gateways_and_shops(mcp_forks: Forks) -> None:
-    """Where they are forked."""
-    Place.forks = mcp_forks
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from forking import FORKS
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -52,8 +53,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
     tokens.write_text(json.dumps({"acme": "acme-token", "globex": "globex-token"}))
     command = place.command("--config", config, "--http", f"127.0.0.1:{three}", "--tokens", str(tokens))
     with (
-        serving(place.forks.command(SHOP, "near", "--http", str(one)), one, env=env),
-        serving(place.forks.command(SHOP, "far", "--sse", str(two)), two, env=env),
+        serving(FORKS.command(SHOP, "near", "--http", str(one)), one, env=env),
+        serving(FORKS.command(SHOP, "far", "--sse", str(two)), two, env=env),
         (place.folder / "stderr").open("w") as log,
         serving(command, three, env=env, log=log),
     ):
@@ -138,7 +139,7 @@ def test_no_secret_is_in_any_log(addresses: Addresses) -> None:
 @pytest.mark.slow
 def test_a_server_that_comes_back_at_its_address_is_found_again(place: Place) -> None:
     port = free_port()
-    command = place.forks.command(SHOP, "near", "--http", str(port))
+    command = FORKS.command(SHOP, "near", "--http", str(port))
     config = place.write({"near": {"url": f"http://127.0.0.1:{port}/mcp"}})
 
     async def work() -> None:

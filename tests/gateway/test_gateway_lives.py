@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import FORKS
 from mcp.client import Client
 
 from byref.gateway.conversation import OTHERS_SECONDS
@@ -417,7 +418,7 @@ def test_a_session_is_kept_across_starts_if_it_has_a_name(place: Place) -> None:
 
 def test_one_command_is_a_gateway(place: Place) -> None:
     async def work() -> None:
-        async with place.client("--", *place.forks.command(SHOP, "alone")) as client:
+        async with place.client("--", *FORKS.command(SHOP, "alone")) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert "whoami" in names
             assert text_of(await client.call_tool("whoami", {})) == "alone"

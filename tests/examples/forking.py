@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,32 +29,41 @@ class Forks:
 
     def __init__(self, *modules: str) -> None:
         self._modules = modules
-        self._folder = tempfile.TemporaryDirectory(prefix="byref-forks-")
-        self._path = f"{self._folder.name}/socket"
+        self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self, *words: str) -> list[str]:
         """The command for what would be told a Python: `-m MODULE ARGUMENT…` or `FILE ARGUMENT…`."""
-        if self._process is None:
-            self._process = self._started()
-        return [sys.executable, "-I", "-S", __file__, self._path, *words]
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="byref-forks-"))
+            self._process = self._started(self._folder / "socket")
+        return [sys.executable, "-I", "-S", __file__, str(self._folder / "socket"), *words]
 
     def close(self) -> None:
         """What was forked is left alone."""
         if self._process is not None:
             self._process.communicate(timeout=30)
-        self._folder.cleanup()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self, path: Path) -> subprocess.Popen[bytes]:
         # A process that forks must have one thread.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"}
-        command = [sys.executable, "-W", "ignore", __file__, self._path, *self._modules]
+        command = [sys.executable, "-W", "ignore", __file__, str(path), *self._modules]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
         until = time.monotonic() + START_SECONDS
-        while not Path(self._path).exists():
+        while not path.exists():
             assert process.poll() is None and time.monotonic() < until, "nothing to fork programs from"
             time.sleep(0.01)
         return process
+
+
+FORKS = Forks(
+    *("byref.cli.gateway", "byref.cli.mcp", "mcp.server.sse", "mcp.server.stdio", "anyio._backends._asyncio"),
+    *("anthropic", "openai.lib.streaming.chat", "openai.resources.chat", "openai.resources.responses"),
+    *("aiosqlite", "fastapi", "sqlalchemy.ext.asyncio", "uvicorn.main"),
+)
+"""Where a test run's servers and examples are forked."""
 
 
 def call(path: str, *words: str) -> int:
@@ -141,11 +151,10 @@ def become(order: dict[str, Any], streams: list[int]) -> None:
         name, *arguments = order["words"]
         if name == "-m":
             name, *arguments = arguments
-            sys.argv[:] = [name, *arguments]
+            sys.argv[:], sys.path[0] = [name, *arguments], ""
             runpy.run_module(name, run_name="__main__", alter_sys=True)
         else:
-            sys.argv[:] = [name, *arguments]
-            sys.path[0] = str(Path(name).parent)
+            sys.argv[:], sys.path[0] = [name, *arguments], str(Path(name).parent)
             runpy.run_path(name, run_name="__main__")
     except SystemExit as ended:
         code = ended.code
@@ -174,6 +183,7 @@ def main(path: str, *words: str) -> None:
         sys.exit(call(path, *words))
     import importlib
 
+    sys.path.append(str(Path(__file__).parents[1]))
     from starting_line import warm
 
     for name in words:
