@@ -30,6 +30,10 @@ TINY = {
 """What is smaller than in the short form, of those benchmarks that are cheap enough to be run at each test."""
 
 
+QUIET = SimpleNamespace(collect=int, disable=int, enable=int, isenabled=bool)
+"""Instead of a collector, whose work takes longer than what is measured here."""
+
+
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in the place of the one that the results are kept in."""
@@ -45,8 +49,7 @@ def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shar
         monkeypatch.setattr(module, constant, value)
     monkeypatch.setattr(databases, "KINDS", ("SQLite",))
     monkeypatch.setattr(corpora, "texts", lambda: [("code", Path(__file__).read_text())])
-    quiet = SimpleNamespace(collect=int, disable=int, enable=int, isenabled=bool)
-    monkeypatch.setattr(results, "gc", quiet)  # to collect takes longer than the works do
+    monkeypatch.setattr(results, "gc", QUIET)
     monkeypatch.setattr(peak, "of", lambda form, megabytes: (2_000_000, 1_000_000))
     figures = list(module.main(short=True))
     assert len(figures) > 5
@@ -81,7 +84,8 @@ def test_a_target_is_about_the_ratio_or_the_value_as_its_unit_says(
     assert Figure("step", value, "ms", "baseline", of_ratio, target).verdict is met
 
 
-def test_works_take_turns_and_their_inputs_are_made_apart() -> None:
+def test_works_take_turns_and_their_inputs_are_made_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "gc", QUIET)
     order: list[str] = []
     times = interleaved(3, a=lambda: order.append("a"), b=(lambda: order.append("made"), lambda _: order.append("b")))
     assert order == ["a", "made", "b", "made", "b", "a", "a", "made", "b"]

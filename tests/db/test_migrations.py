@@ -459,7 +459,7 @@ class TestCommandLine:
             text=True,
         )
 
-    @pytest.mark.parametrize("empty_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
+    @pytest.mark.slow
     def test_up_and_down(self, empty_url: str) -> None:
         up = self.alembic("upgrade", "head", BYREF_DB=empty_url)
         assert up.returncode == 0, up.stderr

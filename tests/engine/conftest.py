@@ -22,7 +22,7 @@ BACKENDS = ("sqlite", "postgresql")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A quick run takes everything on SQLite, and on PostgreSQL as well every eighth case of a test that has cases.
 
-    Of the tests of a file that share an engine with others, it takes every third on PostgreSQL: those look at what
+    Of the tests of a file that share an engine with others, it takes every fifth on PostgreSQL: those look at what
     byref answers; what a database makes of it is looked at by those that have one of their own.
     """
     seen: Counter[str] = Counter()
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if len(cases) > 1 and (shared or cases.get("shared_url") == "postgresql"):
             among, each = item.nodeid.partition("[")[0], 8
         elif shared:
-            among, each = str(item.path), 3
+            among, each = str(item.path), 5
         else:
             continue
         if seen[among] % each:

@@ -22,6 +22,12 @@ WEEK = timedelta(days=7)
 ALL = list(TOOL_NAMES)
 
 
+ON_SQLITE = pytest.mark.parametrize(
+    "shared_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+"""What does not depend on how a database compares times and takes locks."""
+
+
 @pytest.fixture
 def own(shared_url: str, sandbox: Sandbox) -> Iterator[Engine]:
     """An engine on a database of this test's own: sweeps know no tenants."""
@@ -156,6 +162,7 @@ def test_every_reader_says_what_it_was_and_which_call_makes_it_again(own: Engine
     assert session.resolve({"x": "$nothing"}) == {"x": "$nothing"}
 
 
+@ON_SQLITE
 def test_names_nobody_ever_had_are_answered_as_before(own: Engine) -> None:
     session = own.session("s")
     session.store_artifact("x", name="mine")
@@ -167,6 +174,7 @@ def test_names_nobody_ever_had_are_answered_as_before(own: Engine) -> None:
     assert "in this conversation" in other.call("artifact_read", {"artifact_id": "mine"}).text
 
 
+@ON_SQLITE
 def test_the_same_output_again_is_stored_again_once_its_data_is_gone(own: Engine) -> None:
     for swept in (False, True):
         session = own.session(f"s{swept}")
@@ -183,6 +191,7 @@ def test_the_same_output_again_is_stored_again_once_its_data_is_gone(own: Engine
         assert session.explain("call_0").step == again.step and session.explain(1).call_id == "call_0"
 
 
+@ON_SQLITE
 def test_an_output_is_explained_by_its_call_id_after_its_data_is_gone(own: Engine) -> None:
     session = own.session("s")
     session.process(page(2_000), tool="users", call_id="call_7")
@@ -312,6 +321,7 @@ def test_processes_that_sweep_at_once_share_the_work(
     check_invariants(shared_url)
 
 
+@ON_SQLITE
 def test_bytes_that_another_artifact_needs_survive(own: Engine) -> None:
     one, two = own.session("one"), own.session("two", policy=Policy(ttl=None))
     for session in (one, two):

@@ -112,7 +112,7 @@ def test_usage_and_compactions_between_parallel_calls(shared: Engine) -> None:
 
     def work(number: int) -> None:
         chance = random.Random(number)
-        for turn in range(6):
+        for turn in range(4):
             if number == 0:
                 entries = session.ledger()
                 through = entries[-1].step - chance.randrange(3)

@@ -38,7 +38,7 @@ def forget(driver: Any, _record: object) -> None:
     driver.autocommit = False
 
 
-@pytest.mark.parametrize("pool", ["forgetting", "fresh"])
+@pytest.mark.parametrize("pool", ["forgetting", pytest.param("fresh", marks=pytest.mark.slow)])
 def test_every_transaction_on_a_backend_that_knows_nothing(postgres_url: str, sandbox: Sandbox, pool: str) -> None:
     if pool == "fresh":
         host = create_engine(postgres_url, poolclass=NullPool)
@@ -77,7 +77,7 @@ def test_no_statement_of_ours_makes_or_needs_state_of_a_session(postgres_url: st
     assert [s for s in statements if any(s.startswith(word) for word in SESSION_STATE) or "advisory" in s] == []
 
 
-@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+@pytest.mark.parametrize("driver", ["asyncpg", pytest.param("psycopg", marks=pytest.mark.slow)])
 def test_an_event_loops_host(postgres_url: str, sandbox: Sandbox, driver: str) -> None:
     async def work() -> None:
         host = create_async_engine(make_url(postgres_url).set(drivername=f"postgresql+{driver}"), poolclass=NullPool)

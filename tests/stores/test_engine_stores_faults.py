@@ -358,7 +358,11 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("error", ODD, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error",
+    [*ODD[:3], *(pytest.param(error, marks=pytest.mark.slow) for error in ODD[3:])],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_store_with_errors_of_its_own(error: Exception, opened: Opened) -> None:
     store = Down()
     engine = opened(store)
