@@ -17,11 +17,14 @@ PAIRS = ({"files", "sqlite"}, {"memory", "postgresql"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A quick run has each store and each database, but not each store with each database."""
+    """A quick run has each store and each database, but not each store with each database, nor each end of a host's
+    transaction with each.
+    """
     for item in items:
         cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         pair = {cases[name] for name in ("placed", "shared_url") if name in cases}
-        if len(pair) == 2 and pair not in PAIRS and Path(__file__).parent in item.path.parents:
+        is_one = pair in PAIRS and cases.get("commits") in (None, "files" in pair)
+        if len(pair) == 2 and not is_one and Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
 
 

@@ -163,7 +163,7 @@ with sqlalchemy.create_engine(sys.argv[1]).connect() as host:
     ("by", "joined"),
     [
         ("sweep", "joined"),
-        ("delete_tenant", "own"),
+        pytest.param("delete_tenant", "own", marks=pytest.mark.slow),
         pytest.param("sweep", "own", marks=pytest.mark.slow),
         pytest.param("delete_tenant", "joined", marks=pytest.mark.slow),
     ],
