@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fewer examples in a quick run: those that say how many they take for themselves take a part of the profile's."""
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files of most tests
+    gc.disable()  # until all is collected
 
 
 @pytest.hookimpl(trylast=True)
@@ -76,6 +77,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected is there to stay: looking through it again and again takes a part of the run's time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from jail_prelude import PRELUDE, number
@@ -26,28 +25,27 @@ SOUND = [COUNT * (COUNT - 1) // 2, COUNT * (COUNT - 1) // 2, COUNT, True, COUNT]
 NO_JAIL = ("landlock", "limits", "descriptors", "seccomp", "undumpable")
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Sandbox]:
-    with Sandbox(LIMITS) as sandbox:
-        yield sandbox
-
-
 def attack(sandbox: Sandbox, source: str, *without: str) -> Outcome:
     return run_in_jail(
-        f"{PRELUDE}\nrows, table, text\n{source}", LIMITS, variables=ROWS, session="s", without=without, sandbox=sandbox
+        f"{PRELUDE}\nrows, table, text\n{source}",
+        LIMITS,
+        variables=ROWS,
+        session="jail",
+        without=without,
+        sandbox=sandbox,
     )
 
 
-def test_no_memory_is_shared_with_a_zygote_but_on_write(shared: Sandbox) -> None:
+def test_no_memory_is_shared_with_a_zygote_but_on_write(sandbox: Sandbox) -> None:
     """A mapping that is shared could be made writable, whatever it was made for."""
-    assert shared.run(CHECK, ROWS, session="s").value == SOUND
+    assert sandbox.run(CHECK, ROWS, session="jail").value == SOUND
     # glibc maps its own cache of encodings, from a file that nobody but root may write.
     look = """
 lines = open('/proc/self/maps').read().splitlines()
 result = [line for line in lines if line.split()[1].endswith('s') and 'gconv-modules.cache' not in line]
 """
-    assert attack(shared, look, *NO_JAIL).value == []
-    found = attack(shared, f"import mmap\nkept = mmap.mmap(-1, 4096)\n{look}", *NO_JAIL)
+    assert attack(sandbox, look, *NO_JAIL).value == []
+    found = attack(sandbox, f"import mmap\nkept = mmap.mmap(-1, 4096)\n{look}", *NO_JAIL)
     assert found.value
 
 
@@ -72,16 +70,16 @@ result = int(table['n'].sum()) == 0
 
 
 @pytest.mark.parametrize("name", SCRIBBLES)
-def test_what_one_run_scribbles_the_next_does_not_read(shared: Sandbox, name: str) -> None:
-    assert shared.run(CHECK, ROWS, session="s").value == SOUND
-    outcome = attack(shared, SCRIBBLES[name])
+def test_what_one_run_scribbles_the_next_does_not_read(sandbox: Sandbox, name: str) -> None:
+    assert sandbox.run(CHECK, ROWS, session="jail").value == SOUND
+    outcome = attack(sandbox, SCRIBBLES[name])
     assert outcome.value or outcome.error, "the scribble had no effect of its own"
-    assert shared.run(CHECK + "\n", ROWS, session="s").value == SOUND
-    assert shared.run("[2 + 3, len('abc')]", session="s").value == [5, 3]
-    assert shared.run("[2 + 3, len('abc')]").value == [5, 3]
+    assert sandbox.run(CHECK + "\n", ROWS, session="jail").value == SOUND
+    assert sandbox.run("[2 + 3, len('abc')]", session="jail").value == [5, 3]
+    assert sandbox.run("[2 + 3, len('abc')]").value == [5, 3]
 
 
-def test_a_session_cannot_read_what_another_was_given(shared: Sandbox) -> None:
+def test_a_session_cannot_read_what_another_was_given(sandbox: Sandbox) -> None:
     """All memory of a run of one session, looked through without its jail, for the text of another."""
     hunt = """
 needle = b'canary-' * 20
@@ -94,11 +92,11 @@ for line in open('/proc/self/maps').read().splitlines():
         result[0] += len(memory)
         result[1] += memory.count(needle)
 """
-    assert shared.run("len(text)", ROWS, session="s").value == 70_000
+    assert sandbox.run("len(text)", ROWS, session="jail").value == 70_000
 
     def look(session: str, names: str) -> list[int]:
         found = run_in_jail(
-            f"{PRELUDE}\n{names}\n{hunt}", LIMITS, variables=ROWS, session=session, without=NO_JAIL, sandbox=shared
+            f"{PRELUDE}\n{names}\n{hunt}", LIMITS, variables=ROWS, session=session, without=NO_JAIL, sandbox=sandbox
         ).value
         assert isinstance(found, list)
         return found

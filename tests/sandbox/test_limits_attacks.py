@@ -90,30 +90,30 @@ def test_all_at_once_they_are_stopped_too() -> None:
         ("def f(n): return n and f(n - 1) + 1\nf(200)", Limits(recursion_depth=150), "RecursionError", "recursion"),
     ],
 )
-def test_each_limit_has_an_error_of_its_own(eaten: Sandbox, code: str, limits: Limits, kind: str, words: str) -> None:
+def test_each_limit_has_an_error_of_its_own(sandbox: Sandbox, code: str, limits: Limits, kind: str, words: str) -> None:
     """Set for one call, over what its sandbox was made with."""
-    outcome = eaten.run(code, limits=limits)
+    outcome = sandbox.run(code, limits=limits)
     assert outcome.error is not None
     assert outcome.error.kind == kind
     assert words in outcome.error.message
     assert outcome.error.hint
 
 
-def test_output_beyond_its_limit_is_counted_and_no_error(eaten: Sandbox) -> None:
-    outcome = eaten.run("print('x' * 50)\n7", limits=Limits(stdout_bytes=10))
+def test_output_beyond_its_limit_is_counted_and_no_error(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("print('x' * 50)\n7", limits=Limits(stdout_bytes=10))
     assert (outcome.value, outcome.stdout, outcome.stdout_dropped) == (7, "x" * 10, 41)
 
 
-def test_recursion_goes_as_deep_as_its_limit(eaten: Sandbox) -> None:
+def test_recursion_goes_as_deep_as_its_limit(sandbox: Sandbox) -> None:
     code = "def f(n): return n and f(n - 1) + 1\nf({})"
     for depth in (150, 1000, 10_000):
         limits = Limits(recursion_depth=depth)
-        assert eaten.run(code.format(depth * 9 // 10), limits=limits).value == depth * 9 // 10
-        error = eaten.run(code.format(depth * 13 // 10), limits=limits).error
+        assert sandbox.run(code.format(depth * 9 // 10), limits=limits).value == depth * 9 // 10
+        error = sandbox.run(code.format(depth * 13 // 10), limits=limits).error
         assert error is not None
         assert error.kind == "RecursionError"
     deepest = Limits(recursion_depth=10_000, wall_seconds=20)
     for name in ("recursion in a sort", "recursion in map", "a deep list compared", "a deep copy"):
-        assert eaten.run(ATTACKS[f"depth: {name}"][0], limits=deepest).error is not None
+        assert sandbox.run(ATTACKS[f"depth: {name}"][0], limits=deepest).error is not None
     with pytest.raises(ValueError, match="recursion_depth is 10001; at most 10,000"):
-        eaten.run("1", limits=Limits(recursion_depth=10_001))
+        sandbox.run("1", limits=Limits(recursion_depth=10_001))

@@ -68,9 +68,9 @@ def test_what_is_in_texts_does_not_count(sandbox: Sandbox) -> None:
     assert "x" in outcome.bound
 
 
-@pytest.mark.parametrize("data", [b"[" + b'\\"' * 20_000_000, b"[" + b'"' * 20_000_001, b'[,"' + b"\\" * 20_000_001])
+@pytest.mark.parametrize("data", [b"[" + b'\\"' * 5_000_000, b"[" + b'"' * 5_000_001, b'[,"' + b"\\" * 5_000_001])
 def test_texts_without_end_are_looked_at_once(data: bytes) -> None:
-    assert len(reading._TEXT.sub(b"", data)) <= 40_000_001  # with a look back it would take days
+    assert len(reading._TEXT.sub(b"", data)) <= 10_000_001  # with a look back it would take hours
 
 
 def test_the_same_bytes_are_text_and_json(sandbox: Sandbox) -> None:
