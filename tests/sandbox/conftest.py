@@ -1,15 +1,17 @@
-"""A Python script in a process of its own."""
+"""A Python script in a process of its own; a sandbox that may be broken."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from byref_sandbox import Limits, Sandbox
 
-@pytest.fixture
+
+@pytest.fixture(scope="session")
 def script() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a Python script in a process of its own and gives what it printed."""
 
@@ -23,3 +25,17 @@ def script() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def lasting_breakable() -> Iterator[Sandbox]:
+    with Sandbox(Limits(wall_seconds=20, cpu_seconds=20)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def breakable(lasting_breakable: Sandbox) -> Sandbox:
+    """A sandbox whose processes tests may break, without the sessions of other files' tests."""
+    with lasting_breakable._lock:
+        lasting_breakable._forget_sessions()
+    return lasting_breakable.start()

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,12 +32,6 @@ def marked(marker: str) -> set[int]:
             if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
                 found.add(int(entry.name))
     return alive(found)
-
-
-@pytest.fixture(scope="module")
-def breakable() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_seconds=20, cpu_seconds=20)) as sandbox:
-        yield sandbox
 
 
 @pytest.fixture
@@ -214,6 +207,8 @@ def test_closing_ends_runs_with_an_error_and_all_processes() -> None:
         sandbox.close()
         kinds = {run.result(10).error.kind for run in runs}  # type: ignore[union-attr]
     assert kinds == {"Crash"}
+    with pytest.raises(RuntimeError, match="closed"):
+        sandbox.run("1")
     assert time.monotonic() - began < 5
     assert until(lambda: not alive(below))
 

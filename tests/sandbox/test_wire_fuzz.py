@@ -246,46 +246,44 @@ def order(sandbox: Sandbox, session: str | None, body: bytes, given: list[int]) 
 
 
 @pytest.mark.parametrize("session", [pytest.param(None, marks=pytest.mark.slow), "s"])
-def test_any_request_ends_and_the_next_is_served(session: str | None) -> None:
+def test_any_request_ends_and_the_next_is_served(breakable: Sandbox, session: str | None) -> None:
     """The host is no enemy of its zygote; its mistakes still end soon, and harm nobody else."""
     honest = msgspec.to_builtins(code_request("code", "1 + 1", {"x": 1}, LIMITS)[0])
-    with Sandbox(LIMITS) as sandbox:
-        assert sandbox.run("1 + 1", session=session).value == 2
-        assert sandbox._root is not None
-        root = sandbox._root.pid
+    assert breakable.run("1 + 1", session=session, limits=LIMITS).value == 2
+    assert breakable._root is not None
+    root = breakable._root.pid
 
-        @settings(QUICK, max_examples=40)
-        @given(
-            st.binary(max_size=100)
-            | anything.map(msgspec.msgpack.encode)
-            | st.tuples(st.sampled_from(sorted(honest)), anything).map(
-                lambda change: msgspec.msgpack.encode(honest | dict([change]))
-            ),
-            st.lists(st.integers(0, 3), max_size=2),
-        )
-        def garbled(body: bytes, given: list[int]) -> None:
-            assert order(sandbox, session, body, given) in {"Refused", "Ended", "Missing", "gone"}
-            if session is not None:  # the zygote of one session may be gone: it is forgotten as after a crash
-                sandbox.run("1", session=session)
-            assert sandbox.run("1 + 1", session=session).value == 2
+    @settings(QUICK, max_examples=40)
+    @given(
+        st.binary(max_size=100)
+        | anything.map(msgspec.msgpack.encode)
+        | st.tuples(st.sampled_from(sorted(honest)), anything).map(
+            lambda change: msgspec.msgpack.encode(honest | dict([change]))
+        ),
+        st.lists(st.integers(0, 3), max_size=2),
+    )
+    def garbled(body: bytes, given: list[int]) -> None:
+        assert order(breakable, session, body, given) in {"Refused", "Ended", "Missing", "gone"}
+        if session is not None:  # the zygote of one session may be gone: it is forgotten as after a crash
+            breakable.run("1", session=session, limits=LIMITS)
+        assert breakable.run("1 + 1", session=session, limits=LIMITS).value == 2
 
-        garbled()
-        assert sandbox._root.pid == root
+    garbled()
+    assert breakable._root.pid == root
 
 
 @pytest.mark.parametrize(
     "datagram", [b"x" * 1000, pytest.param(msgspec.msgpack.encode({"type": "run"}), marks=pytest.mark.slow)]
 )
-def test_an_order_that_is_none_ends_a_zygote_and_not_the_sandbox(datagram: bytes) -> None:
-    with Sandbox(LIMITS) as sandbox:
-        root = sandbox.start()._root
-        assert root is not None
-        root.orders.send(datagram)
-        deadline = time.monotonic() + 30
-        while root.alive and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not root.alive
-        assert sandbox.run("1 + 1").value == 2
+def test_an_order_that_is_none_ends_a_zygote_and_not_the_sandbox(breakable: Sandbox, datagram: bytes) -> None:
+    root = breakable.start()._root
+    assert root is not None
+    root.orders.send(datagram)
+    deadline = time.monotonic() + 30
+    while root.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not root.alive
+    assert breakable.run("1 + 1").value == 2
 
 
 @pytest.mark.parametrize(("told", "ended", "charged"), [(-5.0, None, 0.0), (7.0, None, 7.0), (-5.0, 1.5, 1500.0)])

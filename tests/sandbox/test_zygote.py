@@ -37,12 +37,6 @@ def in_background(call: Callable[[], object]) -> tuple[threading.Thread, list[ob
 RECORDS = b'[{"a":1},{"a":2}]'
 
 
-@pytest.fixture(scope="module")
-def breakable() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_seconds=5, cpu_seconds=5)) as sandbox:
-        yield sandbox
-
-
 @pytest.fixture
 def own(breakable: Sandbox) -> Iterator[Sandbox]:
     """A sandbox that a test may break, without sessions or runs of those before it."""
@@ -60,19 +54,43 @@ def test_the_zygote_has_one_thread_and_no_environment(sandbox: Sandbox) -> None:
     assert root.ready.threads == 1
 
 
-def test_it_starts_when_it_is_first_used(script: Script) -> None:
-    done = script("""
+@pytest.fixture(scope="module")
+def host(script: Script) -> list[str]:
+    """What a host of its own prints, that leaves a descriptor open and closes its sandbox."""
+    source = """
 import os
 from pathlib import Path
 from byref_sandbox import Sandbox
+from byref_sandbox.testing import run_in_jail
+inherited = os.open("/etc/passwd", os.O_RDONLY)
+os.set_inheritable(inherited, True)
+os.environ["SECRET"] = "x"
 children = lambda: Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 with Sandbox() as sandbox:
     before = children()
     value = sandbox.run("1 + 1").value
     print(before, value, len(children()))
+    outcome = run_in_jail('''
+import os
+result = [dict(os.environ)]
+for fd in range(4096):
+    try: result.append(os.read(fd, 10).decode())
+    except OSError: pass
+''', sandbox=sandbox)
+    print(outcome.value)
 print(children())
-""")
-    assert done.stdout.splitlines() == ["[] 2 1", "[]"], done.stderr
+"""
+    done = script(source)
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_it_starts_when_it_is_first_used(host: list[str]) -> None:
+    assert [host[0], host[2]] == ["[] 2 1", "[]"]
+
+
+def test_a_descriptor_the_host_left_open_does_not_reach_a_run(host: list[str]) -> None:
+    assert host[1] == "[{}]"
 
 
 def test_more_data_than_there_are_descriptors_is_refused_and_the_root_lives(breakable: Sandbox) -> None:
@@ -355,8 +373,10 @@ def test_a_killed_root_takes_all_with_it(own: Sandbox) -> None:
     assert own.run("1 + 1", session="a").value == 2
 
 
-def test_a_forked_host_makes_its_own(script: Script) -> None:
-    done = script("""
+@pytest.fixture(scope="module")
+def forked_host(script: Script) -> list[str]:
+    """What a host that forks prints, and its copy; it ends without a word to its sandbox."""
+    source = """
 import os, sys
 from byref_sandbox import Sandbox
 sandbox = Sandbox()
@@ -370,10 +390,15 @@ if child == 0:
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
 print("parent", sandbox.run("3", session="s").value, sandbox._root.pid == parent)
-sandbox.close()
-""")
-    assert done.stdout.splitlines() == ["child 2 True", "parent 3 True"], done.stderr
+print(parent)
+"""
+    done = script(source)
     assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_a_forked_host_makes_its_own(forked_host: list[str]) -> None:
+    assert forked_host[:2] == ["child 2 True", "parent 3 True"]
 
 
 @pytest.mark.slow
@@ -407,17 +432,11 @@ sandbox.close()
     assert done.stderr == ""
 
 
-def test_a_host_that_ends_ends_them(script: Script) -> None:
-    done = script("""
-from byref_sandbox import Sandbox
-sandbox = Sandbox()
-sandbox.run("1", session="s")
-print(sandbox._root.pid)
-""")
-    assert done.stderr == ""
-    assert until(lambda: not alive({int(done.stdout)}))
+def test_a_host_that_ends_ends_them(forked_host: list[str]) -> None:
+    assert until(lambda: not alive({int(forked_host[2])}))
 
 
+@pytest.mark.slow
 def test_a_closed_sandbox_says_so() -> None:
     sandbox = Sandbox().start()
     root = root_pid(sandbox)
@@ -426,27 +445,6 @@ def test_a_closed_sandbox_says_so() -> None:
     assert not alive({root})
     with pytest.raises(RuntimeError, match="closed"):
         sandbox.run("1")
-
-
-def test_a_descriptor_the_host_left_open_does_not_reach_a_run(script: Script) -> None:
-    done = script("""
-import os, socket
-from byref_sandbox import Sandbox
-from byref_sandbox.testing import run_in_jail
-inherited = os.open("/etc/passwd", os.O_RDONLY)
-os.set_inheritable(inherited, True)
-os.environ["SECRET"] = "x"
-with Sandbox() as sandbox:
-    outcome = run_in_jail('''
-import os
-result = [dict(os.environ)]
-for fd in range(4096):
-    try: result.append(os.read(fd, 10).decode())
-    except OSError: pass
-''', sandbox=sandbox)
-    print(outcome.value)
-""")
-    assert done.stdout == "[{}]\n", done.stderr
 
 
 @pytest.mark.parametrize("arguments", [{"jail": "none"}, {"sessions": 0}, {"memory_bytes": 0}, {"runs": 0}])
