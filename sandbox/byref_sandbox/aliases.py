@@ -18,7 +18,6 @@ from blake3 import blake3
 from byref_sandbox import values, wire
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.language.source import UNPARSED, parsed, strip_dollars
-from byref_sandbox.plain import is_plain
 from byref_sandbox.uses import FRAME
 
 _MARSHAL: Final = 2
@@ -167,14 +166,6 @@ def digest_of(value: Any) -> bytes | None:
     except (TypeError, ValueError, OverflowError, RecursionError, MemoryError, pa.ArrowException):
         return None
     return bytes(digest.digest())
-
-
-def is_exact(value: Any) -> bool:
-    """Whether a value, or what is in the cells of a table, is of JSON's own types alone."""
-    if type(value) is not pd.DataFrame:
-        return is_plain(value)
-    objects = [column for _, column in value.items() if column.dtype == object]
-    return is_plain(list(value.columns)) and all(is_plain(column.to_numpy().tolist()) for column in objects)
 
 
 def _add(digest: Any, value: Any) -> None:

@@ -45,9 +45,9 @@ class Changes:
         self._request = request
         self._seconds = _SECONDS
         self._followed: list[_Followed] = []
-        given = [
+        given = [  # in an order that does not change with each process
             (variable.name, value, bindings.written.get(variable.name))
-            for variable in request.variables
+            for variable in sorted(request.variables, key=lambda variable: variable.name)
             if variable.is_kept and type(value := bindings.values[variable.name]) not in _FIXED
         ]
         if given and is_read_only():
@@ -112,28 +112,19 @@ def _is_changed(one: _Followed) -> bool | None:
             now = exact.encode(one.value)
             # The order of a set is not that of the process that wrote it.
             return now != one.written and now != exact.encode(exact.decode(one.written))
-        return None if one.before is None else _digest_of(one.value) != one.before or not _is_plain(one)
+        return None if one.before is None else _digest_of(one.value) != one.before
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  it could be written before, so code has put something else there
         return True
 
 
-_DATA: Final = b"data"
-_TYPED: Final = b"typed"
-
-
 def _digest_of(value: Any) -> bytes | None:
-    """Of its data, or of what is more than that with its types; None where there is neither."""
+    """One that equal values have in common, and no other; None where there is none."""
     digest = aliases.digest_of(value)
     if digest is not None:
-        return _DATA + digest
+        return digest
     try:
-        return _TYPED + blake3(exact.encode(value)).digest()
+        return blake3(exact.encode(value)).digest()
     except exact.NotExact:
         return None
-
-
-def _is_plain(one: _Followed) -> bool:
-    assert one.before is not None
-    return one.before.startswith(_TYPED) or aliases.is_exact(one.value)

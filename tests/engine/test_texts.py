@@ -163,6 +163,7 @@ def replies(desk: Desk) -> Iterator[Told]:
     yield call("a value that does not fit", "code_interpreter", code="[row['mail'] for row in rows]")
     yield call("names", "code_interpreter", code="best = max(rows, key=lambda row: row['eur'])")
     yield call("a name of stored data", "code_interpreter", code="rows = rows[:1]\nlen(rows)")
+    yield call("stored data changed in place", "code_interpreter", code="rows[0]['eur'] = 0")
     yield call("an unknown name", "code_interpreter", code="len(row)")
     yield call("nothing", "code_interpreter", code="for row in rows: pass")
     yield call("an unknown key", "code_interpreter", code="rows[0]['mial']")
