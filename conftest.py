@@ -192,8 +192,6 @@ def run_command(command: str) -> str:
     before, fed, last = command.rpartition(" | byref ")
     command, asked, _ = (f"byref {last}" if fed else command).partition(EXIT_CODE)
     head, pipe, rest = re.fullmatch(HEAD, command, re.DOTALL).groups()  # type: ignore[union-attr]  the first part may be empty
-    if head.startswith("python ") and not (pipe or rest or asked):
-        return run_in_shell(shlex.join(FORKS.command(*shlex.split(head)[1:])))
     if not head.startswith("byref ") or not (pipe or not rest) or (pipe and asked):
         return run_in_shell(f"{before}{fed and ' | '}{command}{asked}")
     code: object = 0

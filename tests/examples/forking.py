@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -38,6 +39,18 @@ class Forks:
             self._folder = Path(tempfile.mkdtemp(prefix="byref-forks-"))
             self._process = self._started(self._folder / "socket")
         return [sys.executable, "-I", "-S", __file__, str(self._folder / "socket"), *words]
+
+    def go_first(self) -> None:
+        """Let this process's shells find `alembic`, `byref` and `python` here."""
+        words = {"alembic": ("-m", "alembic"), "byref": ("-m", "byref.cli"), "python": ()}
+        commands = {name: shlex.join(self.command(*first)) for name, first in words.items()}
+        assert self._folder is not None
+        folder = self._folder / "bin"
+        folder.mkdir(exist_ok=True)
+        for name, command in commands.items():
+            (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            (folder / name).chmod(0o755)
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
     def close(self) -> None:
         """What was forked is left alone."""
@@ -148,6 +161,7 @@ def become(order: dict[str, Any], streams: list[int]) -> None:
         os.environ.clear()
         os.environ.update(order["environment"])
         os.chdir(order["folder"])
+        sys.path[1:1] = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
         name, *arguments = order["words"]
         if name == "-m":
             name, *arguments = arguments
