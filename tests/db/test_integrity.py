@@ -88,54 +88,60 @@ BIG = "(SELECT blob_id FROM byref_frames WHERE number = 1 LIMIT 1)"
 OLD = (datetime.now(UTC) - timedelta(hours=2)).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-@pytest.mark.parametrize(
-    ("statement", "check", "table"),
-    [
-        ("DELETE FROM byref_sessions WHERE name = 'ended'", "no such session", "byref_artifacts"),
-        ("UPDATE byref_ledger SET tenant = 'x' WHERE id = 1", "no such session", "byref_ledger"),
-        ("UPDATE byref_variables SET tenant = 'x' WHERE id = 1", "no such session", "byref_variables"),
-        ("UPDATE byref_runs SET session_id = 7 WHERE id = 1", "no such session", "byref_runs"),
-        ("UPDATE byref_tombstones SET session_id = 7", "no such session", "byref_tombstones"),
-        ("INSERT INTO byref_items (tenant, session_id, list, number, text, created_at) VALUES ('a', 7, 'l', 0, '', '2026-01-01')",
-         "no such session", "byref_items"),
-        (f"DELETE FROM byref_blobs WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
-        (f"DELETE FROM byref_blobs WHERE id = {BIG}", "frame without a blob", "byref_frames"),
-        (f"UPDATE byref_blobs SET tenant = 'x' WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
-        (f"UPDATE byref_blobs SET published_at = NULL WHERE id = {BIG}", "artifact of unpublished bytes", "byref_artifacts"),
-        ("UPDATE byref_variables SET artifact_id = 9999 WHERE id = 1", "variable without data", "byref_variables"),
-        (f"UPDATE byref_variables SET artifact_id = {LAST} WHERE id = 1", "variable without data", "byref_variables"),
-        ("UPDATE byref_ledger SET artifact_id = 9999 WHERE id = 1", "step without its artifact", "byref_ledger"),
-        (f"UPDATE byref_ledger SET artifact_id = {LAST} WHERE id = 1", "step without its artifact", "byref_ledger"),
-        (f"UPDATE byref_blobs SET digest = x'00' WHERE id = {BIG}", "digest", "byref_blobs"),
-        (f"DELETE FROM byref_frames WHERE number = 1 AND blob_id = {BIG}", "bytes missing", "byref_blobs"),
-        (f"DELETE FROM byref_frames WHERE number = 0 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
-        (f"UPDATE byref_frames SET number = 9 WHERE number = 1 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
-        (f"UPDATE byref_frames SET byte_offset = 5 WHERE number = 1 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
-        (f"UPDATE byref_frames SET first_line = 2 WHERE number = 0 AND blob_id = {BIG}", "line numbers", "byref_frames"),
-        (f"UPDATE byref_frames SET first_line = 0 WHERE number = 1 AND blob_id = {BIG}", "line numbers", "byref_frames"),
-        (f"UPDATE byref_frames SET first_line = 99999999 WHERE number = 1 AND blob_id = {BIG}", "line numbers", "byref_frames"),
-        (f"UPDATE byref_blobs SET line_count = 0 WHERE id = {BIG}", "line numbers", "byref_blobs"),
-        (f"UPDATE byref_blobs SET line_count = 999999999 WHERE id = {BIG}", "line numbers", "byref_blobs"),
-        ("DROP INDEX uq_byref_blobs_published; UPDATE byref_blobs SET tenant = 'a', digest = (SELECT digest FROM byref_blobs WHERE id = 1)",
-         "bytes published twice", "byref_blobs"),
-        (f"INSERT INTO byref_blobs (tenant, key, digest, size_bytes, line_count, staged_at) VALUES ('a', 'k', zeroblob(32), 0, 0, '{OLD}')",
-         "orphan", "byref_blobs"),
-        ("DELETE FROM byref_ledger WHERE step = 2 AND tenant = 'a'", "ledger with a gap", "byref_sessions"),
-        ("DELETE FROM byref_ledger WHERE step = 5 AND tenant = 'a'", "ledger with a gap", "byref_sessions"),
-        ("UPDATE byref_sessions SET next_step = 9 WHERE tenant = 'a'", "ledger with a gap", "byref_sessions"),
-        ("UPDATE byref_sessions SET pending_tokens = pending_tokens + 1 WHERE tenant = 'a'", "pending tokens", "byref_sessions"),
-        ("UPDATE byref_runs SET step = 1 WHERE id = 1", "run without its reply", "byref_runs"),
-        ("UPDATE byref_artifacts SET kept = 0 WHERE tenant = 'default'", "artifact of an ended session", "byref_artifacts"),
-        ("UPDATE byref_sessions SET ended_at = created_at WHERE tenant = 'a'", "row of an ended session", "byref_variables"),
-        ("UPDATE byref_sessions SET ended_at = created_at WHERE name = 'brief'", "row of an ended session", "byref_tombstones"),
-        ("UPDATE byref_tombstones SET public_id = (SELECT public_id FROM byref_artifacts LIMIT 1)",
-         "tombstone of a live artifact", "byref_tombstones"),
-        ("UPDATE byref_ledger SET artifact_id = NULL WHERE id = 1", "output without its artifact", "byref_ledger"),
-        ("UPDATE byref_variables SET path = '[1' WHERE id = 1", "JSON", "byref_variables"),
-        ("UPDATE byref_variables SET path = '[1]' WHERE id = 1", "JSON", "byref_variables"),
-        ("UPDATE byref_tombstones SET variables = '{}'", "JSON", "byref_tombstones"),
-    ],
-)  # fmt: skip
+BROKEN = [
+    ("DELETE FROM byref_sessions WHERE name = 'ended'", "no such session", "byref_artifacts"),
+    ("UPDATE byref_ledger SET tenant = 'x' WHERE id = 1", "no such session", "byref_ledger"),
+    ("UPDATE byref_variables SET tenant = 'x' WHERE id = 1", "no such session", "byref_variables"),
+    ("UPDATE byref_runs SET session_id = 7 WHERE id = 1", "no such session", "byref_runs"),
+    ("UPDATE byref_tombstones SET session_id = 7", "no such session", "byref_tombstones"),
+    ("INSERT INTO byref_items (tenant, session_id, list, number, text, created_at) VALUES ('a', 7, 'l', 0, '', '2026-01-01')",
+     "no such session", "byref_items"),
+    (f"DELETE FROM byref_blobs WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
+    (f"DELETE FROM byref_blobs WHERE id = {BIG}", "frame without a blob", "byref_frames"),
+    (f"UPDATE byref_blobs SET tenant = 'x' WHERE id = {BIG}", "artifact without bytes", "byref_artifacts"),
+    (f"UPDATE byref_blobs SET published_at = NULL WHERE id = {BIG}", "artifact of unpublished bytes", "byref_artifacts"),
+    ("UPDATE byref_variables SET artifact_id = 9999 WHERE id = 1", "variable without data", "byref_variables"),
+    (f"UPDATE byref_variables SET artifact_id = {LAST} WHERE id = 1", "variable without data", "byref_variables"),
+    ("UPDATE byref_ledger SET artifact_id = 9999 WHERE id = 1", "step without its artifact", "byref_ledger"),
+    (f"UPDATE byref_ledger SET artifact_id = {LAST} WHERE id = 1", "step without its artifact", "byref_ledger"),
+    (f"UPDATE byref_blobs SET digest = x'00' WHERE id = {BIG}", "digest", "byref_blobs"),
+    (f"DELETE FROM byref_frames WHERE number = 1 AND blob_id = {BIG}", "bytes missing", "byref_blobs"),
+    (f"DELETE FROM byref_frames WHERE number = 0 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
+    (f"UPDATE byref_frames SET number = 9 WHERE number = 1 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
+    (f"UPDATE byref_frames SET byte_offset = 5 WHERE number = 1 AND blob_id = {BIG}", "frames with a gap", "byref_frames"),
+    (f"UPDATE byref_frames SET first_line = 2 WHERE number = 0 AND blob_id = {BIG}", "line numbers", "byref_frames"),
+    (f"UPDATE byref_frames SET first_line = 0 WHERE number = 1 AND blob_id = {BIG}", "line numbers", "byref_frames"),
+    (f"UPDATE byref_frames SET first_line = 99999999 WHERE number = 1 AND blob_id = {BIG}", "line numbers", "byref_frames"),
+    (f"UPDATE byref_blobs SET line_count = 0 WHERE id = {BIG}", "line numbers", "byref_blobs"),
+    (f"UPDATE byref_blobs SET line_count = 999999999 WHERE id = {BIG}", "line numbers", "byref_blobs"),
+    ("DROP INDEX uq_byref_blobs_published; UPDATE byref_blobs SET tenant = 'a', digest = (SELECT digest FROM byref_blobs WHERE id = 1)",
+     "bytes published twice", "byref_blobs"),
+    (f"INSERT INTO byref_blobs (tenant, key, digest, size_bytes, line_count, staged_at) VALUES ('a', 'k', zeroblob(32), 0, 0, '{OLD}')",
+     "orphan", "byref_blobs"),
+    ("DELETE FROM byref_ledger WHERE step = 2 AND tenant = 'a'", "ledger with a gap", "byref_sessions"),
+    ("DELETE FROM byref_ledger WHERE step = 5 AND tenant = 'a'", "ledger with a gap", "byref_sessions"),
+    ("UPDATE byref_sessions SET next_step = 9 WHERE tenant = 'a'", "ledger with a gap", "byref_sessions"),
+    ("UPDATE byref_sessions SET pending_tokens = pending_tokens + 1 WHERE tenant = 'a'", "pending tokens", "byref_sessions"),
+    ("UPDATE byref_runs SET step = 1 WHERE id = 1", "run without its reply", "byref_runs"),
+    ("UPDATE byref_artifacts SET kept = 0 WHERE tenant = 'default'", "artifact of an ended session", "byref_artifacts"),
+    ("UPDATE byref_sessions SET ended_at = created_at WHERE tenant = 'a'", "row of an ended session", "byref_variables"),
+    ("UPDATE byref_sessions SET ended_at = created_at WHERE name = 'brief'", "row of an ended session", "byref_tombstones"),
+    ("UPDATE byref_tombstones SET public_id = (SELECT public_id FROM byref_artifacts LIMIT 1)",
+     "tombstone of a live artifact", "byref_tombstones"),
+    ("UPDATE byref_ledger SET artifact_id = NULL WHERE id = 1", "output without its artifact", "byref_ledger"),
+    ("UPDATE byref_variables SET path = '[1' WHERE id = 1", "JSON", "byref_variables"),
+    ("UPDATE byref_variables SET path = '[1]' WHERE id = 1", "JSON", "byref_variables"),
+    ("UPDATE byref_tombstones SET variables = '{}'", "JSON", "byref_tombstones"),
+]  # fmt: skip
+
+
+def first_of_each(cases: list[tuple[str, str, str]]) -> list[Any]:
+    """A quick run breaks each invariant of a table in one way."""
+    first = {(check, table): statement for statement, check, table in reversed(cases)}
+    return [pytest.param(*case, marks=[] if first[case[1:]] == case[0] else pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize(("statement", "check", "table"), first_of_each(BROKEN))
 def test_each_invariant_is_looked_at(broken: Callable[[str], str], statement: str, check: str, table: str) -> None:
     problems = byref.db.verify(broken(statement))
     assert (check, table) in {(problem.check, problem.table) for problem in problems}, problems
@@ -194,11 +200,11 @@ def test_what_is_about_to_be_committed_is_no_problem(broken: Callable[[str], str
     assert {problem.check for problem in integrity.examine(url, grace=timedelta(0)).problems} == {"orphan"}
 
 
-def test_nothing_is_changed(sqlite_url: str) -> None:
-    fill(sqlite_url)
-    path = Path(sqlite_url.removeprefix("sqlite:///"))
+def test_nothing_is_changed(broken: Callable[[str], str]) -> None:
+    url = broken("SELECT 1")
+    path = Path(url.removeprefix("sqlite:///"))
     before = path.read_bytes()
-    byref.db.verify(sqlite_url, deep=True)
+    assert byref.db.verify(url, deep=True) == []
     assert path.read_bytes() == before
 
 
