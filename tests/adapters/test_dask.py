@@ -46,12 +46,13 @@ def interpreter(cluster: LocalCluster) -> Iterator[DaskInterpreter]:
         yield interpreter.start()
 
 
-@pytest.fixture
-def engine(cluster: LocalCluster, sqlite_url: str) -> Iterator[Engine]:
+@pytest.fixture(scope="module")
+def engine(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """An engine whose workers read its database."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('dask')}/byref.db"
     with (
-        DaskInterpreter(cluster.scheduler_address, source=DataSource(sqlite_url)) as interpreter,
-        Engine(sqlite_url, interpreter=interpreter) as engine,
+        DaskInterpreter(cluster.scheduler_address, source=DataSource(url)) as interpreter,
+        Engine(url, interpreter=interpreter) as engine,
     ):
         yield engine
 

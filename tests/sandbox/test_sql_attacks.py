@@ -5,12 +5,13 @@ Each attack on the outside succeeds on a plain DuckDB, so that none fails here b
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -232,10 +233,15 @@ print(json.dumps(made))
 """
 
 
+LIMITS = Limits(wall_seconds=1.5, cpu_seconds=1, memory_bytes=256 << 20)
+
+
+Sql = Callable[..., Outcome]
+
+
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_seconds=1.5, cpu_seconds=1, memory_bytes=256 << 20)) as sandbox:
-        yield sandbox.start()
+def sql(sandbox: Sandbox) -> Sql:
+    return functools.partial(sandbox.sql, limits=LIMITS)
 
 
 @pytest.fixture(scope="module")
@@ -278,19 +284,19 @@ def open_ground(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("query", READS)
-def test_nothing_is_read(sandbox: Sandbox, folder: Path, open_ground: dict[str, Any], query: str) -> None:
+def test_nothing_is_read(sql: Sql, folder: Path, open_ground: dict[str, Any], query: str) -> None:
     attack = filled(query, folder)
     assert not open_ground[attack].startswith("failed"), open_ground[attack]
-    outcome = sandbox.sql(attack, VARIABLES)
+    outcome = sql(attack, VARIABLES)
     assert outcome.error is not None
     assert SECRET not in told(outcome)
     assert "secret.json" not in told(outcome).replace(attack, "")
 
 
 @pytest.mark.parametrize("query", WRITES)
-def test_nothing_is_written(sandbox: Sandbox, folder: Path, open_ground: dict[str, Any], query: str) -> None:
+def test_nothing_is_written(sql: Sql, folder: Path, open_ground: dict[str, Any], query: str) -> None:
     assert open_ground[query] is True, open_ground[query]
-    outcome = sandbox.sql(query.replace("{target}", f"{folder}/target"), VARIABLES)
+    outcome = sql(query.replace("{target}", f"{folder}/target"), VARIABLES)
     assert outcome.error is not None
     assert not (folder / "target").exists()
 
@@ -303,17 +309,17 @@ def test_the_settings_alone_hold_as_well(folder: Path, open_ground: dict[str, An
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_nothing_is_set_loaded_changed_or_told(sandbox: Sandbox, query: str) -> None:
-    outcome = sandbox.sql(query, VARIABLES)
+def test_nothing_is_set_loaded_changed_or_told(sql: Sql, query: str) -> None:
+    outcome = sql(query, VARIABLES)
     assert outcome.error is not None
     assert outcome.error.kind in ("NotAllowed", "SqlError", "NameError"), outcome.error
     assert outcome.value is None
     for told_path in ("/root", "/home", "/tmp/", ".duckdb/", "site-packages", "Stack Trace"):
         assert told_path not in outcome.error.message
-    assert sandbox.sql("SELECT count(*) AS n FROM rows", VARIABLES).value == [{"n": 1000}]
+    assert sql("SELECT count(*) AS n FROM rows", VARIABLES).value == [{"n": 1000}]
 
 
-def test_what_queries_can_tell_of_the_host_is_nothing(sandbox: Sandbox) -> None:
+def test_what_queries_can_tell_of_the_host_is_nothing(sql: Sql) -> None:
     queries = [
         "SELECT current_user, current_database(), current_schema(), session_user, version()",
         "SELECT * FROM information_schema.tables",
@@ -321,7 +327,7 @@ def test_what_queries_can_tell_of_the_host_is_nothing(sandbox: Sandbox) -> None:
         "SHOW ALL TABLES",
         "SELECT current_query(), get_current_timestamp()::DATE",
     ]
-    text = "".join(told(sandbox.sql(query, VARIABLES)) for query in queries)
+    text = "".join(told(sql(query, VARIABLES)) for query in queries)
     for name in (os.uname().nodename, str(Path.home()), sys.prefix, os.environ.get("USER", "no user")):
         if len(name) > 3:
             assert name not in text
@@ -329,9 +335,9 @@ def test_what_queries_can_tell_of_the_host_is_nothing(sandbox: Sandbox) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", EATERS, ids=lambda query: query[:70])
-def test_what_eats_resources_ends_and_says_why(sandbox: Sandbox, query: str) -> None:
+def test_what_eats_resources_ends_and_says_why(sql: Sql, query: str) -> None:
     began = time.monotonic()
-    outcome = sandbox.sql(query, VARIABLES)
+    outcome = sql(query, VARIABLES)
     assert time.monotonic() - began < 8
     if outcome.error is None:  # cheap after all, and its answer is bounded
         assert len(outcome.text) < 200_000
@@ -341,7 +347,7 @@ def test_what_eats_resources_ends_and_says_why(sandbox: Sandbox, query: str) -> 
     assert outcome.usage.peak_bytes < 512 << 20
 
 
-def test_after_all_of_it_a_session_is_as_it_was(sandbox: Sandbox) -> None:
+def test_after_all_of_it_a_session_is_as_it_was(sql: Sql) -> None:
     from byref_sandbox import Data
 
     rows = Data("rows-of-a-session", lambda: json.dumps(ROWS).encode())
@@ -351,24 +357,24 @@ def test_after_all_of_it_a_session_is_as_it_was(sandbox: Sandbox) -> None:
         "SELECT range(1000000000)",
         "SET threads=9",
     ):
-        assert sandbox.sql(query, {"rows": rows}, session="s").error is not None
-        assert sandbox.sql("SELECT sum(id) AS s FROM rows", {"rows": rows}, session="s").value == [{"s": 499_500}]
+        assert sql(query, {"rows": rows}, session="s").error is not None
+        assert sql("SELECT sum(id) AS s FROM rows", {"rows": rows}, session="s").value == [{"s": 499_500}]
 
 
-def test_one_query_leaves_nothing_for_the_next(sandbox: Sandbox) -> None:
-    sandbox.sql("SELECT 1", {"mine": ROWS}, session="one")
-    sandbox.sql("SELECT * FROM mine", {"mine": ROWS}, session="one")
+def test_one_query_leaves_nothing_for_the_next(sql: Sql) -> None:
+    sql("SELECT 1", {"mine": ROWS}, session="one")
+    sql("SELECT * FROM mine", {"mine": ROWS}, session="one")
     for session in ("one", "two", None):
-        error = sandbox.sql("SELECT * FROM mine", {}, session=session).error
+        error = sql("SELECT * FROM mine", {}, session=session).error
         assert error is not None
         assert error.kind == "NameError"
 
 
-def test_queries_run_side_by_side(sandbox: Sandbox) -> None:
+def test_queries_run_side_by_side(sql: Sql) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def one(number: int) -> object:
-        return sandbox.sql(f"SELECT sum(id) + {number} AS s FROM rows", VARIABLES, session="s").value
+        return sql(f"SELECT sum(id) + {number} AS s FROM rows", VARIABLES, session="s").value
 
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(one, range(24))) == [[{"s": 499_500 + number}] for number in range(24)]
