@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -254,9 +255,30 @@ engine.close()
 """
 
 
-def test_versions_have_no_holes_whoever_saves_at_once(sqlite_url: str, race: Callable[..., list[str]]) -> None:
-    printed = race(2, SAVER, sqlite_url, "text")
-    numbers = [number for one in printed for number in json.loads(one)]
+def saved(url: str) -> list[int]:
+    """What `SAVER` prints, in this process."""
+    with Engine(url, jail="language-only") as engine:
+        service = ByrefArtifactService(engine)
+
+        async def save(n: int) -> int:
+            return await service.save_artifact(**HERE, filename="f", artifact=types.Part(text=f"text {n}"))
+
+        async def work() -> list[int]:
+            return [await save(n) for n in range(10)] + await asyncio.gather(*(save(n) for n in range(10, 15)))
+
+        return asyncio.run(work())
+
+
+@pytest.mark.parametrize("who", ["engines", pytest.param("processes", marks=pytest.mark.slow)])
+def test_versions_have_no_holes_whoever_saves_at_once(
+    sqlite_url: str, race: Callable[..., list[str]], who: str
+) -> None:
+    if who == "processes":
+        printed = [json.loads(one) for one in race(2, SAVER, sqlite_url, "text")]
+    else:
+        with ThreadPoolExecutor() as pool:
+            printed = list(pool.map(saved, [sqlite_url] * 2))
+    numbers = [number for one in printed for number in one]
     assert sorted(numbers) == list(range(30))
     with Engine(sqlite_url, jail="language-only") as engine:
         service = ByrefArtifactService(engine)
