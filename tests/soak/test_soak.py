@@ -37,7 +37,9 @@ def test_a_plateau_and_a_fall_are_flat() -> None:
 
 
 def test_a_process_is_looked_at_by_its_id() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+    script = "import time; print('up', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        assert child.stdout and child.stdout.readline()
         seen = sample([child.pid], [], 5_000_000, [0.002, 0.001, 0.5])
         child.kill()
     assert 1 < seen["host MB"] < 100
