@@ -438,13 +438,13 @@ def test_lone_surrogates_in_a_text_stream(session: Session) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
-def test_tiny_pieces_cost_nothing(session: Session, size: int) -> None:
+def test_tiny_pieces_cost_nothing(chat: Session, size: int) -> None:
     content = "abc\n" * 25_000
     tiny = (content[at : at + size] for at in range(0, len(content), size)) if size else iter([""] * 200_000)
-    session.store_artifact(TEXT)  # vocabulary and all
+    chat.store_artifact(TEXT)  # vocabulary and all
     tracemalloc.start()
     try:
-        stored = session.store_artifact(tiny)
+        stored = chat.store_artifact(tiny)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
