@@ -23,6 +23,7 @@ _MAX_KEPT: Final = 1_000
 _MAX_NAMED: Final = 10_000
 """Beyond it, names that were not kept are not named either."""
 _MAX_REASON_CHARS: Final = 300
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _RAW_FILE: Final = "<raw>"
 _EARLIER_FILE: Final = "<earlier code>"
 
@@ -41,9 +42,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         except Refused as refusal:
             return [error_frame(refusal.failure)]
         variables = bindings.all()
-        is_read_only = functools.cache(
-            lambda: not request.sources and readonly.is_read_only(request.source, bindings.values)
-        )
+        is_read_only = functools.cache(functools.partial(_is_read_only, request, bindings))
         changes = Changes(request, bindings, is_read_only)
         space = language.space(variables)
         _define(language, request.sources, space, stdout)
@@ -66,6 +65,11 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             return [failed, *images, *_kept(names(), request.terms.result_bytes)]
 
     return body
+
+
+def _is_read_only(request: wire.Request, bindings: Bindings) -> bool:
+    scalars = [name for name, value in bindings.values.items() if type(value) in _SCALARS]
+    return readonly.is_read_only("\n".join((*request.sources, request.source)), bindings.values, scalars)
 
 
 def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.Terms) -> list[wire.Frame]:

@@ -1,7 +1,7 @@
 """Values that earlier runs left and code changes in place: the reply tells them as if the code had assigned them.
 
 Code that is known to change nothing costs nothing. Otherwise a value that was given with its types is written once more
-afterwards and compared; of plain data a digest is made before and after.
+afterwards and compared; of plain data and most tables a digest is made before and after.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Followed(NamedTuple):
     written: bytes | None
     """As it was given, if that was with its types."""
     before: bytes | None
-    """Otherwise a digest of it, if there is one."""
+    """A digest of it, if there is one and that takes less than to write it once more."""
 
 
 class Changes:
@@ -53,7 +53,9 @@ class Changes:
         if given and is_read_only():
             given = [each for each in given if _changes_when_read(*each[1:])]
         for name, value, written in given:
-            before = self._in_time(_digest_of, value) if written is None else None
+            before = None
+            if written is None or _is_simple_table(value):
+                before = self._in_time(_digest_of if written is None else aliases.digest_of, value)
             self._followed.append(_Followed(name, value, _size_of(value), written, before))
 
     def names(self, space: Mapping[str, object]) -> dict[str, object]:
@@ -85,6 +87,19 @@ class Changes:
             self._seconds -= time.process_time() - began
 
 
+def _is_simple_table(value: Any) -> bool:
+    """Whether a digest shows all of it: categories, say, are beside the values of a column."""
+    return (
+        isinstance(value, pd.DataFrame)
+        and type(value.columns) in (pd.Index, pd.RangeIndex)
+        and all(_is_simple_type(dtype) for dtype in value.dtypes)
+    )
+
+
+def _is_simple_type(dtype: Any) -> bool:
+    return isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O")
+
+
 def _changes_when_read(value: Any, written: bytes | None) -> bool:
     """Whether a default is made, or a generator goes on, where code only reads."""
     if written is None:
@@ -108,11 +123,13 @@ def _is_changed(one: _Followed) -> bool | None:
     if _size_of(one.value) != one.size:
         return True
     try:
+        if one.before is not None:
+            return _digest_of(one.value) != one.before
         if one.written is not None:
             now = exact.encode(one.value)
             # The order of a set is not that of the process that wrote it.
             return now != one.written and now != exact.encode(exact.decode(one.written))
-        return None if one.before is None else _digest_of(one.value) != one.before
+        return None
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  it could be written before, so code has put something else there

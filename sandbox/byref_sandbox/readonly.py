@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from typing import Final, TypeGuard
 
+from byref_sandbox.fresh import METHODS, Fresh, bound_names, fresh_names
 from byref_sandbox.language.names import words
 from byref_sandbox.language.source import UNPARSED, parsed, strip_dollars
 
@@ -19,6 +20,7 @@ _NODES: Final = (
     *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
     *(ast.comprehension, ast.Lambda, ast.arguments, ast.arg, ast.IfExp, ast.NamedExpr, ast.JoinedStr),
     *(ast.FormattedValue, ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Import, ast.ImportFrom, ast.alias),
+    *(ast.AugAssign, ast.While, ast.FunctionDef, ast.Return),
     *(ast.operator, ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context),
 )
 _MODULES: Final = words("collections datetime itertools json math pandas re statistics")
@@ -38,15 +40,20 @@ _KEYWORDS: Final = words("inplace out")
 """With these what is otherwise known is not."""
 
 
-def is_read_only(source: str, given: Collection[str]) -> bool:
-    """Whether code that is given variables of these names is known to change nothing in them."""
+def is_read_only(source: str, given: Collection[str], scalars: Collection[str] = ()) -> bool:
+    """Whether code that is given variables of these names is known to change nothing in them.
+
+    `scalars` are those of which nothing can be changed in place.
+    """
     try:
-        nodes = list(ast.walk(parsed(strip_dollars(source))))
+        tree = parsed(strip_dollars(source))
     except UNPARSED:
         return False
-    names = _NAMES | frozenset(given) | frozenset(_own(nodes))
+    nodes = list(ast.walk(tree))
+    names = _NAMES.union(given, *map(bound_names, nodes))
     queries = {id(node.func) for node in nodes if _is_query(node)}
-    return all(isinstance(node, _NODES) and (id(node) in queries or _is_known(node, names)) for node in nodes)
+    fresh = fresh_names(tree, nodes, given, scalars)
+    return all(isinstance(node, _NODES) and (id(node) in queries or _is_known(node, names, fresh)) for node in nodes)
 
 
 def _is_query(node: ast.AST) -> TypeGuard[ast.Call]:
@@ -57,24 +64,18 @@ def _is_query(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(text, ast.Constant) and isinstance(text.value, str) and not _MORE.search(text.value)
 
 
-def _own(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Names that the code binds."""
-    for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.alias):
-            yield node.asname or node.name
-
-
-def _is_known(node: ast.AST, names: frozenset[str]) -> bool:
+def _is_known(node: ast.AST, names: frozenset[str], fresh: Fresh) -> bool:
     if isinstance(node, ast.Name):
         return isinstance(node.ctx, ast.Store) or node.id in names
     if isinstance(node, ast.Attribute):
-        return isinstance(node.ctx, ast.Load) and node.attr in _ATTRIBUTES
+        is_reading = node.attr in _ATTRIBUTES or (node.attr in METHODS and fresh.is_own(node.value))
+        return isinstance(node.ctx, ast.Load) and is_reading
     if isinstance(node, ast.Subscript):
-        return isinstance(node.ctx, ast.Load)
+        return isinstance(node.ctx, ast.Load) or (isinstance(node.ctx, ast.Store) and fresh.is_own(node.value))
+    if isinstance(node, ast.AugAssign):
+        return fresh.is_own(node.target)
+    if isinstance(node, ast.FunctionDef):
+        return not node.decorator_list
     if isinstance(node, ast.keyword):
         return node.arg is not None and node.arg not in _KEYWORDS
     if isinstance(node, ast.Import):

@@ -185,7 +185,10 @@ def test_a_claim_holds_for_what_the_run_was_given(claim: wire.Same, is_believed:
         ("import heapq as json\njson.heapify(rows)", False),
         ("for rows[0] in [1]: pass", False),
         ("with rows as x: pass", False),
-        ("def f(x): return x", False),
+        ("def f(x): return [x, 1]\nf(rows)", True),
+        ("def f(x): x.append(1)\nf(rows)", False),
+        ("def f(x, own=[]):\n    own.append(x)\nf(1, rows)", False),
+        ("@f\ndef g(x): return x", False),
         ("rows[", False),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from byref_sandbox import EXACT, Data, Limits, Outcome, Sandbox, exact
 from byref_sandbox.inplace import Changed, changed_in_place
 from byref_sandbox.outcome import STOPPED
+from byref_sandbox.readonly import is_read_only
 
 LEFT = """
 import datetime
@@ -25,13 +26,14 @@ queue = deque([1, 2], 5)
 array = np.array([1.0, 2.0])
 series = pd.Series([1, 2], index=['x', 'y'])
 frame = pd.DataFrame({'n': [2, 1], 's': ['a', None], 'k': pd.Categorical(['x', 'y']), 'o': [[1], {'a': 1}]})
+simple = pd.DataFrame({'n': [2, 1], 's': ['a', None], 'd': pd.to_datetime(['2024-01-02', '2024-01-03'])})
 numbers = np.random.default_rng(1)
 text = 'abc'
 number = 5
 """
 MORE = "t = 0\nt += 1\n"
 """Code of which its text alone does not say that it changes nothing."""
-NAMES = {*"plain days large seen counts pair deep found queue array series frame numbers text number".split()}  # noqa: SIM905
+NAMES = {*"plain days large seen counts pair deep found queue array series frame simple numbers text number".split()}  # noqa: SIM905
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +90,12 @@ def changed(sandbox: Sandbox, left: dict[str, Data], code: str) -> set[str]:
         ("df('frame')['x'] = 1", "frame"),
         ("frame.insert(0, 'x', 1)", "frame"),
         ("frame.drop(columns='n', inplace=True)", "frame"),
+        ("frame['k'] = frame['k'].cat.rename_categories(['x', 'z'])", "frame"),
+        ("simple.loc[1, 's'] = 'b'", "simple"),
+        ("simple['n'] = simple['n'].astype('int32')", "simple"),
+        ("simple['d'] = simple['d'].dt.as_unit('ms')", "simple"),
+        ("simple.index = [1, 2]", "simple"),
+        ("simple.columns.name = 'new'", "simple"),
         ("table.loc[0, 'a'] = 5", "table"),
         ("table['b'] = table['b'].fillna('')", "table"),
         ("numbers.random()", "numbers"),
@@ -243,3 +251,73 @@ def test_lines_and_bounds() -> None:
     assert changed_in_place(chain, (), {"rows"}) == {}
     many = "\n".join(f"n{i} = [n{i - 1}, rows]" for i in range(1, 2_000)) + "\nn5[1].append(1)"
     assert changed_in_place(many, (), {"rows"}) == {Changed("rows"): 2000}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("t = 0\nfor r in rows:\n    t += r['n']", True),
+        ("n: int = 0\nwhile n < len(rows):\n    n += 1", True),
+        ("own = []\nfor r in rows:\n    own.append(r)\nown.sort(key=str)\nown[0] = rows", True),
+        ("from collections import defaultdict\ng = defaultdict(list)\nfor r in rows:\n    g[r['a']].append(r)", True),
+        ("g = {}\nfor r in rows:\n    if r['a'] not in g:\n        g[r['a']] = []\n    g[r['a']].append(r)", True),
+        ("g = {}\nfor r in rows:\n    g.setdefault(r['a'], []).append(r)", True),
+        ("g = {}\nfor r in rows:\n    g[r['a']] = g.get(r['a'], 0) + r['n']", True),
+        ("c = Counter()\nfor r in rows:\n    c[r['a']] += 1\nc.most_common(1)", True),
+        ("a, b = [], 0\nfor r in rows:\n    a.append(r)\n    b += 1", True),
+        ("new = [{**r, 'x': 1} for r in rows]\nnew[0]['x'] = 2", True),
+        ("own = list(rows)\nown.pop()", True),
+        ("s = ''\nfor r in rows:\n    s += f'{r}'", True),
+        ("own = rows\nown.append(1)", False),
+        ("own = []\nown = rows\nown.append(1)", False),
+        ("own = []\nfor own in rows:\n    own.append(1)", False),
+        ("own = []\n[own.append(1) for own in rows]", False),
+        ("own = []\nlist(map(lambda own: own.append(1), rows))", False),
+        ("own = [1] if rows else rows\nown.append(1)", False),
+        ("own = [] or rows\nown.append(1)", False),
+        ("own = max([rows])\nown.append(1)", False),
+        ("own = [rows]\nown[0].append(1)", False),
+        ("own = []\nown.append(rows)\nown[0].append(1)", False),
+        ("own = [1]\nown[:] = [rows]\nown[0].append(1)", False),
+        ("own = [1]\nown += [rows]\nown[0].append(1)", False),
+        ("own = {}\nown['a'], b = rows, 1\nown['a'].append(1)", False),
+        ("own = {}\nown['a'], b = zip(rows)\nown['a'] += [1]", False),
+        ("own = {}\nfor own['a'] in [rows]:\n    own['a'].append(1)", False),
+        ("own = {}\nown['a'] = own['b'] = rows\nown['a'] += [1]", False),
+        ("own = {}\nown.update(a=rows)\nown['a'] += [1]", False),
+        ("own = {}\nown.setdefault('a', rows).append(1)", False),
+        ("own = {}\nown.setdefault('a', [])\nown.setdefault('b', rows)\nown['b'].append(1)", False),
+        ("own = defaultdict(lambda: rows)\nown['a'].append(1)", False),
+        ("own = {'a': [rows]}\nown['a'][0] += [1]", False),
+        ("own = {**{'a': rows}}\nown['a'].append(1)", False),
+        ("def list(x): return x\nown = list(rows)\nown.append(1)", False),
+        ("import math as dict\nown = dict(rows)\nown.append(1)", False),
+        ("rows.append(1)\nrows = []", False),
+        ("(own := rows)\nown.append(1)\nown = []", False),
+        ("own = []\nput = own.append\nown.pop().append(1)", False),
+        ("own += [1]", False),
+        ("rows += [1]", False),
+        ("rows[0]['n'] += 1", False),
+    ],
+)
+def test_code_that_changes_only_what_it_makes_is_known(code: str, expected: bool) -> None:
+    assert is_read_only(code, {"rows"}) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("count = 0\nfor r in rows:\n    count += 1", True),
+        ("for r in rows:\n    count += r['n']", True),
+        ("out = []\nfor r in rows:\n    out.append(r)", True),
+        ("n, out = 0, [r for r in rows]\nout.append(n)", True),
+        ("out.append(1)\nout = []", False),
+        ("def f():\n    out.append(1)\nf()\nout = []", False),
+        ("out = [out.append(1)]", False),
+        ("if rows:\n    out = []\nout.append(1)", False),
+        ("out += [1]", False),
+        ("count = rows\ncount += [1]", False),
+    ],
+)
+def test_names_of_earlier_runs_are_used_again(code: str, expected: bool) -> None:
+    assert is_read_only(code, {"rows", "out", "count"}, {"count"}) is expected

@@ -1,0 +1,158 @@
+"""Names of what code makes for itself: changing that changes nothing it was given.
+
+Told from the text alone, whatever the order in which it runs: each binding of such a name is to something new.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from byref_sandbox.language.names import words
+
+METHODS: Final = words(
+    "append add extend insert update setdefault sort reverse remove discard clear pop popleft appendleft"
+)
+"""They change what they are called on, and nothing else."""
+_MAKERS: Final = words("list dict set sorted Counter defaultdict str int float bool len round range")
+"""What they give is new, whatever they are given."""
+_FACTORIES: Final = words("list dict set int float str")
+_NEW: Final = (
+    *(ast.Constant, ast.JoinedStr, ast.BinOp, ast.Compare),
+    *(ast.List, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp),
+)
+
+
+class Fresh(NamedTuple):
+    """What may be changed: these names' values, and of some their members as well."""
+
+    names: frozenset[str]
+    with_members: frozenset[str]
+
+    def is_own(self, node: ast.expr) -> bool:
+        """Whether a value is the code's own."""
+        if isinstance(node, ast.Name):
+            return node.id in self.names
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.value, ast.Name) and node.value.id in self.with_members
+        default = _default(node)
+        return default is not None and default in self.with_members
+
+
+def fresh_names(tree: ast.Module, nodes: Sequence[ast.AST], given: Collection[str], scalars: Collection[str]) -> Fresh:
+    """What code makes anew; `given` are the names of what it is given, `scalars` those of what nothing can change in place."""
+    bound = Counter(name for node in nodes for name in bound_names(node))
+    imported = Counter(
+        alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "collections"
+        for alias in node.names
+        if alias.asname is None
+    )
+    makers = frozenset(name for name in _MAKERS - frozenset(given) if bound[name] == imported[name])
+    new: Counter[str] = Counter()
+    made = set(scalars)
+    mixed = set(scalars)
+    """Names of what may hold something that is not new."""
+    known: set[int] = set()
+    """Stores of something new, and calls that make it."""
+    for node in nodes:
+        for target, value in _assigned(node):
+            if isinstance(target, ast.Name) and _is_new(value, makers):
+                new[target.id] += 1
+                made.add(target.id)
+                mixed.update(() if _has_new_members(value, makers) else (target.id,))
+            elif isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
+                known.update({id(target)} if _is_new(value, makers) else ())
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            new[node.target.id] += 1
+            mixed.add(node.target.id)
+        elif isinstance(node, ast.AugAssign):
+            known.add(id(node.target))
+        elif isinstance(node, ast.Call) and _default(node) is not None and _is_new(node.args[1], makers):
+            known.add(id(node.func))
+    mixed.update(name for node in nodes if id(node) not in known and (name := _stored_into(node)) is not None)
+    others = frozenset(given).difference(scalars, _replaced(tree, made))
+    names = frozenset(name for name in made if new[name] == bound[name]) - others
+    return Fresh(names, names - mixed)
+
+
+def _replaced(tree: ast.Module, names: Collection[str]) -> set[str]:
+    """Those of the names that the top level binds before anything else mentions them."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    for statement in tree.body:
+        mentioned = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        for target, _ in _assigned(statement):
+            if isinstance(target, ast.Name) and target.id not in seen and mentioned.count(target.id) == 1:
+                found.add(target.id)
+        seen.update(mentioned)
+    return found.intersection(names)
+
+
+def bound_names(node: ast.AST) -> Iterator[str]:
+    """Names that a node binds."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name
+    elif isinstance(node, ast.FunctionDef):
+        yield node.name
+
+
+def _stored_into(node: ast.AST) -> str | None:
+    """The name whose value a node puts something into, or may."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+        return node.value.id
+    if isinstance(node, ast.Attribute) and node.attr in METHODS and isinstance(node.value, ast.Name):
+        return node.value.id
+    return None
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                if len(target.elts) == len(node.value.elts):
+                    yield from zip(target.elts, node.value.elts, strict=True)
+            elif len(node.targets) == 1 or isinstance(node.value, ast.Constant):
+                yield target, node.value
+
+
+def _is_new(node: ast.expr, makers: frozenset[str]) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    return isinstance(node, _NEW) or (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
+    )
+
+
+def _has_new_members(node: ast.expr, makers: frozenset[str]) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        if node.func.id == "defaultdict" and len(node.args) == 1:
+            [made] = node.args
+            return isinstance(made, ast.Name) and made.id in _FACTORIES & makers
+        return not node.args
+    if isinstance(node, ast.Dict):
+        return all(
+            key is not None and _is_new(value, makers) for key, value in zip(node.keys, node.values, strict=True)
+        )
+    if isinstance(node, ast.List):
+        return all(_is_new(value, makers) for value in node.elts)
+    if isinstance(node, ast.DictComp):
+        return _is_new(node.value, makers)
+    return isinstance(node, ast.ListComp) and _is_new(node.elt, makers)
+
+
+def _default(node: ast.AST) -> str | None:
+    """The name on which `setdefault` is called with a default."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setdefault"
+    if is_call and len(node.args) == 2 and isinstance(node.func.value, ast.Name):  # type: ignore[attr-defined]
+        return str(node.func.value.id)  # type: ignore[attr-defined]
+    return None
