@@ -340,24 +340,28 @@ def test_nothing_is_out_of_order_after_all_that(sqlite_url: str, sandbox: Sandbo
 # One artifact
 
 
-def test_one_artifact_is_deleted_with_its_names_and_nothing_else(engine: Engine, tenant: str, sandbox: Sandbox) -> None:
-    session = engine.session("s", tenant=tenant)
-    fill(session)
-    users, log = session.variable("users").artifact, session.get_artifact("mine")
-    assert log is not None
-    before = counts(engine, tenant=tenant)
-    assert session.delete_artifact(users)
-    assert not session.delete_artifact(users.id) and not session.delete_artifact("users_2")
-    names = [variable.name for variable in session.variables()]
-    assert "users" not in names and "users_2" not in names and "total" in names
-    assert session.get_artifact("mine") == log and log.value == {"a": [1]}
-    after = counts(engine, tenant=tenant)
-    assert (after["artifacts"], after["blobs"]) == (before["artifacts"] - 1, before["blobs"] - 1)
-    assert after["ledger"] == before["ledger"] and after["tombstones"] == before["tombstones"]
-    assert session.call("artifact_read", {"artifact_id": users.id}).is_error
-    with pytest.raises(ArtifactMissing):
-        assert users.value
-    assert list(db.verify(engine.database.engine, deep=True)) == []
+def test_one_artifact_is_deleted_with_its_names_and_nothing_else(
+    shared_url: str, tenant: str, sandbox: Sandbox
+) -> None:
+    """On a database of its own: others damage theirs."""
+    with Engine(shared_url, interpreter=sandbox) as engine:
+        session = engine.session("s", tenant=tenant)
+        fill(session)
+        users, log = session.variable("users").artifact, session.get_artifact("mine")
+        assert log is not None
+        before = counts(engine, tenant=tenant)
+        assert session.delete_artifact(users)
+        assert not session.delete_artifact(users.id) and not session.delete_artifact("users_2")
+        names = [variable.name for variable in session.variables()]
+        assert "users" not in names and "users_2" not in names and "total" in names
+        assert session.get_artifact("mine") == log and log.value == {"a": [1]}
+        after = counts(engine, tenant=tenant)
+        assert (after["artifacts"], after["blobs"]) == (before["artifacts"] - 1, before["blobs"] - 1)
+        assert after["ledger"] == before["ledger"] and after["tombstones"] == before["tombstones"]
+        assert session.call("artifact_read", {"artifact_id": users.id}).is_error
+        with pytest.raises(ArtifactMissing):
+            assert users.value
+        assert list(db.verify(engine.database.engine, deep=True)) == []
 
 
 def test_bytes_that_others_have_too_stay(engine: Engine, tenant: str) -> None:
