@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -188,6 +189,7 @@ class Conversation(RuleBasedStateMachine):
         assert self.session.usage().requests == self.used
 
 
+@pytest.mark.parametrize("exact", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_any_conversation_is_as_the_model_says(exact: Engine) -> None:
     Conversation.shared = exact
     run(

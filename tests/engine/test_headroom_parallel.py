@@ -180,7 +180,7 @@ with Engine(sys.argv[1], counter=CharCounter(), policy=policy) as engine:
 """
 
 
-@pytest.mark.parametrize("shared_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True)
+@pytest.mark.slow
 def test_four_processes_fill_one_context(shared: Engine, shared_url: str, race: Callable[..., list[str]]) -> None:
     session = begun(shared, 3_001)
     reasons = " ".join(race(4, FILLS, shared_url)).split()
