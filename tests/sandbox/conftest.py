@@ -29,7 +29,7 @@ def script() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def lasting_breakable() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_seconds=20, cpu_seconds=20)) as sandbox:
+    with Sandbox(Limits(wall_seconds=5, cpu_seconds=5)) as sandbox:
         yield sandbox
 
 
