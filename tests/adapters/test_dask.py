@@ -64,6 +64,8 @@ CODE = [
     "type(table).__name__, table.id.sum()",
     "def double(x):\n    return 2 * x\nseen = {1, 2, (3, 4)}\nprint('made', 12345678901234567890)",
     "double(max(x for x in seen if isinstance(x, int))), type(seen).__name__",
+    "seen.add(7)\ntable['new'] = double(1)\nrows.clear()",
+    "7 in seen, list(table), len(rows)",
     "rows[20_000]",
     "nothing_of_the_kind",
     "import os",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from material import records
@@ -159,3 +160,37 @@ def test_another_engine_goes_on(tmp_path: Path, sandbox: Sandbox) -> None:
     with Engine(url, interpreter=sandbox) as engine:
         assert engine.session("chat").run("[seen == {0, 1, 2}, plain]").value == [True, [0, 1, 2]]
     assert examine(url, deep=True).problems == ()
+
+
+STEPS = [
+    "d = {'n': [1], 'm': {}}\nrows = [{'a': i} for i in range(3)]\ns = {'x'}\nt = pd.DataFrame({'a': [3, 1, 2]})\nall_ = [d]",
+    "d['n'].append(2)",
+    "for row in rows:\n    row['b'] = row['a'] * 2\ndel row",
+    "t['b'] = t['a'] * 2",
+    "s |= {'y'}\ns.discard('x')",
+    "t.loc[t['a'] == 1, 'b'] = 0\nt = t.sort_values('a')",
+    "def grow(x, by=1):\n    x['m'][str(len(x['m']))] = by\n    return len(x['m'])",
+    "grow(d), grow(d, by=[2])",
+    "d['m']['1'].append(rows)",
+    "rows += [{'a': 9}]\nlen(rows)",
+    "t.index = list('xyz')\nt.loc['x', 'c'] = 5.0",
+    "counts = {}\nfor row in rows:\n    counts[row['a']] = counts.get(row['a'], 0) + 1\ndel row",
+    "counts.pop(9)\nrows.pop()\nd.setdefault('z', ()), t.pop('b').sum()",
+    "df = t\ndel t",
+    "df['e'] = 1\ndf.insert(0, 'first', range(3))",
+]
+
+
+def test_calls_are_to_values_what_one_program_is(chat: Session, sandbox: Sandbox) -> None:
+    """But that two names of one thing are two things in the next call."""
+    import pandas as pd
+
+    here: dict[str, Any] = {"pd": pd}
+    for number, step in enumerate(STEPS):
+        exec(step, here)
+        outcome = chat.run(step)
+        assert outcome.error is None, (step, outcome.error)
+        if number % 5 == 4:
+            sandbox._forget_sessions()
+    names = "str([d, rows, s, counts, df.to_dict(), str(df.dtypes.to_dict()), list(df.index)])"
+    assert chat.run(names).value == eval(names, here)
