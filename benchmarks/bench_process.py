@@ -41,7 +41,7 @@ TARGETS = {
 """At 10 MB."""
 PARTS = {
     "parsing": ("msgspec.json.Decoder", "slices/parsing"),
-    "schema": ("describe/columns", "describe/schema"),
+    "schema": ("describe/columns", "describe/alike", "describe/schema", "msgspec.convert"),
     "preview, shape and schema for the model": ("/describe/", "/envelope"),
     "tokens": ("/tokens.py", "encode_ordinary"),
     "hashing": ("digest", "blake3"),

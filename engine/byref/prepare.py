@@ -56,11 +56,11 @@ class Measured:
             return block.schema
         try:
             try:
-                return infer(block.parsed[1], allow_nonfinite=not block.from_value)
+                return infer(block.parsed[1], plain=not block.from_value)
             except NotPlain:
                 # A Python value that is not exactly JSON: its JSON text says what it is to everybody else.
                 value = block.reparse()
-                return infer(value, allow_nonfinite=True) if block.parsed[0] == "json" else None
+                return infer(value, plain=True) if block.parsed[0] == "json" else None
         except TooDeep as error:
             block.give_up(str(error))
             self.note = block.parse_error

@@ -128,7 +128,7 @@ def test_what_json_does_not_have_is_refused(foreign: object, wrap: Any) -> None:
 def test_numbers_that_are_not_finite_are_refused_unless_allowed(number: float, wrap: Any) -> None:
     with pytest.raises(NotPlain, match=repr(number)):
         infer(wrap(number))
-    infer(wrap(number), allow_nonfinite=True).full()
+    infer(wrap(number), plain=True).full()
 
 
 def test_finite_numbers_whose_sum_overflows_are_plain() -> None:

@@ -56,7 +56,7 @@ def check(data: bytes, chunk: int) -> Skimmed:
     value, problem, schema = block.parsed[1], block.parse_error, None
     if problem is None:
         try:
-            schema = infer(value, allow_nonfinite=True)
+            schema = infer(value, plain=True)
         except TooDeep as error:
             value, problem = None, str(error)
     assert skimmed.parse_error == problem

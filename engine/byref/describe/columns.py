@@ -13,17 +13,9 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, cast
 
+from byref.describe.alike import Alike
+from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, SIMPLE, STRING, Node, merge
 from byref.describe.rows import Rows
-
-NULL: Final = 1
-BOOLEAN: Final = 2
-INTEGER: Final = 4
-NUMBER: Final = 8
-STRING: Final = 16
-ARRAY: Final = 32
-OBJECT: Final = 64
-CONTAINER: Final = ARRAY | OBJECT
-_SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
 
 MAX_DEPTH: Final = 250
 """Levels of nesting that are described; decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
@@ -67,77 +59,15 @@ _KINDS: Final[dict[type, int]] = {
 }
 
 
-class Node:
-    """What was seen at one place: kinds, and below them the items of its arrays and the members of its objects."""
-
-    __slots__ = ("arrays_first", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
-
-    def __init__(self) -> None:
-        self.kinds = 0
-        self.arrays_first = False
-        """Whether an array was seen before any object."""
-        self.objects = 0
-        """How many objects were seen."""
-        self.items: Node | None = None
-        self.members: dict[str, Node] = {}
-        self.required: set[str] | None = None
-        """Keys that every object has."""
-        self.rest: Node | None = None
-        """The values of the keys that were folded, as one place."""
-        self.rest_keys: dict[str, None] = {}
-
-    def fold(self, keys: Iterable[str]) -> None:
-        """Let the values of `keys` be one place, `rest`."""
-        nodes = [] if self.rest is None else [self.rest]
-        for key in keys:
-            self.rest_keys[key] = None
-            node = self.members.pop(key, None)
-            if node is not None:
-                nodes.append(node)
-        self.rest = merge(nodes) if nodes else Node()
-
-
-def merge(nodes: Sequence[Node]) -> Node:
-    """One place for all that the nodes saw; they are left as they were, and their parts may be shared."""
-    if len(nodes) == 1:
-        return nodes[0]
-    merged = Node()
-    below: dict[str, list[Node]] = {}
-    items, rests = [], []
-    for node in nodes:
-        if not merged.kinds & CONTAINER:
-            merged.arrays_first = node.arrays_first
-        merged.kinds |= node.kinds
-        merged.objects += node.objects
-        merged.rest_keys.update(node.rest_keys)
-        if node.items is not None:
-            items.append(node.items)
-        if node.rest is not None:
-            rests.append(node.rest)
-        for key, member in node.members.items():
-            below.setdefault(key, []).append(member)
-        if node.required is not None:
-            merged.required = node.required if merged.required is None else merged.required & node.required
-    if items:
-        merged.items = merge(items)
-    for key, members in below.items():
-        if key in merged.rest_keys:
-            rests += members
-        else:
-            merged.members[key] = merge(members)
-    if rests:
-        merged.rest = merge(rests)
-    return merged
-
-
 class Inference:
     """One reading of a value; `folded` tells afterwards whether keys were folded, so that the nodes are inexact."""
 
-    __slots__ = ("allow_nonfinite", "fold", "folded")
+    __slots__ = ("fold", "folded", "plain")
 
-    def __init__(self, *, fold: bool, allow_nonfinite: bool) -> None:
+    def __init__(self, *, fold: bool, plain: bool) -> None:
         self.fold = fold
-        self.allow_nonfinite = allow_nonfinite
+        self.plain = plain
+        """Whether the value is known to be what a decoder of JSON makes; its numbers need not be finite then."""
         self.folded = False
 
     def read(self, value: object) -> Node:
@@ -161,7 +91,7 @@ class Inference:
             if kind is None:
                 raise NotPlain(f"expected JSON's own types, found {type_.__module__}.{type_.__qualname__}")
             kinds |= kind
-        if kinds & NUMBER and not self.allow_nonfinite:
+        if kinds & NUMBER and not self.plain:
             _check_finite(column if len(types) == 1 else [value for value in column if type(value) is float])
         if kinds & CONTAINER:
             if depth >= MAX_DEPTH:
@@ -186,19 +116,21 @@ class Inference:
     def _add_simple(self, node: Node, arrays: Sequence[list[Any]]) -> bool:
         """Read the items of arrays of which the type tells all; False if they are to be read as any others."""
         first = next(chain.from_iterable(arrays), None)
-        if not _KINDS.get(type(first), 0) & _SIMPLE or sum(map(len, arrays)) > _SIMPLE_ITEMS:
+        if not _KINDS.get(type(first), 0) & SIMPLE or sum(map(len, arrays)) > _SIMPLE_ITEMS:
             return False
         kinds = 0
         for type_ in set(map(type, chain.from_iterable(arrays))):
-            kinds |= _KINDS.get(type_, 0) & _SIMPLE or CONTAINER
+            kinds |= _KINDS.get(type_, 0) & SIMPLE or CONTAINER
         if kinds & CONTAINER:
             return False
         node.kinds |= kinds
         return True
 
     def _add_chunks(self, node: Node, values: Iterator[Any], depth: int) -> None:
+        alike = Alike(node) if self.plain else None
         while chunk := list(islice(values, CHUNK)):
-            self._add(node, chunk, depth)
+            if alike is None or not alike.add(chunk):
+                self._add(node, chunk, depth)
 
     def _add_rows(self, node: Node, several: Iterable[Rows]) -> None:
         for rows in several:
@@ -244,7 +176,7 @@ class Inference:
                 _check_key(key)
                 child = members[key] = Node()
             kind = _KINDS.get(type(value), 0)
-            if kind & _SIMPLE:
+            if kind & SIMPLE:
                 child.kinds |= kind
             else:
                 self._add(child, (value,), depth)

@@ -8,8 +8,8 @@ from copy import copy
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from byref.describe.columns import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.jsontext import compact, encodable
+from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, merge
 from byref.describe.room import example_shares, shares
 from byref.describe.search import most_within
 

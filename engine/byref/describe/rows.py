@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from byref.describe.columns import Node
+    from byref.describe.nodes import Node
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

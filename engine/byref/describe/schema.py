@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from byref.describe.columns import CHUNK, Abridged, Inference, Node, NotPlain, TooDeep
+from byref.describe.alike import Alike
+from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
 from byref.describe.fit import fit, render
+from byref.describe.nodes import Node
 
 __all__ = ["Abridged", "Elements", "NotPlain", "Schema", "TooDeep", "infer"]
 
@@ -30,7 +32,8 @@ class Schema:
 
         Raises Abridged where maps were folded in `Rows`, of which nothing is left to read again.
         """
-        node = Inference(fold=False, allow_nonfinite=True).read(self._value) if self.folded else self._node
+        # That a value is plain was seen, or known, when it was read first.
+        node = Inference(fold=False, plain=True).read(self._value) if self.folded else self._node
         return {"$schema": SCHEMA_URI, **render(node)}
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> dict[str, object]:
@@ -47,10 +50,11 @@ class Elements:
     """What the elements of one array are like, read part by part as `infer` reads a whole one."""
 
     def __init__(self, depth: int) -> None:
-        self._inference = Inference(fold=True, allow_nonfinite=True)
+        self._inference = Inference(fold=True, plain=True)
         self._depth = depth
         """Containers that the elements are in."""
         self._node = Node()
+        self._alike = Alike(self._node)
         self._pending: list[Any] = []
         self._too_deep: TooDeep | None = None
 
@@ -72,22 +76,23 @@ class Elements:
         return self._node, self._inference.folded
 
     def _read(self, values: Sequence[Any]) -> None:
-        if self._too_deep is None:
+        if self._too_deep is None and not self._alike.add(values):
             try:
                 self._inference.add(self._node, values, self._depth)
             except TooDeep as error:
                 self._too_deep = error.with_traceback(None)
 
 
-def infer(value: object, *, allow_nonfinite: bool = False) -> Schema:
+def infer(value: object, *, plain: bool = False) -> Schema:
     """Infer the schema of a parsed JSON value, a tree of dict, list, str, int, float, bool and None.
 
     `Rows` stand for lists and say what `Elements` found. The schema is that of the whole value; but where the arrays of a
     map's keys are one place, maps in them may be folded otherwise than if all had been read in one go.
 
-    Raises NotPlain for any other type (a subclass included) and, unless allowed, for a float that is not finite;
-    TooDeep beyond 250 levels of nesting, as in a circular value.
+    Raises NotPlain for any other type (a subclass included) and for a float that is not finite; TooDeep beyond 250 levels
+    of nesting, as in a circular value. A value that our own decoder made of JSON text is known to be `plain`: not all of
+    it is looked at so closely then, which is faster, and floats need not be finite.
     """
-    inference = Inference(fold=True, allow_nonfinite=allow_nonfinite)
+    inference = Inference(fold=True, plain=plain)
     node = inference.read(value)
     return Schema(node, value, folded=inference.folded)

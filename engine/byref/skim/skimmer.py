@@ -73,7 +73,7 @@ class Skimmer:
         else:
             try:
                 value = self._document.finish()
-                schema = infer(value, allow_nonfinite=True)
+                schema = infer(value, plain=True)
             except (Refused, TooDeep) as error:
                 value, problem = None, str(error)
         return Skimmed(

@@ -1,0 +1,151 @@
+"""The rest of a long list of objects, read faster: where they are like those before, only their number is new.
+
+What the first of them were like is made a type, and whether further ones are of that type is looked at by msgspec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import chain
+from operator import attrgetter, or_
+from types import GenericAlias
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+
+_FIRST: Final = 3
+"""Chunks that are read before a type is made of them, which costs less than it saves with the next one."""
+_MAX_LEVELS: Final = 8
+_MAX_PLACES: Final = 256
+"""In one type. To make that of an object takes 40 µs or more, and an output may have one for every few bytes."""
+_TYPES: Final[dict[int, Any]] = {NULL: None, BOOLEAN: bool, INTEGER: int, NUMBER: int | float, STRING: str}
+_EMPTY: Final = Annotated[list[None], msgspec.Meta(max_length=0)]
+
+
+class Alike:
+    """Counts chunks in a node that would learn nothing else; of plain values only, as msgspec takes a tuple for a list."""
+
+    __slots__ = ("_due", "_node", "_read", "_whole")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._read = 0
+        """Chunks that were to be read since the last one that was not like those before."""
+        self._due = _FIRST
+        """Of these before the next type is made; doubled each time, so that few are made in vain."""
+        self._whole: _Place | None = None
+
+    def add(self, chunk: Sequence[Any]) -> bool:
+        """Count the chunk; False if it is to be read. The same chunks are read as if there were nothing of this."""
+        if self._whole is None:
+            self._read += 1
+            if self._read <= self._due:
+                return False
+            self._whole = _Making().place(self._node, _MAX_LEVELS) if self._node.kinds == OBJECT else None
+        if self._whole is not None:
+            counts: list[tuple[Node, int]] = []
+            try:
+                objects = msgspec.convert(chunk, GenericAlias(list, self._whole.accepts))
+            except (msgspec.ValidationError, UnicodeEncodeError):
+                pass  # the latter where the error would name a key with a lone surrogate
+            else:
+                if self._whole.count(objects, counts):
+                    for node, count in counts:
+                        node.objects += count
+                    return True
+            self._whole = None
+        self._read, self._due = 1, 2 * self._due
+        return False
+
+
+@dataclass(slots=True)
+class _Place:
+    """The type of the values at a node's place, and what it does not tell of them."""
+
+    node: Node
+    accepts: Any
+    object_type: type | None = None
+    members: list[tuple[attrgetter[Any], _Place]] = field(default_factory=list)
+    """Of the objects, those that are to be looked at."""
+    items: _Place | None = None
+    """Of the arrays, if they are to be looked at."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the type tells all."""
+        return not self._has_only_floats and self.object_type is None and self.items is None
+
+    @property
+    def _has_only_floats(self) -> bool:
+        return self.node.kinds & (INTEGER | NUMBER) == NUMBER
+
+    def count(self, column: Sequence[Any], counts: list[tuple[Node, int]]) -> bool:
+        """Count the objects in values of this type; False if there is an integer where only floats are known."""
+        if self._has_only_floats and int in set(map(type, column)):
+            return False
+        if self.object_type is not None:
+            if self.accepts is not self.object_type:
+                column = [value for value in column if type(value) is self.object_type]
+            counts.append((self.node, len(column)))
+            if not all(member.count(list(map(get, column)), counts) for get, member in self.members):
+                return False
+        if self.items is not None:
+            arrays = (value for value in column if type(value) is list)
+            return self.items.count(list(chain.from_iterable(arrays)), counts)
+        return True
+
+
+class _Making:
+    """Makes the type of what a node says; None where none tells whether a node would learn anything from a value."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_PLACES
+
+    def place(self, node: Node, levels: int) -> _Place | None:
+        self._left -= 1
+        types, place = [type_ for kind, type_ in _TYPES.items() if node.kinds & kind], _Place(node, None)
+        if node.kinds & ARRAY:
+            if node.items is None or node.items.kinds & CONTAINER:
+                return None
+            items = self.place(node.items, levels)
+            types.append(GenericAlias(list, items.accepts) if items else _EMPTY)
+            place.items = items if items and not items.is_told else None
+        if node.kinds & OBJECT:
+            if (object_type := self._object_type(node, place, levels - 1)) is None:
+                return None
+            place.object_type = object_type
+            types.append(object_type)
+        if not types:
+            return None
+        place.accepts = reduce(or_, types) if len(types) > 1 else types[0]
+        return place
+
+    def _object_type(self, node: Node, place: _Place, levels: int) -> type | None:
+        if not levels or node.rest is not None or node.required is None or len(node.members) > self._left:
+            return None
+        required: list[tuple[str, Any]] = []
+        optional: list[tuple[str, Any, Any]] = []
+        names: dict[str, str] = {}
+        for key, child in node.members.items():
+            member = self.place(child, levels)
+            if member is None:
+                return None
+            name = f"m{len(names)}"
+            names[name] = key
+            if key in node.required:
+                required.append((name, member.accepts))
+            else:
+                member.accepts |= msgspec.UnsetType
+                optional.append((name, member.accepts, msgspec.UNSET))
+            if not member.is_told:
+                place.members.append((attrgetter(name), member))
+        try:
+            return msgspec.defstruct(
+                "_Object", [*required, *optional], rename=names, forbid_unknown_fields=True, gc=False
+            )
+        except ValueError:  # a key with characters that a field's name cannot have
+            return None

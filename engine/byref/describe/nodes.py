@@ -1,0 +1,80 @@
+"""What was seen at the places of a parsed JSON value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+NULL: Final = 1
+BOOLEAN: Final = 2
+INTEGER: Final = 4
+NUMBER: Final = 8
+STRING: Final = 16
+ARRAY: Final = 32
+OBJECT: Final = 64
+CONTAINER: Final = ARRAY | OBJECT
+SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
+"""Kinds of which the type tells all; numbers may be no finite ones."""
+
+
+class Node:
+    """What was seen at one place: kinds, and below them the items of its arrays and the members of its objects."""
+
+    __slots__ = ("arrays_first", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
+
+    def __init__(self) -> None:
+        self.kinds = 0
+        self.arrays_first = False
+        """Whether an array was seen before any object."""
+        self.objects = 0
+        """How many objects were seen."""
+        self.items: Node | None = None
+        self.members: dict[str, Node] = {}
+        self.required: set[str] | None = None
+        """Keys that every object has."""
+        self.rest: Node | None = None
+        """The values of the keys that were folded, as one place."""
+        self.rest_keys: dict[str, None] = {}
+
+    def fold(self, keys: Iterable[str]) -> None:
+        """Let the values of `keys` be one place, `rest`."""
+        nodes = [] if self.rest is None else [self.rest]
+        for key in keys:
+            self.rest_keys[key] = None
+            node = self.members.pop(key, None)
+            if node is not None:
+                nodes.append(node)
+        self.rest = merge(nodes) if nodes else Node()
+
+
+def merge(nodes: Sequence[Node]) -> Node:
+    """One place for all that the nodes saw; they are left as they were, and their parts may be shared."""
+    if len(nodes) == 1:
+        return nodes[0]
+    merged = Node()
+    below: dict[str, list[Node]] = {}
+    items, rests = [], []
+    for node in nodes:
+        if not merged.kinds & CONTAINER:
+            merged.arrays_first = node.arrays_first
+        merged.kinds |= node.kinds
+        merged.objects += node.objects
+        merged.rest_keys.update(node.rest_keys)
+        if node.items is not None:
+            items.append(node.items)
+        if node.rest is not None:
+            rests.append(node.rest)
+        for key, member in node.members.items():
+            below.setdefault(key, []).append(member)
+        if node.required is not None:
+            merged.required = node.required if merged.required is None else merged.required & node.required
+    if items:
+        merged.items = merge(items)
+    for key, members in below.items():
+        if key in merged.rest_keys:
+            rests += members
+        else:
+            merged.members[key] = merge(members)
+    if rests:
+        merged.rest = merge(rests)
+    return merged
