@@ -56,6 +56,8 @@ def fresh_names(tree: ast.Module, nodes: Sequence[ast.AST], given: Collection[st
     made = set(scalars)
     mixed = set(scalars)
     """Names of what may hold something that is not new."""
+    sliced: set[str] = set()
+    """Names that may be a list's: a slice of it can be replaced by what is not new."""
     known: set[int] = set()
     """Stores of something new, and calls that make it."""
     for node in nodes:
@@ -63,9 +65,10 @@ def fresh_names(tree: ast.Module, nodes: Sequence[ast.AST], given: Collection[st
             if isinstance(target, ast.Name) and _is_new(value, makers):
                 new[target.id] += 1
                 made.add(target.id)
+                sliced.update(() if _is_keyed(value) else (target.id,))
                 mixed.update(() if _has_new_members(value, makers) else (target.id,))
-            elif isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
-                known.update({id(target)} if _is_new(value, makers) else ())
+            elif isinstance(target, ast.Subscript) and _is_new(value, makers):
+                known.add(id(target))
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             new[node.target.id] += 1
             mixed.add(node.target.id)
@@ -73,7 +76,9 @@ def fresh_names(tree: ast.Module, nodes: Sequence[ast.AST], given: Collection[st
             known.add(id(node.target))
         elif isinstance(node, ast.Call) and _default(node) is not None and _is_new(node.args[1], makers):
             known.add(id(node.func))
-    mixed.update(name for node in nodes if id(node) not in known and (name := _stored_into(node)) is not None)
+    for node in nodes:
+        if (name := _stored_into(node)) is not None and (id(node) not in known or name in sliced):
+            mixed.add(name)
     others = frozenset(given).difference(scalars, _replaced(tree, made))
     names = frozenset(name for name in made if new[name] == bound[name]) - others
     return Fresh(names, names - mixed)
@@ -148,6 +153,12 @@ def _has_new_members(node: ast.expr, makers: frozenset[str]) -> bool:
     if isinstance(node, ast.DictComp):
         return _is_new(node.value, makers)
     return isinstance(node, ast.ListComp) and _is_new(node.elt, makers)
+
+
+def _is_keyed(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("dict", "defaultdict", "Counter")
+    return isinstance(node, ast.Dict | ast.DictComp)
 
 
 def _default(node: ast.AST) -> str | None:

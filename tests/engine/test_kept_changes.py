@@ -27,11 +27,22 @@ MORE = "t = 0\nt += 1\n"
 NOTHING = "[no output: nothing was printed, and the last statement is no expression]"
 
 
-@pytest.fixture
-def given(session: Session) -> Session:
+def begun(session: Session) -> Session:
     session.process({"users": records(3_000), "total": 3_000}, tool="list_users")
     session.run(LEFT)
     return session
+
+
+@pytest.fixture
+def given(chat: Session) -> Session:
+    """In memory."""
+    return begun(chat)
+
+
+@pytest.fixture
+def everywhere(session: Session) -> Session:
+    """On each database."""
+    return begun(session)
 
 
 def ask(session: Session, code: str, **arguments: object) -> str:
@@ -48,32 +59,34 @@ def stored(engine: Engine, session: Session) -> list[int]:
     return list(engine.database.read(lambda c: c.execute(text(query), {"t": session.tenant}).scalars()))
 
 
-def test_it_is_kept_and_said(given: Session, sandbox: Sandbox) -> None:
-    assert ask(given, "frame['x'] = 1\nd['b'] = 2\nseen.add(3)\nL.append(3)\npair[0].append(5)") == (
+def test_it_is_kept_and_said(everywhere: Session, sandbox: Sandbox) -> None:
+    assert ask(everywhere, "frame['x'] = 1\nd['b'] = 2\nseen.add(3)\nL.append(3)\npair[0].append(5)") == (
         "[kept for later calls: L (array(3) of integer), d (object(2 keys)), frame (DataFrame of 3,000 rows and 2 columns), "
         "pair (tuple), seen (set)]"
     )
     for _ in range(2):
         found = "[list(frame), d, seen == {1, 3}, L, pair == ([1, 5], {2})]"
-        assert given.run(found).value == [["id", "x"], {"a": 1, "b": 2}, True, [1, 2, 3], True]
+        assert everywhere.run(found).value == [["id", "x"], {"a": 1, "b": 2}, True, [1, 2, 3], True]
         sandbox._forget_sessions()
-    assert given.call("artifact_jq", {"artifact_id": "d", "expression": ".b"}).content == "2"
-    assert ask(given, "x = frame.pop('x').size\n[one.clear() for one in (d, L)]\ndel x\nlen(frame)") == (
+    assert everywhere.call("artifact_jq", {"artifact_id": "d", "expression": ".b"}).content == "2"
+    assert ask(everywhere, "x = frame.pop('x').size\n[one.clear() for one in (d, L)]\ndel x\nlen(frame)") == (
         "3000\n[kept for later calls: L (array(0)), d (object(0 keys)), frame (DataFrame of 3,000 rows and 1 column)]"
     )
-    assert given.run("[list(frame), d, L]").value == [["id"], {}, []]
+    assert everywhere.run("[list(frame), d, L]").value == [["id"], {}, []]
 
 
-def test_what_is_unchanged_is_not_written_again(given: Session, engine: Engine) -> None:
-    before, at = stored(engine, given), revisions(given)
+def test_what_is_unchanged_is_not_written_again(everywhere: Session, engine: Engine) -> None:
+    before, at = stored(engine, everywhere), revisions(everywhere)
     for more in ("", MORE):
-        assert given.run(more + "[len(frame), d['a'], len(seen), L[0], len(pair), frame['id'].max()]").error is None
-    given.run("L.append(1)\nL.pop()\nd['a'] = 1")
-    assert {name: revision for name, revision in revisions(given).items() if name != "t"} == at
-    given.run("del t")
-    assert stored(engine, given)[1] == before[1]
-    given.run("L.append(9)\nlen(d), len(seen)")
-    assert {name for name, revision in revisions(given).items() if revision != at[name]} == {"L"}
+        assert (
+            everywhere.run(more + "[len(frame), d['a'], len(seen), L[0], len(pair), frame['id'].max()]").error is None
+        )
+    everywhere.run("L.append(1)\nL.pop()\nd['a'] = 1")
+    assert {name: revision for name, revision in revisions(everywhere).items() if name != "t"} == at
+    everywhere.run("del t")
+    assert stored(engine, everywhere)[1] == before[1]
+    everywhere.run("L.append(9)\nlen(d), len(seen)")
+    assert {name for name, revision in revisions(everywhere).items() if revision != at[name]} == {"L"}
 
 
 def test_functions_and_other_names_change_it(given: Session) -> None:
@@ -97,29 +110,32 @@ def test_what_cannot_be_kept_any_more_goes(given: Session) -> None:
 
 
 def test_a_stopped_run_says_what_is_as_before(given: Session) -> None:
-    session = given
-    content = ask(session, "L.append(3)\nlen(d)\nx = [0] * 10 ** 12")
+    content = ask(given, "L.append(3)\nlen(d)\nx = [0] * 10 ** 12")
     assert content.splitlines()[0].startswith("MemoryLimit at line 3")
     assert content.endswith("[not kept: L (the run was stopped)]")
-    assert session.run("L").value == [1, 2]
+    assert given.run("L").value == [1, 2]
 
 
-def test_a_further_name_of_stored_data_becomes_a_value_of_its_own(given: Session, sandbox: Sandbox) -> None:
-    given.run("rows = users\ntable = df('users')\npart = list_users['users']")
-    content = ask(given, "rows[0]['new'] = 1\ntable['new'] = 1\npart.reverse()\nlen(users)")
+def test_a_further_name_of_stored_data_becomes_a_value_of_its_own(everywhere: Session, sandbox: Sandbox) -> None:
+    everywhere.run("rows = users\ntable = df('users')\npart = list_users['users']")
+    content = ask(everywhere, "rows[0]['new'] = 1\ntable['new'] = 1\npart.reverse()\nlen(users)")
     keys = len(records(1)[0])
     assert content == (
         f"3000\n[kept for later calls: part (array(3000) of object({keys} keys)), rows (array(3000) of object), "
         f"table (DataFrame of 3,000 rows and {keys + 1} columns)]"
     )
     sandbox._forget_sessions()
-    assert given.run("['new' in rows[0], 'new' in table, part[-1]['id']]").value == [True, True, records(1)[0]["id"]]
-    assert given.run("['new' in users[0], 'new' in df('users'), users[0]['id']]").value == [
+    assert everywhere.run("['new' in rows[0], 'new' in table, part[-1]['id']]").value == [
+        True,
+        True,
+        records(1)[0]["id"],
+    ]
+    assert everywhere.run("['new' in users[0], 'new' in df('users'), users[0]['id']]").value == [
         False,
         False,
         records(1)[0]["id"],
     ]
-    assert given.variable("users").value() == records(3_000)
+    assert everywhere.variable("users").value() == records(3_000)
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,10 @@ def test_lines_and_bounds() -> None:
         ("own = []\nown.append(rows)\nown[0].append(1)", False),
         ("own = [1]\nown[:] = [rows]\nown[0].append(1)", False),
         ("own = [1]\nown += [rows]\nown[0].append(1)", False),
+        ("own = [[]]\nown[0:1] += [rows]\nown[0].append(1)", False),
+        ("own = [[]]\nown[place] = [rows]\nown[0].append(1)", False),
+        ("own = [[]]\nif rows:\n    own = {}\nown[place] = [rows]\nown[0].append(1)", False),
+        ("own = {}\nif rows:\n    own = [[]]\nown[place] = [rows]\nown[0].append(1)", False),
         ("own = {}\nown['a'], b = rows, 1\nown['a'].append(1)", False),
         ("own = {}\nown['a'], b = zip(rows)\nown['a'] += [1]", False),
         ("own = {}\nfor own['a'] in [rows]:\n    own['a'].append(1)", False),
@@ -301,7 +305,7 @@ def test_lines_and_bounds() -> None:
     ],
 )
 def test_code_that_changes_only_what_it_makes_is_known(code: str, expected: bool) -> None:
-    assert is_read_only(code, {"rows"}) is expected
+    assert is_read_only(code, {"rows", "place"}) is expected
 
 
 @pytest.mark.parametrize(
