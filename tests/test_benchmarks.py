@@ -15,6 +15,9 @@ import pytest
 from benchmarks import __main__ as program
 from benchmarks import chart, corpora, databases, page, peak, results
 from benchmarks.results import Figure, interleaved, ratio
+from matplotlib.figure import Figure as Figure_
+
+from byref_sandbox.language import plotting
 
 TINY = {
     "process": {
@@ -40,6 +43,12 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     monkeypatch.setattr(results, "KEPT", tmp_path / "results.json")
     return tmp_path
+
+
+@pytest.fixture
+def drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matplotlib as it is by itself: tests of the sandbox's language in this process may have left that of the language."""
+    monkeypatch.setattr(Figure_, "savefig", plotting._originals.get("savefig", Figure_.savefig))
 
 
 @pytest.mark.parametrize("name", [*list(TINY)[:-1], pytest.param("envelopes", marks=pytest.mark.slow)])
@@ -94,7 +103,7 @@ def test_works_take_turns_and_their_inputs_are_made_apart(monkeypatch: pytest.Mo
 
 
 def test_what_is_measured_is_kept_beside_the_rest_written_and_drawn(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kept: Path, drawing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results.keep("ledger", "About the ledger.", {"date": "2026-01-01"}, [Figure("append", 2.0, "ms", "raw", 3.0)])
 
@@ -124,7 +133,7 @@ def test_what_is_measured_is_kept_beside_the_rest_written_and_drawn(
     assert ElementTree.parse(kept / "results.svg").getroot().tag.endswith("svg")
 
 
-def test_a_chart_of_nothing_is_a_chart() -> None:
+def test_a_chart_of_nothing_is_a_chart(drawing: None) -> None:
     assert b"<svg" in chart.drawn({})
 
 

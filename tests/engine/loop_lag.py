@@ -51,7 +51,8 @@ async def lag_during(work: Awaitable[T]) -> tuple[T, float, float]:
     started = time.perf_counter()
     result = await work
     ticking.cancel()
-    return result, max(lags), time.perf_counter() - started
+    took = time.perf_counter() - started
+    return result, max(lags, default=took), took
 
 
 def count(seconds: float) -> None:

@@ -152,7 +152,8 @@ def test_costs_below_zero_are_none(sandbox: Sandbox) -> None:
     outcome = forge(
         sandbox, "write(frame(msgspec.msgpack.encode(['done', 'json', b'1', None, '', -5, False, -1.0, -9])))"
     )
-    assert (outcome.stdout_dropped, outcome.usage.cpu_ms, outcome.usage.peak_bytes) == (0, 0.0, 0)
+    assert (outcome.stdout_dropped, outcome.usage.peak_bytes) == (0, 0)
+    assert 0 <= outcome.usage.cpu_ms < 1_000  # what its zygote saw, which may be too little to be seen
 
 
 def test_outputs_of_jq_in_a_reply_of_code_are_ignored(sandbox: Sandbox) -> None:
