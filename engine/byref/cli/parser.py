@@ -352,7 +352,13 @@ DB_VERBS = (
     Verb(
         "current", "which revision the database is at", "Print the revision that the database is at, or none.", (), _DB
     ),
-    Verb("check", "exit 1 unless this byref works with the database", "Exit with 1 unless this byref works with the database as it is.", (), _DB),
+    Verb(
+        "check",
+        "exit 1 unless this byref works with the database",
+        "Exit with 1 unless this byref works with the database as it is.",
+        (),
+        _DB,
+    ),
     Verb(
         "verify",
         "exit 1 unless every invariant of the data holds",
