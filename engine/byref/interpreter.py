@@ -305,8 +305,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     """
     names: dict[str, str] = {}
     reply_step = step if replied else None
-    for name in execution.dropped:
-        variables.unbind(connection, session_id=scope.row, name=name)
+    variables.drop(connection, session_id=scope.row, names=execution.dropped)
     names_of.forget(connection, scope.row, execution.dropped)
     taken = variables.taken(connection, scope.row)
     for alias in execution.aliases:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from material import records
-from sqlalchemy import delete, text, update
+from sqlalchemy import delete, event, text, update
 
 from byref import Engine, Policy, Session
 from byref.db.integrity import examine
@@ -181,3 +181,18 @@ def test_the_database_is_sound(tmp_path: Path, sandbox: Sandbox) -> None:
         session.run(LEFT)
         session.run("rows = table\nwhole = rows")
     assert examine(url, deep=True).problems == ()
+
+
+def test_thousands_of_names_are_let_go_of_in_few_statements(engine: Engine, tenant: str) -> None:
+    session = engine.session("many", tenant=tenant)
+    session.run("gone = 'before'")
+    statements: list[str] = []
+    event.listen(
+        engine.database.engine, "before_cursor_execute", listener := lambda *given: statements.append(given[2])
+    )
+    outcome = session.run("\n".join(f"a{number} = [{number}]" for number in range(3_000)) + "\ndel gone")
+    event.remove(engine.database.engine, "before_cursor_execute", listener)
+    assert outcome.error is None and len(statements) < 100
+    assert session.run("a0").value == [0]
+    for name in ("a2999", "gone"):  # beyond what is kept, and deleted
+        assert (error := session.run(name).error) is not None and error.kind == "NameError"
