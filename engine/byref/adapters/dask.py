@@ -65,6 +65,9 @@ class DaskInterpreter(Runner):
     there and not busy. `source` says where workers read stored data themselves; what they cannot read, the host sends, at
     most `inline_bytes` of it for a run. A run is answered within its own time limit and `timeout` seconds, or raises
     SandboxUnavailable. A run only returns data, so the scheduler may begin one again whose worker is lost.
+
+    Raises:
+        ConfigurationError: an argument makes no sense. Nothing is connected to yet.
     """
 
     def __init__(
