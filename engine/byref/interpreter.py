@@ -270,6 +270,15 @@ def _artifacts(connection: Connection, scope: Scope, code: str, names: Collectio
     return found | {name: artifact for name, artifact in named.items() if name not in assigned}
 
 
+def _is_text(key: str) -> bool:
+    """Tell whether a key is UTF-8: a lone surrogate is named in no code, and no message takes it."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def data_of_variable(
     scope: Scope, known: names_of.Names, variable: Variable, inside: Inside = MappingProxyType({})
 ) -> Data:
@@ -279,7 +288,7 @@ def data_of_variable(
         return replace(names_of.data_of(scope.read, exact[0], exact[2]), kept=True)
     data, depth = data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe"), len(variable.path)
     paths = inside.get(variable.artifact.row_id, ())
-    parts = tuple(path[depth:] for path in paths if path[:depth] == variable.path)
+    parts = tuple(path[depth:] for path in paths if path[:depth] == variable.path and all(map(_is_text, path)))
     return replace(data, parts=parts, kept=variable.origin == "run")
 
 
