@@ -35,14 +35,23 @@ CUT = "could not be stored"
 UNREACHED = ("cannot be reached right now", "cannot be run right now")
 
 
+@contextmanager
+def mounted(folder: Path, megabytes: int) -> Iterator[bool]:
+    """Mount a small disk on a folder for as long as the block lasts, and tell whether this user may."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    is_mounted = os.geteuid() == 0 and not subprocess.run(mount, capture_output=True).returncode
+    try:
+        yield is_mounted
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 class Disk:
     """A small disk in a folder; where this user may not mount one, a limit on the size of every file."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder)]
-        self.mounted = os.geteuid() == 0 and not subprocess.run(mount, capture_output=True).returncode
+    def __init__(self, folder: Path, is_mounted: bool) -> None:
+        self.folder, self.mounted = folder, is_mounted
         self._limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         if not self.mounted:
             resource.setrlimit(resource.RLIMIT_FSIZE, ((MEGABYTES << 20) // 3, self._limits[1]))
@@ -54,21 +63,17 @@ class Disk:
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
 
-    def close(self) -> None:
-        """Take it away."""
-        self.enlarge()
-        if self.mounted:
-            subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
-
 
 @contextmanager
 def disk(folder: Path) -> Iterator[Disk]:
     """A small disk for as long as the block lasts."""
-    made = Disk(folder)
-    try:
-        yield made
-    finally:
-        made.close()
+    folder.mkdir()
+    with mounted(folder, MEGABYTES) as is_mounted:
+        made = Disk(folder, is_mounted)
+        try:
+            yield made
+        finally:
+            made.enlarge()
 
 
 class Writer:

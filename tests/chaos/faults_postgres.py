@@ -50,6 +50,10 @@ class Server:
         said: str = self._pgexec(name, arguments, bin_path=server.bin_path, user=server.system_user)
         return said
 
+    def as_its_user(self, *command: str) -> int:
+        """Run any program as the user whose processes the server's are, and return its exit code."""
+        return subprocess.run(command, user=self._server.system_user, capture_output=True).returncode
+
     def stop(self, mode: str, data: Path | None = None) -> None:
         """Stop it: smart, fast or immediate."""
         self.command("pg_ctl", "-w", "-m", mode, "-D", str(data or self.data), "stop")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import faults_full
 import faults_postgres
 import faults_s3
 import psycopg
@@ -149,7 +150,9 @@ def test_a_lost_connection_is_replaced_wherever_it_was_lost(postgres_url: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", faults_postgres.SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario", [*faults_postgres.SCENARIOS, faults_full.postgres_disk_full], ids=lambda scenario: scenario.__name__
+)
 def test_scenarios_of_postgresql(scenario: Scenario, tmp_path: Path) -> None:
     report = scenario(tmp_path, 5, 1)
     assert report.failures == [], report
