@@ -70,7 +70,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="byref-chaos-") as folder, kit.server(Path(folder) / "postgresql") as url:
         for name in options.names or known:
             report = _apart(name, Path(folder) / name, seconds, options.seed, url)
-            print(report, flush=True)
+            print(report, *(f"FAILED {failure}" for failure in report.failures[:5]), sep="\n", flush=True)
             reports.append(report)
     print(f"\nseed {options.seed}")
     print_table(reports)

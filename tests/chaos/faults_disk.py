@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,6 +31,8 @@ from byref_sandbox import Sandbox
 MEGABYTES = 12
 """Of the disk that is to be full; the limit of each file is a third, where nothing can be mounted."""
 CREW = 4
+ONCE_THERE_IS_ROOM = 50
+"""Acts of each writer, for which the room is enough: none stores more than a megabyte."""
 TOOLS = ("code_interpreter", "artifact_jq", "artifact_read", "artifact_grep", "store_artifact")
 CUT = "could not be stored"
 UNREACHED = ("cannot be reached right now", "cannot be run right now")
@@ -245,7 +248,7 @@ def _filled(name: str, folder: Path, seconds: float, seed: int, *, files: bool) 
                 small.enlarge()
                 for writer in writers:
                     writer.refused.clear()
-                _press(report, writers, seconds / 4)
+                _press(report, writers, seconds, times=ONCE_THERE_IS_ROOM)
                 if refused := sum(writer.refused.total() for writer in writers):
                     report.failures.append(f"{refused} were refused though there was room again")
                 for writer in writers:
@@ -258,10 +261,10 @@ def _filled(name: str, folder: Path, seconds: float, seed: int, *, files: bool) 
     return report
 
 
-def _press(report: Report, writers: list[Writer], seconds: float) -> None:
+def _press(report: Report, writers: list[Writer], seconds: float, times: int = sys.maxsize) -> None:
     crew = kit.Crew(seconds)
     for writer in writers:
-        crew.add(writer.act)
+        crew.add(writer.act, times)
     crew.run()
     report.failures += crew.failures
     report.figures["acts"] = report.figures.get("acts", 0) + crew.done.total()

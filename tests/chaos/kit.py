@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import traceback
 import warnings
@@ -88,9 +89,9 @@ class Crew:
         self._until = time.monotonic() + seconds
         self._threads: list[Thread] = []
 
-    def add(self, act: Callable[[], str | None]) -> None:
-        """Do this again and again; what it returns is counted."""
-        self._threads.append(Thread(target=self._work, args=(act,), daemon=True))
+    def add(self, act: Callable[[], str | None], times: int = sys.maxsize) -> None:
+        """Do this again and again, at most so many times; what it returns is counted."""
+        self._threads.append(Thread(target=self._work, args=(act, times), daemon=True))
 
     def run(self, grace: float = 120.0) -> None:
         """Until time is up and everybody has come back; who does not come back in time is a failure."""
@@ -101,8 +102,9 @@ class Crew:
         if hanging := sum(thread.is_alive() for thread in self._threads):
             self.failures.append(f"{hanging} of {len(self._threads)} threads had not come back after {grace:g} s")
 
-    def _work(self, act: Callable[[], str | None]) -> None:
-        while time.monotonic() < self._until and not self._over.is_set():
+    def _work(self, act: Callable[[], str | None], times: int) -> None:
+        while times > 0 and time.monotonic() < self._until and not self._over.is_set():
+            times -= 1
             try:
                 done = act()
             except BaseException:
