@@ -18,11 +18,13 @@ from faults_relay import Relay
 from report import Scenario
 from sqlalchemy import Connection, create_engine, make_url, text
 
-from byref import CharCounter, Engine, StorageFailure
+from byref import CharCounter, Engine, Policy, StorageFailure
 from byref.db import database as database_module
 from byref.db import integrity
 from byref.db.connections import KEEPALIVES
 from byref.db.database import Database
+
+ROWS = [{"id": number} for number in range(3_000)]
 
 
 @pytest.fixture
@@ -149,6 +151,29 @@ def test_a_lost_connection_is_replaced_wherever_it_was_lost(postgres_url: str) -
     killer.dispose()
 
 
+def test_a_full_disk_of_the_server_is_told_and_over_once_there_is_room(postgres_url: str) -> None:
+    admin = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    refuse = "RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'"
+    with Engine(postgres_url, counter=CharCounter()) as engine, admin.connect() as connection:
+        session, raising = engine.session("s"), engine.session("r", policy=Policy(on_storage_failure="raise"))
+        connection.exec_driver_sql(
+            f"CREATE FUNCTION no_room() RETURNS trigger AS $$ BEGIN {refuse}; END $$ LANGUAGE plpgsql"
+        )
+        connection.exec_driver_sql("CREATE TRIGGER no_room BEFORE INSERT ON byref_frames EXECUTE FUNCTION no_room()")
+        began = time.monotonic()
+        result = session.process(ROWS, tool="rows", call_id="c")
+        assert (result.route, result.reason, result.step) == ("truncate", "storage_failure", None)
+        with pytest.raises(StorageFailure, match="No space left on device"):
+            raising.process(ROWS, tool="rows", call_id="c")
+        assert time.monotonic() - began < 4  # a disk is not full for a moment: it is not waited for
+        assert session.process("small", tool="small").step == 1
+        connection.exec_driver_sql("DROP TRIGGER no_room ON byref_frames")
+        for each in (session, raising):
+            assert each.process(ROWS, tool="rows", call_id="c").route == "variables"
+            assert each.variable("rows").value() == ROWS
+    admin.dispose()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario", [*faults_postgres.SCENARIOS, faults_full.postgres_disk_full], ids=lambda scenario: scenario.__name__
@@ -169,21 +194,20 @@ def test_scenarios_of_s3(scenario: Scenario, tmp_path: Path) -> None:
 
 def test_a_silent_store_takes_one_time_out_of_a_turn_and_comes_back(sqlite_url: str) -> None:
     """What its write may have left behind is deleted later: that would wait for another."""
-    rows = [{"id": number} for number in range(3_000)]
     with faults_s3.bucket(1) as (proxy, opened, direct):
         store = opened(proxy.endpoint)
         with Engine(sqlite_url, blobs=store, counter=CharCounter()) as engine:
             session = engine.session("s")
             proxy.fault = "stall"
             began = time.monotonic()
-            assert session.process(rows, tool="rows", call_id="c").reason == "storage_failure"
+            assert session.process(ROWS, tool="rows", call_id="c").reason == "storage_failure"
             took, asked = time.monotonic() - began, proxy.hit["stall"]
             assert asked == 3, (asked, took)  # the write, and what the client itself tries again
             proxy.fault = "lost answer"
-            assert session.process(rows, tool="rows", call_id="d").reason == "storage_failure"
+            assert session.process(ROWS, tool="rows", call_id="d").reason == "storage_failure"
             proxy.fault = None
-            result = session.process(rows, tool="rows", call_id="c")
-            assert result.route == "variables" and session.variable("rows").value() == rows
+            result = session.process(ROWS, tool="rows", call_id="c")
+            assert result.route == "variables" and session.variable("rows").value() == ROWS
             engine.sweep(grace=timedelta(0))
         there = list(opened(direct).keys(older_than=datetime.now(UTC) + timedelta(days=1)))
         assert len(there) == 1
