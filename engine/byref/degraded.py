@@ -45,7 +45,7 @@ def _cut(prepared: Prepared) -> Rendered | None:
     alone = stored[0] if len(stored) == 1 else None
     block = alone.piece.block if alone is not None else None
     if alone is not None and alone.is_structured and isinstance(block, Block):
-        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
+        cut_json = truncate_json(block.outline, budget=budget, measure=count, size=block.size)
         content = f'{{"note":"{note}","output":{cut_json.text}}}'
     else:
         text = block.ends if isinstance(block, Block) else joined(stored)

@@ -39,7 +39,7 @@ def words_of(block: Measured) -> Shape:
     stored = block.piece.block
     if isinstance(stored, Media):
         return stored.words
-    return shape(stored.parsed[1]) if stored is not None and block.is_structured else "text"
+    return shape(stored.outline) if stored is not None and block.is_structured else "text"
 
 
 def drafted(
@@ -81,7 +81,7 @@ def drafted(
             return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
         return PlaceholderDraft(text, scope.tools, scope.count, repeats)
     if route == "variables" and measured.schema is not None:
-        _, value = block.parsed
+        value = block.outline
         return VariablesDraft(
             value=value,
             schema=measured.schema,
@@ -128,7 +128,7 @@ def _shortened(
         budget = max(budget - NOTE_TOKENS, 30)
     if measured.is_structured:
         count = partial(scope.count, kind="json")
-        cut_json = truncate_json(block.parsed[1], budget=budget, measure=count, size=block.size)
+        cut_json = truncate_json(block.outline, budget=budget, measure=count, size=block.size)
         text = f'{{"note":"{_unkept_note(unkept)}","output":{cut_json.text}}}' if unkept else cut_json.text
         return TruncateDraft(text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats)
     room = budget - 80 if not unkept and any(tool in scope.tools for tool in READERS) else budget
@@ -172,7 +172,7 @@ def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:
 def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budget: int) -> tuple[object, object]:
     count = prepared.scope.count
     if measured.is_structured:
-        shown = preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens)
+        shown = preview(block.outline, budget=budget, measure=count, total=measured.tokens)
         return shown.value, shown.omitted
     cut_text = truncate(block.ends, budget=budget, measure=count)
     return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}
@@ -182,5 +182,5 @@ def _preview_text(prepared: Prepared, measured: Measured, budget: int) -> str:
     block, count = measured.piece.block, prepared.scope.count
     assert isinstance(block, Block)
     if measured.is_structured:
-        return preview(block.parsed[1], budget=budget, measure=count, total=measured.tokens).text
+        return preview(block.outline, budget=budget, measure=count, total=measured.tokens).text
     return head_within(block.ends, budget=budget, measure=count)

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 import zstandard
 
@@ -43,20 +44,24 @@ class Frame:
 class Ahead:
     """Frames that are compressed on other threads, some of them before they are asked for; `close` ends the threads."""
 
-    def __init__(self, plain: Iterator[Frame], count: int) -> None:
-        self._plain = plain
+    def __init__(self, spans: Iterator[_Span], count: int) -> None:
+        self._spans = spans
         self._pool = ThreadPoolExecutor(_WORKERS, "byref-frames")
-        self._pending = deque(self._pool.submit(_compressed, frame) for frame in islice(plain, count))
+        self._pending = deque(self._pool.submit(_compressed, span) for span in islice(spans, count))
+        self._frames = _framed(iter(self._compressed, None))
 
     def __iter__(self) -> Iterator[Frame]:
         return self
 
     def __next__(self) -> Frame:
+        return next(self._frames)
+
+    def _compressed(self) -> _Packed | None:
         if not self._pending:
-            raise StopIteration
-        frame = self._pending.popleft().result()
-        self._pending.extend(self._pool.submit(_compressed, following) for following in islice(self._plain, 1))
-        return frame
+            return None
+        packed = self._pending.popleft().result()
+        self._pending.extend(self._pool.submit(_compressed, following) for following in islice(self._spans, 1))
+        return packed
 
     def close(self) -> None:
         """Wait for what is being compressed, and begin nothing more."""
@@ -66,7 +71,7 @@ class Ahead:
 
 def compressing(data: bytes) -> Ahead:
     """Begin to compress the frames of a payload, while the caller is busy otherwise."""
-    return Ahead(_plain([data]), _AHEAD_WHOLE)
+    return Ahead(_spans([data]), _AHEAD_WHOLE)
 
 
 def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame, None, None]:
@@ -74,45 +79,67 @@ def cut(pieces: Iterable[bytes], *, compresses: bool = True) -> Generator[Frame,
 
     The cuts do not depend on the pieces. Frames are compressed on other threads, a few ahead.
     """
-    plain = _plain(pieces)
+    spans = _spans(pieces)
     if not compresses:
-        yield from plain
+        yield from _framed(map(_plain, spans))
         return
-    first = list(islice(plain, _ALONE + 1))
+    first = list(islice(spans, _ALONE + 1))
     if len(first) <= _ALONE:
-        yield from map(_compressed, first)
+        yield from _framed(map(_compressed, first))
         return
-    with closing(Ahead(chain(first, plain), _AHEAD)) as ahead:
+    with closing(Ahead(chain(first, spans), _AHEAD)) as ahead:
         yield from ahead
 
 
-def _plain(pieces: Iterable[bytes]) -> Iterator[Frame]:
+class _Span(NamedTuple):
+    """A part of some data that is to be a frame."""
+
+    data: bytes
+    start: int
+    end: int
+
+
+class _Packed(NamedTuple):
+    """A frame by itself."""
+
+    size_bytes: int
+    line_feeds: int
+    codec: str
+    data: bytes | memoryview
+
+
+def _framed(packed: Iterable[_Packed]) -> Iterator[Frame]:
     number, offset, line = 0, 0, 1
-    for data, start, end in _spans(pieces):
-        line_feeds = data.count(b"\n", start, end) if data.find(b"\n", start, end) >= 0 else 0  # finding none is faster
-        yield Frame(number, offset, line, end - start, line_feeds, "none", memoryview(data)[start:end])
-        number, offset, line = number + 1, offset + end - start, line + line_feeds
+    for size_bytes, line_feeds, codec, data in packed:
+        yield Frame(number, offset, line, size_bytes, line_feeds, codec, data)
+        number, offset, line = number + 1, offset + size_bytes, line + line_feeds
 
 
-def _spans(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the bytes of each frame as (data, start, end)."""
+def _plain(span: _Span) -> _Packed:
+    data, start, end = span
+    line_feeds = data.count(b"\n", start, end) if data.find(b"\n", start, end) >= 0 else 0  # finding none is faster
+    return _Packed(end - start, line_feeds, "none", memoryview(data)[start:end])
+
+
+def _spans(pieces: Iterable[bytes]) -> Iterator[_Span]:
+    """Yield what is to be the frames."""
     rest = b""
     for piece in pieces:
         data, start = rest + piece if rest else piece, 0
         while len(data) - start > FRAME_BYTES:
             feed = data.rfind(b"\n", start, start + FRAME_BYTES)
             end = feed + 1 if feed >= 0 else start + FRAME_BYTES
-            yield data, start, end
+            yield _Span(data, start, end)
             start = end
         rest = data[start:]
     if rest:
-        yield rest, 0, len(rest)
+        yield _Span(rest, 0, len(rest))
 
 
-def _compressed(frame: Frame) -> Frame:
-    assert frame.data is not None
-    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(frame.data)
-    return replace(frame, codec="zstd", data=packed) if len(packed) < frame.size_bytes else frame
+def _compressed(span: _Span) -> _Packed:
+    plain = _plain(span)
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(plain.data)
+    return plain._replace(codec="zstd", data=packed) if len(packed) < plain.size_bytes else plain
 
 
 def unpack(codec: str, data: bytes, size: int) -> bytes:

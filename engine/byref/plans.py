@@ -97,7 +97,7 @@ def _begin(prepared: Prepared) -> None:
     """Have JSON that is too big compressed while it is described: other threads do that, without the interpreter's lock."""
     [measured, *more] = prepared.blocks
     block = measured.piece.block
-    if more or measured.ahead or prepared.taken or not isinstance(block, Block) or block.parsed[0] != "json":
+    if more or measured.ahead or prepared.taken or not isinstance(block, Block) or block.kind != "json":
         return
     if block.stored_size > ALONE_BYTES and not _is_too_large(prepared, measured) and _repeats(prepared) is None:
         measured.ahead = staging.begun(prepared.scope.place, block.data)

@@ -50,17 +50,17 @@ class Measured:
     def schema(self) -> Schema | None:
         """The schema of a structured block; None of any other, and of JSON that is nested too deeply to be described."""
         block = self.piece.block
-        if not isinstance(block, Block) or block.parsed[0] != "json":
+        if not isinstance(block, Block) or block.kind != "json":
             return None
-        if isinstance(block, Large):
-            return block.schema
+        if block.described is not None:
+            return block.described.schema
         try:
             try:
                 return infer(block.parsed[1], plain=not block.from_value)
             except NotPlain:
                 # A Python value that is not exactly JSON: its JSON text says what it is to everybody else.
                 value = block.reparse()
-                return infer(value, plain=True) if block.parsed[0] == "json" else None
+                return infer(value, plain=True) if block.kind == "json" else None
         except TooDeep as error:
             block.give_up(str(error))
             self.note = block.parse_error
@@ -153,7 +153,7 @@ def prepare(
     )
     if verdict.reason not in ("disabled", "own_tool", "below_floor"):
         for measured in blocks:
-            if isinstance(measured.piece.block, Block):
+            if isinstance(measured.piece.block, Block) and measured.piece.block.kind == "text":
                 measured.note = measured.piece.block.parse_error
     return Prepared(
         scope=scope,
@@ -189,7 +189,7 @@ def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[P
     several blocks the structured ones are mapped; all of them, or, where one fails, none.
     """
     texts = [piece for piece in pieces if isinstance(piece.block, Block)]
-    structured = [piece for piece in texts if isinstance(piece.block, Block) and piece.block.parsed[0] == "json"]
+    structured = [piece for piece in texts if isinstance(piece.block, Block) and piece.block.kind == "json"]
     chosen = {id(piece) for piece in (texts if len(pieces) == 1 else structured or texts)}
     shaped: list[Piece] = []
     told, is_error = None, False
@@ -213,7 +213,7 @@ def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
     block, policy = piece.block, scope.policy
     if isinstance(block, Block):
         if parses or isinstance(block, Large):
-            kind, _ = block.parsed
+            kind = block.kind
         else:
             kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
         return Measured(piece, block.size, block.tokens(scope.count, kind), block.digest)

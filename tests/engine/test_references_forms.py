@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -51,6 +52,30 @@ def test_what_names_nothing_passes_unchanged(local: Engine, arguments: dict[str,
     session = local.session("properties", tenant="forms")
     assert typed(session.resolve(arguments)) == typed(arguments)
     assert session.ledger() == []
+
+
+def test_a_text_that_looks_like_an_id_is_one_only_where_it_is(local: Engine) -> None:
+    """Tools and artifacts may be called as ids are."""
+    session = local.session("art", tenant="forms")
+    rows = [{"id": number} for number in range(3_000)]
+    artifact = session.process(rows, tool="art_search").artifacts[0]
+    named = session.store_artifact("named", name="art_director")
+    texts = ["art_search", "art_director", "art_search.0.id", "art_director[0]", "art:search", "art_", named.id + "x"]
+    assert session.resolve({"a": texts}) == {"a": texts}
+    pointed = [artifact.id, artifact.pointer, "$art_search", "$" + artifact.id, {"$var": "art_search"}]
+    assert session.resolve({"a": pointed}) == {"a": [rows] * 5}
+    assert session.resolve({"a": [f"{artifact.id}.7.id", f"{artifact.pointer}[7].id", "$art_director"]}) == {
+        "a": [7, 7, "named"]
+    }
+
+
+def test_a_text_that_looks_like_the_id_of_what_is_gone_is_one_only_where_it_is(local: Engine) -> None:
+    session = local.session("gone art", tenant="forms", policy=Policy(ttl=timedelta(microseconds=1)))
+    artifact = session.process([{"id": number} for number in range(3_000)], tool="art_search").artifacts[0]
+    assert session.resolve({"a": "art_search"}) == {"a": "art_search"}
+    for gone in (artifact.id, artifact.pointer, "$art_search", f"{artifact.id}.0"):
+        with pytest.raises(ToolError, match="expired"):
+            session.resolve({"a": gone})
 
 
 @given(data=st.data(), value=DATA)

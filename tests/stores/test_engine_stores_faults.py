@@ -27,22 +27,26 @@ class Crash(BaseException):
 
 
 class Fuse:
-    """Counts the steps that leave a trace, and stops at one: before it, or when it is done."""
+    """Counts the steps that leave a trace, and stops at one: before it, or when it is done.
+
+    A step may have others inside: while an object is written, rows say that more of it is to come.
+    """
 
     def __init__(self, store: Wrapped, engine: Engine) -> None:
         self.steps, self.stop_at, self.when = 0, 0, "before"
         self.error: Callable[[], BaseException] = Crash
         self.is_dead = False
         """After a crash nothing more happens."""
-        store.before = lambda number, verb: self._before()
-        store.after = lambda number, verb: self._after()
+        begun: list[int] = []
+        store.before = lambda number, verb: begun.append(self._before())
+        store.after = lambda number, verb: self._after(begun.pop())
         database = engine.database
         write = database.write
 
         def watched(work: Any) -> Any:
-            self._before()
+            step = self._before()
             result = write(work)
-            self._after()
+            self._after(step)
             return result
 
         database.write = watched  # type: ignore[method-assign]
@@ -52,16 +56,16 @@ class Fuse:
         store.before = store.after = lambda number, verb: None
         del engine.database.write  # type: ignore[method-assign]
 
-    def _before(self) -> None:
+    def _before(self) -> int:
         if self.is_dead:
             raise Crash
         self.steps += 1
         if self.steps == self.stop_at and self.when == "before":
             self._stop()
+        return self.steps
 
-    def _after(self) -> None:
-        if self.steps == self.stop_at and self.when == "after":
-            self.stop_at = 0
+    def _after(self, step: int) -> None:
+        if step == self.stop_at and self.when == "after":
             self._stop()
 
     def _stop(self) -> None:

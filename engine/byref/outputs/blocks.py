@@ -16,6 +16,8 @@ from blake3 import blake3
 from byref import slices
 from byref.describe.truncate import Ends, head_of
 from byref.outputs import values
+from byref.skim import whole
+from byref.skim.whole import Described
 from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
@@ -86,6 +88,23 @@ class Block:
             return "text", None
         return "json", self._decoded
 
+    @property
+    def kind(self) -> Kind:
+        """As `parsed` has it; of long JSON that can be described without being parsed it is known for less."""
+        if "parsed" not in self.__dict__ and not self.from_value and self.described is not None:
+            return "json"
+        return self.parsed[0]
+
+    @cached_property
+    def described(self) -> Described | None:
+        """The outline and the schema of long JSON, where its text alone gives them."""
+        return None if self.lossy else whole.describe(self.data, self._line_feeds if self.from_value else None)
+
+    @property
+    def outline(self) -> object:
+        """The value, in which `Rows` may stand for long arrays; None of text."""
+        return self.parsed[1] if self.described is None else self.described.outline
+
     @cached_property
     def parse_error(self) -> str | None:
         """Why text is not structured, None where it is."""
@@ -117,6 +136,7 @@ class Block:
 
     def give_up(self, reason: str) -> None:
         """Treat the block as text after all, for this reason."""
+        self.__dict__["described"] = None
         self.__dict__["parse_error"] = reason
         self.__dict__["parsed"] = ("text", None)
 

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Literal
 
 from byref import slices
-from byref.describe.schema import Schema
 from byref.describe.truncate import Ends
 from byref.outputs.blocks import Block, Kind
 from byref.outputs.media import Media
 from byref.skim import Skimmed
+from byref.skim.whole import Described
 
 Load = Callable[[], bytes]
 """Reads the bytes back; only what passes whole is."""
@@ -49,10 +49,11 @@ class Large(Block):
         samples = self._skimmed.samples
         return round(count(samples, kind) * self.ends.characters / len(samples)) if samples else 0
 
-    @property
-    def schema(self) -> Schema | None:
-        """The exact schema of the whole value; None of text."""
-        return self._skimmed.schema
+    @cached_property
+    def described(self) -> Described | None:
+        """As of any block."""
+        schema = self._skimmed.schema
+        return None if schema is None else Described(self.value, schema)
 
     @property
     def stored_size(self) -> int:

@@ -30,7 +30,7 @@ RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
 _CONTAINERS = (dict, list, tuple)
 _FEW = 64
-_LOOKED_AT = 2_000
+_LOOKED_AT = 400
 """Containers walked in search of a value that repeats its own parts."""
 MAX_PARTS = 20_000_000
 """Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""

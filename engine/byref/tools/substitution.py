@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from byref import interpreter
+from byref.artifacts import tombstones
 from byref.artifacts.store import Artifact
 from byref.errors import ToolError
 from byref.knobs import shown
 from byref.scope import Scope
 from byref.tools.projection import Unfit, cut_out, projected
-from byref.tools.targets import NotThere, Target, expired, jq_fault, jq_within, lookup, readings, unknown, walk
+from byref.tools.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref.variables import is_name
 from byref_sandbox import jsontext, plainjq
 
@@ -65,8 +66,8 @@ class Substituter:
         self._enabled = enabled
         self._scope = scope
         self._found: dict[str, Target] = {}
-        self._gone: dict[str, str] = {}
-        """Of names whose data has expired, the text that says so."""
+        self._gone: dict[str, tombstones.Tombstone] = {}
+        """Of names whose data has expired, what is left of it."""
         self._counted: set[int] = set()
         self._shared: set[int] = set()
         self._payloads: dict[int, Any] = {}
@@ -82,7 +83,8 @@ class Substituter:
             return _copy(value)
         heads = {head for name in names for head in _heads(name)}
         self._found |= lookup(self._scope, heads - self._found.keys())
-        self._gone |= expired(self._scope, heads - self._found.keys() - self._gone.keys())
+        if unknown_heads := heads - self._found.keys() - self._gone.keys():
+            self._gone |= self._scope.read(lambda c: tombstones.find(c, self._scope.row, unknown_heads))
         self._shared |= {row for row, times in Counter(self._rows(names)).items() if times > 1}
         return self._copied(value, at)
 
@@ -128,14 +130,18 @@ class Substituter:
 
     def _string(self, text: str, at: Place) -> Any:
         name = _name_of(text)
-        for target, path in () if name is None else self._meanings(name):
+        if name is None:
+            return text
+        by_id = name is text
+        for target, path in self._meanings(name, by_id=by_id):
             try:
                 value, size = self._part(target, path, text)
             except NotThere:
                 continue  # a query language's own: `"$orders.total"` where there is a variable orders
             return self._handed_over(value, Substitution(text, target.artifact, at, size))
-        if name is not None and (gone := next((self._gone[h] for h in _heads(name) if h in self._gone), None)):
-            raise ToolError(gone)
+        for head in _heads(name):
+            if (gone := self._gone.get(head)) is not None and (not by_id or _is_id(head, gone.id)):
+                raise ToolError(gone.told(head))
         return text
 
     def _reference(self, reference: Mapping[str, Any], at: Place) -> Any:
@@ -161,10 +167,14 @@ class Substituter:
                 return self._handed_over(value, Substitution(reference, target.artifact, at, size))
         raise first or unknown(self._scope, named)
 
-    def _meanings(self, name: str) -> Iterator[tuple[Target, tuple[str, ...]]]:
-        """What a name may stand for, and the path behind it; the first that leads anywhere holds."""
+    def _meanings(self, name: str, *, by_id: bool = False) -> Iterator[tuple[Target, tuple[str, ...]]]:
+        """What a name may stand for, and the path behind it; the first that leads anywhere holds.
+
+        `by_id`: a variable, or an artifact, whose name looks like an id is not meant.
+        """
         for head in _heads(name):
-            if (target := self._found.get(head)) is not None:
+            target = self._found.get(head)
+            if target is not None and (not by_id or _is_id(head, target.artifact.id)):
                 rest = name[len(head) :]
                 for path in readings(rest.removeprefix(".")) if rest else ((),):
                     yield target, path
@@ -326,12 +336,17 @@ def _copy(value: Any) -> Any:
 
 
 def _name_of(text: str) -> str | None:
-    """What a string names, if it may be a reference; `$$name` is a query language's own."""
+    """What a string names, if it may be a reference: itself, or what is behind its `$`; `$$name` is a query language's own."""
     if len(text) > NAME_CHARS or text.startswith("$$"):
         return None
     if text.startswith("$"):
         return text[1:]
     return text if text.startswith(("art:", "art_")) else None
+
+
+def _is_id(key: str, id_: str) -> bool:
+    """Tell whether a key is an artifact's id or its pointer."""
+    return key.replace("art:", "art_", 1) == id_
 
 
 def _heads(name: str) -> tuple[str, ...]:

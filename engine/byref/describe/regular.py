@@ -1,0 +1,171 @@
+"""What was seen at a place as a regular expression, for RE2: it matches JSON text that would teach the place nothing new.
+
+That text is then known to be JSON and of the place's schema, without a value having been made of it: RE2 reads it faster
+than any parser, and without the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import re2
+
+from byref.describe.nodes import ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+
+_MAX_LEVELS: Final = 10
+_MAX_BYTES: Final = 1 << 16
+"""Of an expression; that of an array's items is in it twice."""
+_MEMORY: Final = 32 << 20
+"""Bytes that RE2 may take for the states of one expression; one has about as many states as it has characters."""
+_BLANKS: Final = rb"[ \t\n\r]*"
+_NO_FEEDS: Final = rb"[ \t\r]*"
+_WHOLE: Final = rb"-?(?:0|[1-9][0-9]{0,23})"
+"""Longer integers are left to the decoder, which makes strings of the longest."""
+_FRACTION: Final = rb"\.[0-9]+"
+_EXPONENT: Final = rb"[eE][+-]?[0-9]+"
+_INTEGER: Final = _WHOLE
+_FLOAT: Final = _WHOLE + rb"(?:" + _FRACTION + rb"(?:" + _EXPONENT + rb")?|" + _EXPONENT + rb")"
+_NUMBER: Final = _WHOLE + rb"(?:" + _FRACTION + rb")?(?:" + _EXPONENT + rb")?"
+_STRING: Final = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
+
+
+class Irregular(ValueError):
+    """No expression can be made, or none of a reasonable size."""
+
+
+class Regular:
+    """The text of an array's elements that are objects like some that were decoded."""
+
+    def __init__(self, node: Node, seen: Sequence[Any], colon: bytes, *, lines: bool) -> None:
+        """`node` is what is known of the elements, `seen` is all that it is known from; `colon` has its blanks.
+
+        `lines`: each element is a line, so that its commas are followed by line feeds and there are no others. Raises
+        Irregular.
+        """
+        if node.kinds != OBJECT:
+            raise Irregular("not all of them are objects")
+        making = _Making(colon, _NO_FEEDS if lines else _BLANKS)
+        element = making.value(node, seen, _MAX_LEVELS)
+        self.marker = b"\n" if lines else _marker(node, making.keys, colon)
+        """What each element's text, with its comma, has once."""
+        around = (b"", rb",\n") if lines else (_BLANKS, _BLANKS + b",")
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.longest_match = options.never_capture = True
+        options.log_errors = False
+        options.max_mem = _MEMORY
+        try:
+            self._elements = re2.compile(b"(?:%s%s%s)*" % (around[0], element, around[1]), options)
+        except re2.error as error:
+            raise Irregular(str(error)) from None
+
+    def run(self, text: bytes, start: int, stop: int) -> int:
+        """Return where the longest run of elements ends, each with the comma behind it, from `start` on, before `stop`."""
+        return int(self._elements.match(text, start, stop).end())
+
+
+class _Making:
+    def __init__(self, colon: bytes, blanks: bytes) -> None:
+        self._colon = re2.escape(colon)
+        self._blanks, self._comma = blanks, blanks + b"," + blanks
+        self.keys: set[str] = set()
+
+    def value(self, node: Node, seen: Sequence[Any], levels: int) -> bytes:
+        if not levels:
+            raise Irregular("nested too deeply")
+        kinds, ways = node.kinds, list[bytes]()
+        if kinds & NULL:
+            ways.append(b"null")
+        if kinds & BOOLEAN:
+            ways.append(b"true|false")
+        if kinds & (INTEGER | NUMBER):
+            ways.append(_NUMBER if kinds & INTEGER and kinds & NUMBER else _INTEGER if kinds & INTEGER else _FLOAT)
+        if kinds & STRING:
+            ways.append(_STRING)
+        if kinds & ARRAY:
+            ways.append(self._array(node.items, [value for value in seen if type(value) is list], levels - 1))
+        if kinds & OBJECT and node.objects > 1:  # that there was one only, is said of some
+            ways.append(self._object(node, [value for value in seen if type(value) is dict], levels - 1))
+        expression = b"(?:%s)" % b"|".join(ways) if ways else rb"[^\x00-\xff]"
+        if len(expression) > _MAX_BYTES:
+            raise Irregular("too large")
+        return expression
+
+    def _array(self, items: Node | None, seen: Sequence[list[Any]], levels: int) -> bytes:
+        if items is None or not items.kinds:
+            return rb"\[" + self._blanks + rb"\]"
+        item = self.value(items, list(chain.from_iterable(seen)), levels)
+        return b"".join((rb"\[", self._blanks, b"(?:", item, b"(?:", self._comma, item, b")*", self._blanks, rb")?\]"))
+
+    def _object(self, node: Node, seen: Sequence[dict[str, Any]], levels: int) -> bytes:
+        required = node.required or set()
+        if node.rest is not None or (node.members and not required):
+            raise Irregular("its keys are data, or none of them is certain")
+        written, needs_comma = [rb"\{", self._blanks], False
+        for key in _in_order(seen):
+            self.keys.add(key)
+            column = [one[key] for one in seen if key in one]
+            member = b"".join((self._key(key), self._colon, self.value(node.members[key], column, levels)))
+            behind, before = (b"", self._comma) if needs_comma else (self._comma, b"")
+            if key not in required:
+                written += (b"(?:", before, member, behind, b")?")
+            else:
+                written += (before, member)
+                needs_comma = True
+        return b"".join((*written, self._blanks, rb"\}"))
+
+    @staticmethod
+    def _key(key: str) -> bytes:
+        ways = dict.fromkeys(_spellings(key))
+        return b"(?:%s)" % b"|".join(map(re2.escape, ways))
+
+
+def _in_order(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """All keys, those of each object in its own order, as far as the objects agree."""
+    order: list[str] = []
+    for keys in dict.fromkeys(map(tuple, objects)):
+        at = 0
+        for key in keys:
+            if key in order:
+                at = order.index(key) + 1
+            else:
+                order.insert(at, key)
+                at += 1
+    return order
+
+
+def _spellings(key: str) -> tuple[bytes, ...]:
+    """The key as JSON, in UTF-8 and in ASCII."""
+    in_ascii = json.dumps(key).encode()
+    return (in_ascii,) if key.isascii() else (msgspec.json.encode(key), in_ascii)
+
+
+def _marker(node: Node, keys: set[str], colon: bytes) -> bytes:
+    """Text that each element has once: a key that no other object in it has, and the colon.
+
+    It is nowhere in a string, where quotes are escaped.
+    """
+    spelt = [spelling + colon for key in keys for spelling in _spellings(key)]
+    for key in sorted(node.required or (), key=len, reverse=True):  # the longest is found fastest
+        if key.isascii():
+            marker = _spellings(key)[0] + colon
+            if sum(one.count(marker) for one in spelt) == 1 and not _is_below(node, key):
+                return marker
+    raise Irregular("each key of its objects may be in other objects, too")
+
+
+def _is_below(node: Node, key: str) -> bool:
+    """Whether an object inside the objects has the key."""
+    pending = [*node.members.values(), *([] if node.items is None else [node.items])]
+    while pending:
+        one = pending.pop()
+        if key in one.members:
+            return True
+        pending += one.members.values()
+        if one.items is not None:
+            pending.append(one.items)
+    return False
