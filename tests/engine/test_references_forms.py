@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from byref import Engine, Policy, Session, ToolError
 from byref.artifacts import store
+from byref.db.tables import ArtifactRow
 from byref.tools import substitution
 from byref.tools.targets import NotThere, readings, walk
 
@@ -70,8 +72,14 @@ def test_a_text_that_looks_like_an_id_is_one_only_where_it_is(local: Engine) -> 
 
 
 def test_a_text_that_looks_like_the_id_of_what_is_gone_is_one_only_where_it_is(local: Engine) -> None:
-    session = local.session("gone art", tenant="forms", policy=Policy(ttl=timedelta(microseconds=1)))
+    session = local.session("gone art", tenant="forms", policy=Policy(ttl=timedelta(days=1)))
     artifact = session.process([{"id": number} for number in range(3_000)], tool="art_search").artifacts[0]
+    past = (
+        update(ArtifactRow)
+        .where(ArtifactRow.public_id == artifact.id)
+        .values(expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+    )
+    local.database.write(lambda connection: connection.execute(past))
     assert session.resolve({"a": "art_search"}) == {"a": "art_search"}
     for gone in (artifact.id, artifact.pointer, "$art_search", f"{artifact.id}.0"):
         with pytest.raises(ToolError, match="expired"):
