@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -61,6 +62,33 @@ def test_clocks_that_jump_lose_nothing(sqlite_url: str) -> None:
     faults_clock._jump(report, sqlite_url, None, 1.0, 1)
     assert report.failures == []
     assert report.figures["acts"] > 0
+    assert integrity.examine(sqlite_url, deep=True).problems == ()
+
+
+LIMITED = """
+import resource, sys
+from byref import CharCounter, Engine, Policy, StorageFailure
+go()
+rows = [{"id": number} for number in range(3_000)]
+with Engine(sys.argv[1], counter=CharCounter(), policy=Policy(on_storage_failure="raise")) as engine:
+    session = engine.session("s")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
+    try:
+        session.process(rows, tool="rows", call_id="c")
+    except StorageFailure as error:
+        refused = str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    print(refused)
+    assert session.process(rows, tool="rows", call_id="c").step == 1
+    assert session.variable("rows").value() == rows
+"""
+
+
+def test_a_file_that_may_not_grow_says_what_to_look_at(sqlite_url: str, race: Callable[..., list[str]]) -> None:
+    told = race(1, LIMITED, sqlite_url)[0]
+    assert "disk I/O error (see that the disk is neither full nor failing)" in told
     assert integrity.examine(sqlite_url, deep=True).problems == ()
 
 

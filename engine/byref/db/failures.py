@@ -27,6 +27,7 @@ _SQLITE_CURES = {
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database: name another",
     sqlite3.SQLITE_CORRUPT: "restore the file from a backup",
     sqlite3.SQLITE_FULL: "make room on the disk",
+    sqlite3.SQLITE_IOERR: "see that the disk is neither full nor failing",
 }
 
 
