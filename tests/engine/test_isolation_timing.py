@@ -151,13 +151,17 @@ def test_a_fetch_of_what_is_there_is_seen(engine: Engine, asking: Session) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["get_artifact", "artifact_read", "resolve a string", "variable"])
-def test_medians_do_not_differ(engine: Engine, asking: Session, elsewhere: dict[str, str], way: str) -> None:
-    """Over 400 interleaved pairs of calls, by a sixth at most: the rest is the machine's."""
+def test_pairs_of_calls_take_the_same(engine: Engine, asking: Session, elsewhere: dict[str, str], way: str) -> None:
+    """Over 400 interleaved pairs, by a sixth at most: the rest is the machine's.
+
+    The two of a pair meet the machine in the same state. Medians of all calls do not: where others use it as well, half
+    of one key's calls may be slow ones and of the other's a few less.
+    """
     taken: dict[str, list[float]] = {elsewhere["id"]: [], NOWHERE["id"]: []}
     for turn in range(400):
         for key in list(taken)[:: 1 if turn % 2 else -1]:
             began = time.perf_counter()
             told(engine, asking, way, key)
             taken[key].append(time.perf_counter() - began)
-    there, nowhere = (statistics.median(times[20:]) for times in taken.values())
-    assert 0.85 < there / nowhere < 1.18, (there, nowhere)
+    ratios = [there / nowhere for there, nowhere in zip(*taken.values(), strict=True)]
+    assert 0.85 < statistics.median(ratios[20:]) < 1.18, statistics.quantiles(ratios[20:])
