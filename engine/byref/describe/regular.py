@@ -7,8 +7,9 @@ than any parser, and without the interpreter's lock.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -17,9 +18,11 @@ import re2
 from byref.describe.nodes import ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
 
 _MAX_LEVELS: Final = 10
-_MAX_BYTES: Final = 1 << 16
+_MAX_ORDERS: Final = 8
+"""Ways in which an object's keys follow each other that are each written out."""
+_MAX_BYTES: Final = 1 << 17
 """Of an expression; that of an array's items is in it twice."""
-_MEMORY: Final = 32 << 20
+_MEMORY: Final = 64 << 20
 """Bytes that RE2 may take for the states of one expression; one has about as many states as it has characters."""
 _BLANKS: Final = rb"[ \t\n\r]*"
 _NO_FEEDS: Final = rb"[ \t\r]*"
@@ -102,40 +105,50 @@ class _Making:
         return b"".join((rb"\[", self._blanks, b"(?:", item, b"(?:", self._comma, item, b")*", self._blanks, rb")?\]"))
 
     def _object(self, node: Node, seen: Sequence[dict[str, Any]], levels: int) -> bytes:
-        required = node.required or set()
-        if node.rest is not None or (node.members and not required):
-            raise Irregular("its keys are data, or none of them is certain")
-        written, needs_comma = [rb"\{", self._blanks], False
-        for key in _in_order(seen):
+        if node.rest is not None:
+            raise Irregular("its keys are data")
+        members: dict[str, bytes] = {}
+        for key, member in node.members.items():
             self.keys.add(key)
             column = [one[key] for one in seen if key in one]
-            member = b"".join((self._key(key), self._colon, self.value(node.members[key], column, levels)))
-            behind, before = (b"", self._comma) if needs_comma else (self._comma, b"")
+            members[key] = b"".join((_key(key), self._colon, self.value(member, column, levels)))
+        orders = dict.fromkeys(map(tuple, seen))
+        if len(orders) == 1 or (one := self._one_order(orders, members, node.required or set())) is None:
+            if len(orders) > _MAX_ORDERS:
+                raise Irregular("its keys come in any order, or none of them is certain")
+            one = b"|".join(self._comma.join(members[key] for key in keys) for keys in orders)
+        return b"".join((rb"\{", self._blanks, b"(?:", one, b")", self._blanks, rb"\}"))
+
+    def _one_order(
+        self, orders: Iterable[tuple[str, ...]], members: Mapping[str, bytes], required: set[str]
+    ) -> bytes | None:
+        """All members in one order, of which those that are not required may be missing; None if that cannot be said.
+
+        It cannot where none is required, where the order changes, and where the objects are alike in how many they have.
+        """
+        if not required or len(set(map(len, orders))) == 1:
+            return None
+        before: dict[str, set[str]] = {}
+        for keys in orders:
+            for first, second in pairwise(keys):
+                before.setdefault(second, set()).add(first)
+        try:
+            order = list(TopologicalSorter(before).static_order())
+        except CycleError:
+            return None
+        written, needs_comma = list[bytes](), False
+        for key in order if before else members:
+            behind, ahead = (b"", self._comma) if needs_comma else (self._comma, b"")
             if key not in required:
-                written += (b"(?:", before, member, behind, b")?")
+                written += (b"(?:", ahead, members[key], behind, b")?")
             else:
-                written += (before, member)
+                written += (ahead, members[key])
                 needs_comma = True
-        return b"".join((*written, self._blanks, rb"\}"))
-
-    @staticmethod
-    def _key(key: str) -> bytes:
-        ways = dict.fromkeys(_spellings(key))
-        return b"(?:%s)" % b"|".join(map(re2.escape, ways))
+        return b"".join(written)
 
 
-def _in_order(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """All keys, those of each object in its own order, as far as the objects agree."""
-    order: list[str] = []
-    for keys in dict.fromkeys(map(tuple, objects)):
-        at = 0
-        for key in keys:
-            if key in order:
-                at = order.index(key) + 1
-            else:
-                order.insert(at, key)
-                at += 1
-    return order
+def _key(key: str) -> bytes:
+    return b"(?:%s)" % b"|".join(map(re2.escape, _spellings(key)))
 
 
 def _spellings(key: str) -> tuple[bytes, ...]:

@@ -264,21 +264,15 @@ class _Array:
         inner = [place for place in self._places if head_end <= place < tail_start]
         inner = inner[:: -(-len(inner) // _SAMPLES)]
         samples = [_decoded_at(self._text, place)[0] for place in inner]
-        return Rows(self._count, head, tail, samples, self._kind(), self._node, folded=False)
+        kinds = Elements()
+        kinds.add(self._seen)  # others are alike in how many keys they have only if these are
+        return Rows(self._count, head, tail, samples, kinds.kind, self._node, folded=False)
 
     def _span(self, start: int, end: int) -> list[Any]:
         text = self._text[start:end].rstrip(b" \t\n\r").removesuffix(b",")
         values = jsontext.decode(b"[%s]" % text)
         assert isinstance(values, list)
         return values
-
-    def _kind(self) -> str:
-        """What `shape.Elements` says of all of them; those that were matched have the keys of some that were parsed."""
-        kinds = Elements()
-        kinds.add(self._seen)
-        if "keys" in kinds.kind and len(self._node.required or ()) < len(self._node.members):
-            raise _Other  # others may have fewer keys, or more
-        return kinds.kind
 
 
 def _decoded_at(text: bytes, at: int) -> tuple[Any, int]:
