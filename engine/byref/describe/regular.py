@@ -65,6 +65,7 @@ class Regular:
             self._elements = re2.compile(b"(?:%s%s%s)*" % (around[0], element, around[1]), options)
         except re2.error as error:
             raise Irregular(str(error)) from None
+        re2.purge()  # its cache would hold the states of the last 128 expressions
 
     def run(self, text: bytes, start: int, stop: int) -> int:
         """Return where the longest run of elements ends, each with the comma behind it, from `start` on, before `stop`."""
