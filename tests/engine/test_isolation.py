@@ -74,23 +74,26 @@ WAYS: dict[str, Callable[[Session, str], Any]] = {
 }
 """Every method and tool that takes a name, or lists names."""
 
-NONSENSE = {"id": "art_2222222222zz", "pointer": "art:2222222222zz", "name": "nothere", "variable": "unbound_", "dollar": "$unbound_", "call": "call_x", "gone": "art_33333333333z", "gone variable": "unbound"}  # fmt: skip
+NONSENSE = {"id": "art_2222222222zz", "pointer": "art:2222222222zz", "name": "plantec", "variable": "qwxjq_secref", "dollar": "$qwxjq_secref", "call": "call_x", "gone": "art_33333333333z", "gone variable": "qwxjq_goxe"}  # fmt: skip
+"""Its names are close to those that are planted and to nothing in the language: a hint that knew of these would name
+them, and no other hint is given.
+"""
 
 
 def plant(engine: Engine, tenant: str, name: str) -> dict[str, str]:
     """Data of somebody else's: one of each that can be named."""
     theirs = engine.session(name, tenant=tenant, tools=ALL, policy=Policy(per_tool={"expired": {"ttl": 0.3}}))
-    theirs.process({"secret_": [{"x": SECRET, "n": n} for n in range(5_000)]}, tool="planted", call_id="call_p")
+    theirs.process({"qwxjq_secret": [{"x": SECRET, "n": n} for n in range(5_000)]}, tool="planted", call_id="call_p")
     stored = theirs.store_artifact(SECRET, name="planted")
-    brief = theirs.process({"expiring": [{"x": SECRET, "n": n} for n in range(5_000)]}, tool="expired")
+    brief = theirs.process({"qwxjq_gone": [{"x": SECRET, "n": n} for n in range(5_000)]}, tool="expired")
     gone = brief.artifacts[0].id
     time.sleep(0.3)
     engine.sweep()
     assert "is gone" in theirs.call("artifact_read", {"artifact_id": gone}).text
     assert SECRET in theirs.call("artifact_read", {"artifact_id": stored.id}).text
     return {
-        "id": stored.id, "pointer": stored.pointer, "name": "planted", "variable": "secret_", "dollar": "$secret_",
-        "call": "call_p", "gone": gone, "gone variable": "expiring",
+        "id": stored.id, "pointer": stored.pointer, "name": "planted", "variable": "qwxjq_secret", "dollar": "$qwxjq_secret",
+        "call": "call_p", "gone": gone, "gone variable": "qwxjq_gone",
     }  # fmt: skip
 
 
