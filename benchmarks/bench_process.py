@@ -108,10 +108,8 @@ def _shares(session: byref.Session, raw: bytes, form: str) -> dict[str, float]:
 
 def _small(kind: str, session: byref.Session, short: bool) -> Iterator[Figure]:
     """What most outputs are: too small to be touched, but accounted for. The collector is on, as it is for a host."""
-    texts = [
-        orjson.dumps({"n": number, "text": "x" * 2_000}).decode()
-        for number in range(SHORT_SMALL_RUNS if short else SMALL_RUNS)
-    ]
+    page = corpora.records(2_000)
+    texts = [corpora.fresh(page).decode() for _ in range(SHORT_SMALL_RUNS if short else SMALL_RUNS)]
     times: list[float] = []
     gc.collect()
     for text in texts:

@@ -20,7 +20,7 @@ from byref_sandbox.data import Load
 from byref_sandbox.exchange import Answer, Vitals, exchange
 from byref_sandbox.jail import LANGUAGE_ONLY, Layer, SandboxUnavailable, require
 from byref_sandbox.outcome import Limits
-from byref_sandbox.process import RootProcess, check_layers
+from byref_sandbox.process import ANSWER_SECONDS, RootProcess, check_layers
 from byref_sandbox.runner import Runner
 
 _ATTEMPTS: Final = 3
@@ -87,6 +87,8 @@ class Sandbox(Runner):
         self._retired: list[RootProcess] = []
         """Roots that still have runs."""
         self._warm: OrderedDict[str, _Warm] = OrderedDict()
+        self._gave_up: tuple[float, str] | None = None
+        """When a root was waited for in vain, and what was wrong."""
 
     def __enter__(self) -> Sandbox:
         return self
@@ -98,8 +100,9 @@ class Sandbox(Runner):
 
     def start(self) -> Sandbox:
         """Starts the root zygote now, in about two seconds; raises SandboxUnavailable."""
+        asked = time.monotonic()
         with self._lock:
-            self._rooted()
+            self._rooted(asked)
         return self
 
     def close(self) -> None:
@@ -124,9 +127,10 @@ class Sandbox(Runner):
 
     def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
         """Runs one request to its end, in the session's warm process or, without one, in a fork of the root."""
+        asked = time.monotonic()
         with self._slots:
             for attempt in range(_ATTEMPTS):
-                with self._zygote(session, plots=request.plots) as (root, warm):
+                with self._zygote(asked, session, plots=request.plots) as (root, warm):
                     try:
                         orders, vitals = (root.orders, root.vitals) if warm is None else (warm.orders, warm.vitals)
                         answer = exchange(orders, request, loads, vitals)
@@ -136,16 +140,19 @@ class Sandbox(Runner):
                         self._lost(root, warm)
                     elif warm is not None and answer.started:
                         warm.held_bytes = answer.held_bytes
+                asked = time.monotonic()
                 # Waiting for an answer takes long: nobody waits three times.
                 if answer.started or answer.fault not in ("gone", "silent") or (answer.fault == "silent" and attempt):
                     break
         return answer
 
     @contextlib.contextmanager
-    def _zygote(self, session: str | None, *, plots: bool = False) -> Iterator[tuple[RootProcess, _Warm | None]]:
+    def _zygote(
+        self, asked: float, session: str | None, *, plots: bool = False
+    ) -> Iterator[tuple[RootProcess, _Warm | None]]:
         """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
         with self._lock:
-            root = self._rooted()
+            root = self._rooted(asked)
             warm = None if session is None else self._session(root, session, plots=plots)
             root = root if warm is None else warm.root
             vitals = root.vitals if warm is None else warm.vitals
@@ -159,7 +166,8 @@ class Sandbox(Runner):
                 self._evict()
                 self._close_retired()
 
-    def _rooted(self) -> RootProcess:
+    def _rooted(self, asked: float) -> RootProcess:
+        """The root; `asked` is since when the caller waits: who waited for one in vain does not wait for another."""
         if self._closed:
             raise RuntimeError("the sandbox is closed")
         if self._root is not None and not self._root.alive:
@@ -167,8 +175,17 @@ class Sandbox(Runner):
             self._root = None
             self._forget_sessions()
         if self._root is None:
+            if self._gave_up is not None and asked < self._gave_up[0]:
+                raise SandboxUnavailable(self._gave_up[1])
             root, self._successor = self._successor or RootProcess(_WITHOUT[self._jail]), None
-            self._root = _greeted(root)
+            began = time.monotonic()
+            try:
+                self._root = _greeted(root)
+            except SandboxUnavailable as error:
+                # One that ended soon may have been killed: whoever waits tries again.
+                if time.monotonic() - began > ANSWER_SECONDS:
+                    self._gave_up = time.monotonic(), str(error)
+                raise
         elif self._is_worn(self._root.vitals):
             self._succeed(self._root)
         return self._root

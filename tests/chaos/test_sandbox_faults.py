@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from byref_sandbox import SandboxUnavailable, process
+from byref_sandbox import Sandbox, SandboxUnavailable, launch, pool, process
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,23 @@ def test_a_root_that_does_not_come_up_is_no_error_of_ours(
     with pytest.raises(SandboxUnavailable, match=fault):
         root.greet()
     assert not root.alive
+
+
+def test_a_root_that_does_not_come_up_is_waited_for_once_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by one after the other: each would start another, and wait for that."""
+    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(process, "START_SECONDS", 0.5)
+    monkeypatch.setattr(pool, "ANSWER_SECONDS", 0.2)
+
+    def refused() -> float:
+        began = time.monotonic()
+        with pytest.raises(SandboxUnavailable, match="did not start: no answer within"):
+            sandbox.run("1")
+        return time.monotonic() - began
+
+    with Sandbox(runs=2) as sandbox, ThreadPoolExecutor(12) as threads:
+        assert max(threads.map(lambda _: refused(), range(12))) < 2.5
+        assert refused() > 0.4  # who comes later tries anew
 
 
 WITHOUT_DESCRIPTORS = """

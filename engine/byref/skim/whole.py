@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -15,6 +13,7 @@ from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
+from byref.skim import peek
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
@@ -23,10 +22,6 @@ _WINDOW: Final = 1 << 16
 """Bytes matched in one go."""
 _END: Final = 1 << 17
 """Bytes of an array's elements that are parsed of its start, and of its end, at least."""
-_VALUE: Final = (1 << 12, 1 << 16)
-"""Bytes in which one value ends that is parsed by itself; one of more is none of many that are alike."""
-_NUMBER: Final = 64
-"""Characters at the end of these that may be a part of a number."""
 _OUTSIDE: Final = 1 << 16
 """Bytes outside of long arrays that are parsed, and `_EACH` for each value there."""
 _EACH: Final = 64
@@ -42,9 +37,6 @@ _BYTES_A_CREDIT: Final = 1 << 16
 """Of text that was matched, for one expression more."""
 _SAMPLES: Final = 16
 
-_blanks = re.compile(rb"[ \t\n\r]*")
-_colons = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*")
-
 
 @dataclass(frozen=True, slots=True)
 class Described:
@@ -53,10 +45,6 @@ class Described:
     outline: object
     """The value, in which `Rows` stand for long arrays."""
     schema: Schema
-
-
-class _Other(Exception):
-    """It has to be parsed: it is no JSON, or not of the kind that can be matched."""
 
 
 def describe(text: bytes, line_feeds: int | None = None) -> Described | None:
@@ -71,7 +59,7 @@ def describe(text: bytes, line_feeds: int | None = None) -> Described | None:
         with jsontext.collector_paused():
             value = _Reading(text, line_feeds).root()
             return None if value is None else Described(value, infer(value, plain=True))
-    except (_Other, Irregular, TooDeep, jsontext.NotJSON, RecursionError):
+    except (peek.Unseen, Irregular, TooDeep, jsontext.NotJSON, RecursionError):
         return None
 
 
@@ -90,7 +78,7 @@ class _Reading:
         value = self._value(_LEVELS)
         self._skip()
         if self._at < len(self._text):
-            raise _Other
+            raise peek.Unseen
         return value if self._has_rows else None
 
     def _value(self, levels: int) -> object:
@@ -109,7 +97,7 @@ class _Reading:
         while True:
             key = self._other()
             if type(key) is not str or key in members:
-                raise _Other
+                raise peek.Unseen
             self._skip()
             self._step(b":")
             members[key] = self._value(levels)
@@ -119,10 +107,10 @@ class _Reading:
             self._step(b",")
 
     def _other(self) -> object:
-        value, end = _decoded_at(self._text, self._at)
+        value, end = peek.value_at(self._text, self._at)
         self._outside += end - self._at + _EACH
         if self._outside > _OUTSIDE:
-            raise _Other
+            raise peek.Unseen
         self._at = end
         return value
 
@@ -140,7 +128,7 @@ class _Reading:
         return value
 
     def _skip(self) -> None:
-        self._at = _after_blanks(self._text, self._at)
+        self._at = peek.after_blanks(self._text, self._at)
 
     def _comes(self, bracket: bytes) -> bool:
         if self._text[self._at : self._at + 1] != bracket:
@@ -150,7 +138,7 @@ class _Reading:
 
     def _step(self, mark: bytes) -> None:
         if not self._comes(mark):
-            raise _Other
+            raise peek.Unseen
         self._skip()
 
 
@@ -161,7 +149,7 @@ class _Array:
         self._text = text
         self._depth = depth
         self._line_feeds = line_feeds
-        self._start = self.at = _after_blanks(text, start)
+        self._start = self.at = peek.after_blanks(text, start)
         self._seen: list[Any] = []
         """Those that were parsed by themselves."""
         self._marked = 0
@@ -188,23 +176,21 @@ class _Array:
             has_ended = self._parse(wanted)
             wanted = min(2 * wanted, _MOST_AT_ONCE)
             if was_lines and not self._lines:
-                raise _Other
+                raise peek.Unseen
+        if self._inference.folded:
+            raise peek.Unseen
         return self._value()
 
     def _regular(self) -> Regular:
         if self._inference.folded or self._credit < 1:
-            raise _Other
+            raise peek.Unseen
         self._credit -= 1
         return Regular(self._node, self._seen, self._colon, lines=self._lines)
 
     @cached_property
     def _colon(self) -> bytes:
         """That of the first element, with the blanks around it."""
-        _, end = _decoded_at(self._text, _after_blanks(self._text, self._start + 1))
-        found = _colons.match(self._text, end)
-        if found is None:
-            raise _Other
-        return found[0]
+        return peek.colon_at(self._text, self._start)
 
     def _match(self, regular: Regular) -> None:
         """Go on as far as elements are like those before."""
@@ -216,20 +202,20 @@ class _Array:
             self._places.append(self.at)
             if not self._lines:
                 self._marked += self._text.count(regular.marker, self.at, end)
-            self.at = _after_blanks(self._text, end)
+            self.at = peek.after_blanks(self._text, end)
 
     def _parse(self, most: int) -> bool:
         """Read some elements one by one and learn what they are like; return whether the last was among them."""
         new: list[Any] = []
         self._places.append(self.at)
         while True:
-            value, end = _decoded_at(self._text, self.at)
+            value, end = peek.value_at(self._text, self.at)
             new.append(value)
-            mark = _after_blanks(self._text, end)
+            mark = peek.after_blanks(self._text, end)
             has_ended = self._text[mark : mark + 1] == b"]"
             if not has_ended and self._text[mark : mark + 1] != b",":
-                raise _Other
-            following = mark if has_ended else _after_blanks(self._text, mark + 1)
+                raise peek.Unseen
+            following = mark if has_ended else peek.after_blanks(self._text, mark + 1)
             self._lines = self._lines and self._is_line(self.at, end, following, has_ended=has_ended)
             self.at = following
             if has_ended or len(new) == most:
@@ -263,7 +249,7 @@ class _Array:
         head, tail = self._span(self._start, head_end), self._span(tail_start, self.at)
         inner = [place for place in self._places if head_end <= place < tail_start]
         inner = inner[:: -(-len(inner) // _SAMPLES)]
-        samples = [_decoded_at(self._text, place)[0] for place in inner]
+        samples = [peek.value_at(self._text, place)[0] for place in inner]
         kinds = Elements()
         kinds.add(self._seen)  # others are alike in how many keys they have only if these are
         return Rows(self._count, head, tail, samples, kinds.kind, self._node, folded=False)
@@ -273,32 +259,3 @@ class _Array:
         values = jsontext.decode(b"[%s]" % text)
         assert isinstance(values, list)
         return values
-
-
-def _decoded_at(text: bytes, at: int) -> tuple[Any, int]:
-    """Return the value that begins there, and where it ends."""
-    for size in _VALUE:
-        window, _ = codecs.utf_8_decode(text[at : at + size], "surrogatepass", False)
-        is_last = at + size >= len(text)
-        try:
-            value, end = _decoder.raw_decode(window)
-        except ValueError:
-            if is_last:
-                break
-            continue
-        if is_last or end < len(window) - _NUMBER:  # a number may go on
-            return value, at + (end if window.isascii() else len(window[:end].encode("utf-8", "surrogatepass")))
-    raise _Other
-
-
-def _no_json(constant: str) -> object:
-    raise ValueError(constant)
-
-
-def _after_blanks(text: bytes, at: int) -> int:
-    found = _blanks.match(text, at)
-    assert found is not None
-    return found.end()
-
-
-_decoder: Final = json.JSONDecoder(parse_constant=_no_json)
