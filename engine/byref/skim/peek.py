@@ -1,0 +1,58 @@
+"""Single values in the middle of JSON text."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from typing import Any, Final
+
+_WINDOWS: Final = (1 << 12, 1 << 16)
+"""Bytes in which a value ends; one of more is none of many."""
+_NUMBER: Final = 64
+"""Characters at the end of these that may be a part of a number."""
+_blanks = re.compile(rb"[ \t\n\r]*")
+_colons = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*")
+
+
+class Unseen(Exception):
+    """There is no JSON, or none that is told by a glance."""
+
+
+def value_at(text: bytes, at: int) -> tuple[Any, int]:
+    """Return the value that begins there, and where it ends. Raises Unseen."""
+    for size in _WINDOWS:
+        window, _ = codecs.utf_8_decode(text[at : at + size], "surrogatepass", False)
+        is_last = at + size >= len(text)
+        try:
+            value, end = _decoder.raw_decode(window)
+        except ValueError:
+            if is_last:
+                break
+            continue
+        if is_last or end < len(window) - _NUMBER:  # a number may go on
+            return value, at + (end if window.isascii() else len(window[:end].encode("utf-8", "surrogatepass")))
+    raise Unseen
+
+
+def after_blanks(text: bytes, at: int) -> int:
+    """Return where, from there on, something is that is not blank."""
+    found = _blanks.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def colon_at(text: bytes, at: int) -> bytes:
+    """Return the first colon of the object that begins there, with the blanks around it. Raises Unseen."""
+    _, end = value_at(text, after_blanks(text, at + 1))
+    found = _colons.match(text, end)
+    if found is None:
+        raise Unseen
+    return found[0]
+
+
+def _no_json(constant: str) -> object:
+    raise ValueError(constant)
+
+
+_decoder: Final = json.JSONDecoder(parse_constant=_no_json)
