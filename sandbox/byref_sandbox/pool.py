@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import socket
 import threading
@@ -130,7 +131,7 @@ class Sandbox(Runner):
         asked = time.monotonic()
         with self._slots:
             for attempt in range(_ATTEMPTS):
-                with self._zygote(asked, session, plots=request.plots) as (root, warm):
+                with self._zygote(session, plots=request.plots, asked=asked) as (root, warm):
                     try:
                         orders, vitals = (root.orders, root.vitals) if warm is None else (warm.orders, warm.vitals)
                         answer = exchange(orders, request, loads, vitals)
@@ -148,7 +149,7 @@ class Sandbox(Runner):
 
     @contextlib.contextmanager
     def _zygote(
-        self, asked: float, session: str | None, *, plots: bool = False
+        self, session: str | None, *, plots: bool = False, asked: float = math.inf
     ) -> Iterator[tuple[RootProcess, _Warm | None]]:
         """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
         with self._lock:

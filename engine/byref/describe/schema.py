@@ -66,11 +66,16 @@ class Elements:
             self._read(self._pending[at : at + CHUNK])
         del self._pending[:whole]
 
-    def end(self) -> tuple[Node, bool]:
-        """Return what they are like, and whether maps were folded. Raises TooDeep if one of them was."""
+    def known(self) -> Node | None:
+        """Return what they are like so far; None where no expression can say it: maps were folded, or one is too deep."""
         if self._pending:
             self._read(self._pending)
             self._pending = []
+        return None if self._too_deep is not None or self._inference.folded else self._node
+
+    def end(self) -> tuple[Node, bool]:
+        """Return what they are like, and whether maps were folded. Raises TooDeep if one of them was."""
+        self.known()
         if self._too_deep is not None:
             raise self._too_deep
         return self._node, self._inference.folded

@@ -136,12 +136,24 @@ class Document:
         if end is None:
             return
         size = end - self._start
+        assert self._stretch is not None
+        if self._prefix and self._leap(end):
+            return
         # With one more element, before or behind them: there has to be one on either side of a comma.
         items = self._decoded(end, b"]" if self._prefix else b",0]")
-        assert isinstance(items, list) and self._stretch is not None
+        assert isinstance(items, list)
         del items[0 if self._prefix else -1]
         self._prefix = _ELEMENT
         self._stretch.add(items, size)
+
+    def _leap(self, end: int) -> bool:
+        """Go on to a cut without a look at the elements, if they are like those before."""
+        assert self._stretch is not None
+        text = bytes(memoryview(self._text)[: end - self._start])
+        if not self._stretch.leap(text):
+            return False
+        self._go_on(text, end)
+        return True
 
     @property
     def _weight(self) -> int:
@@ -166,11 +178,14 @@ class Document:
             value = slices.parse(slices.decode(data), data) if len(data) > sizes.BIG else jsontext.decode(data)
         except jsontext.NotJSON:
             self._refuse(bytes(memoryview(self._text)[: length + 1]))
+        self._go_on(text, end)
+        return value
+
+    def _go_on(self, text: bytes, end: int) -> None:
         self._advance(text)
-        del self._text[:length]
+        del self._text[: len(text)]
         self._start = end
         self._brackets = 0
-        return value
 
     def _advance(self, text: bytes) -> None:
         feeds = text.count(b"\n")

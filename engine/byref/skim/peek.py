@@ -22,10 +22,12 @@ class Unseen(Exception):
 def value_at(text: bytes, at: int) -> tuple[Any, int]:
     """Return the value that begins there, and where it ends. Raises Unseen."""
     for size in _WINDOWS:
-        window, _ = codecs.utf_8_decode(text[at : at + size], "surrogatepass", False)
         is_last = at + size >= len(text)
         try:
+            window, _ = codecs.utf_8_decode(text[at : at + size], "surrogatepass", False)
             value, end = _decoder.raw_decode(window)
+        except RecursionError:
+            break
         except ValueError:
             if is_last:
                 break

@@ -28,3 +28,9 @@ ITEM_SAMPLES: Final = 32
 """Elements kept from between the ends of an array, at most; at least half as many."""
 SMALL: Final = 1 << 14
 """Bytes of an element, on average of its slice, that may be kept as a sample."""
+SEEN: Final = 64
+"""Elements of an array that an expression of the others is made of at first."""
+CREDIT: Final = 8
+"""Expressions made of the elements of an array before any text of others was matched."""
+BYTES_A_CREDIT: Final = 1 << 16
+"""Bytes of text that was matched, for one expression more."""

@@ -13,7 +13,7 @@ from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
-from byref.skim import peek
+from byref.skim import peek, sizes
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
@@ -31,10 +31,6 @@ _FIRST: Final = 8
 """Elements parsed before any is matched."""
 _MOST_AT_ONCE: Final = 64
 """Elements parsed where one is not matched; it begins with one and is doubled each time."""
-_CREDIT: Final = 8
-"""Expressions made before any text is matched."""
-_BYTES_A_CREDIT: Final = 1 << 16
-"""Of text that was matched, for one expression more."""
 _SAMPLES: Final = 16
 
 
@@ -160,7 +156,7 @@ class _Array:
         """Whether each is a line, as far as was seen."""
         self._node = Node()
         self._inference = Inference(fold=True, plain=True)
-        self._credit = float(_CREDIT)
+        self._credit = float(sizes.CREDIT)
 
     @property
     def is_of_objects(self) -> bool:
@@ -198,7 +194,7 @@ class _Array:
             end = regular.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
             if end == self.at:
                 return
-            self._credit += (end - self.at) / _BYTES_A_CREDIT
+            self._credit += (end - self.at) / sizes.BYTES_A_CREDIT
             self._places.append(self.at)
             if not self._lines:
                 self._marked += self._text.count(regular.marker, self.at, end)
