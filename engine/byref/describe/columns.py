@@ -209,6 +209,17 @@ class Inference:
         return folding
 
 
+def may_be_folded(node: Node) -> bool:
+    """Whether keys of its objects, none folded so far, might have been folded if others had been read at once with them.
+
+    Never are those that all objects have.
+    """
+    some = [member.kinds for key, member in node.members.items() if key not in (node.required or ())]
+    if some and len(node.members) > WIDE_KEYS:
+        return True
+    return any(sum(bool(kinds & kind) for kinds in some) > MAP_KEYS for kind in (OBJECT, ARRAY))
+
+
 def _check_key(key: object) -> None:
     if type(key) is not str:
         raise NotPlain(f"expected keys that are strings, found {type(key).__qualname__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 NULL: Final = 1
@@ -45,6 +45,16 @@ class Node:
             if node is not None:
                 nodes.append(node)
         self.rest = merge(nodes) if nodes else Node()
+
+
+def places(node: Node) -> Iterator[Node]:
+    """The place and all that are below it."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        yield one
+        pending += one.members.values()
+        pending += (below for below in (one.items, one.rest) if below is not None)
 
 
 def merge(nodes: Sequence[Node]) -> Node:

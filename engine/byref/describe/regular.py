@@ -15,14 +15,15 @@ from typing import Any, Final
 import msgspec
 import re2
 
-from byref.describe.nodes import ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
+from byref.describe.columns import may_be_folded
+from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, places
 
 _MAX_LEVELS: Final = 10
 _MAX_ORDERS: Final = 8
 """Ways in which an object's keys follow each other that are each written out."""
-_MAX_BYTES: Final = 1 << 17
+_MAX_BYTES: Final = 1 << 15
 """Of an expression; that of an array's items is in it twice."""
-_MEMORY: Final = 64 << 20
+_MEMORY: Final = 32 << 20
 """Bytes that RE2 may take for the states of one expression; one has about as many states as it has characters."""
 _BLANKS: Final = rb"[ \t\n\r]*"
 _NO_FEEDS: Final = rb"[ \t\r]*"
@@ -33,7 +34,9 @@ _EXPONENT: Final = rb"[eE][+-]?[0-9]+"
 _INTEGER: Final = _WHOLE
 _FLOAT: Final = _WHOLE + rb"(?:" + _FRACTION + rb"(?:" + _EXPONENT + rb")?|" + _EXPONENT + rb")"
 _NUMBER: Final = _WHOLE + rb"(?:" + _FRACTION + rb")?(?:" + _EXPONENT + rb")?"
-_STRING: Final = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
+_BEHIND_STRINGS: Final = (" ", ",", ":", "]", "}")
+"""What may follow the last quote of a string, other blanks aside, which are escaped in keys."""
+_STRING: Final = rb'"(?:[^%s"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
 
 
 class Irregular(ValueError):
@@ -41,19 +44,21 @@ class Irregular(ValueError):
 
 
 class Regular:
-    """The text of an array's elements that are objects like some that were decoded."""
+    """The text of an array's elements that are like some that were decoded: objects, rows of scalars, or numbers."""
 
     def __init__(self, node: Node, seen: Sequence[Any], colon: bytes, *, lines: bool) -> None:
-        """`node` is what is known of the elements, `seen` is all that it is known from; `colon` has its blanks.
+        """`node` is what is known of the elements, from those that were `seen` and others; `colon` has its blanks.
 
         `lines`: each element is a line, so that its commas are followed by line feeds and there are no others. Raises
         Irregular.
         """
-        if node.kinds != OBJECT:
-            raise Irregular("not all of them are objects")
-        making = _Making(colon, _NO_FEEDS if lines else _BLANKS)
-        element = making.value(node, seen, _MAX_LEVELS)
-        self.marker = b"\n" if lines else _marker(node, making.keys, colon)
+        are_rows = node.kinds == ARRAY and node.items is not None and not node.items.kinds & CONTAINER
+        if not are_rows and node.kinds != OBJECT and node.kinds & (CONTAINER | STRING):
+            raise Irregular("they are of several kinds, or of none that can be counted")
+        making = _Making(colon, _NO_FEEDS if lines else _BLANKS, rb"\[" if are_rows else b"")
+        element = making.rows(node.items, seen) if are_rows and node.items else making.value(node, seen, _MAX_LEVELS)
+        of_kind = b"[" if are_rows else b","
+        self.marker = b"\n" if lines else _marker(node, making.keys, colon) if node.kinds == OBJECT else of_kind
         """What each element's text, with its comma, has once."""
         around = (b"", rb",\n") if lines else (_BLANKS, _BLANKS + b",")
         options = re2.Options()
@@ -73,8 +78,10 @@ class Regular:
 
 
 class _Making:
-    def __init__(self, colon: bytes, blanks: bytes) -> None:
+    def __init__(self, colon: bytes, blanks: bytes, unsaid: bytes) -> None:
+        """`unsaid` is what no string may hold."""
         self._colon = re2.escape(colon)
+        self._string = _STRING % unsaid
         self._blanks, self._comma = blanks, blanks + b"," + blanks
         self.keys: set[str] = set()
 
@@ -89,7 +96,7 @@ class _Making:
         if kinds & (INTEGER | NUMBER):
             ways.append(_NUMBER if kinds & INTEGER and kinds & NUMBER else _INTEGER if kinds & INTEGER else _FLOAT)
         if kinds & STRING:
-            ways.append(_STRING)
+            ways.append(self._string)
         if kinds & ARRAY:
             ways.append(self._array(node.items, [value for value in seen if type(value) is list], levels - 1))
         if kinds & OBJECT and node.objects > 1:  # that there was one only, is said of some
@@ -99,6 +106,15 @@ class _Making:
             raise Irregular("too large")
         return expression
 
+    def rows(self, items: Node, seen: Sequence[list[Any]]) -> bytes:
+        """Arrays of scalars, as long as those that were seen if these are all of one length."""
+        lengths = set(map(len, seen))
+        if len(lengths) > 1 or not (length := max(lengths)):
+            return self._array(items, seen, _MAX_LEVELS)
+        item = self.value(items, list(chain.from_iterable(seen)), _MAX_LEVELS)
+        further = b"(?:%s%s){%d}" % (self._comma, item, length - 1) if length > 1 else b""
+        return b"".join((rb"\[", self._blanks, item, further, self._blanks, rb"\]"))
+
     def _array(self, items: Node | None, seen: Sequence[list[Any]], levels: int) -> bytes:
         if items is None or not items.kinds:
             return rb"\[" + self._blanks + rb"\]"
@@ -106,7 +122,7 @@ class _Making:
         return b"".join((rb"\[", self._blanks, b"(?:", item, b"(?:", self._comma, item, b")*", self._blanks, rb")?\]"))
 
     def _object(self, node: Node, seen: Sequence[dict[str, Any]], levels: int) -> bytes:
-        if node.rest is not None:
+        if node.rest is not None or may_be_folded(node):
             raise Irregular("its keys are data")
         members: dict[str, bytes] = {}
         for key, member in node.members.items():
@@ -155,17 +171,22 @@ def _key(key: str) -> bytes:
 def _spellings(key: str) -> tuple[bytes, ...]:
     """The key as JSON, in UTF-8 and in ASCII."""
     in_ascii = json.dumps(key).encode()
-    return (in_ascii,) if key.isascii() else (msgspec.json.encode(key), in_ascii)
+    if key.isascii():
+        return (in_ascii,)
+    try:
+        return msgspec.json.encode(key), in_ascii
+    except UnicodeEncodeError:  # of two halves it is not certain how they were spelt
+        raise Irregular("a key has half of a surrogate pair") from None
 
 
 def _marker(node: Node, keys: set[str], colon: bytes) -> bytes:
     """Text that each element has once: a key that no other object in it has, and the colon.
 
-    It is nowhere in a string, where quotes are escaped.
+    It is nowhere in a string, where quotes are escaped; nor does it begin with the last quote of one.
     """
     spelt = [spelling + colon for key in keys for spelling in _spellings(key)]
     for key in sorted(node.required or (), key=len, reverse=True):  # the longest is found fastest
-        if key.isascii():
+        if key.isascii() and not key.startswith(_BEHIND_STRINGS):
             marker = _spellings(key)[0] + colon
             if sum(one.count(marker) for one in spelt) == 1 and not _is_below(node, key):
                 return marker
@@ -174,12 +195,4 @@ def _marker(node: Node, keys: set[str], colon: bytes) -> bytes:
 
 def _is_below(node: Node, key: str) -> bool:
     """Whether an object inside the objects has the key."""
-    pending = [*node.members.values(), *([] if node.items is None else [node.items])]
-    while pending:
-        one = pending.pop()
-        if key in one.members:
-            return True
-        pending += one.members.values()
-        if one.items is not None:
-            pending.append(one.items)
-    return False
+    return any(key in one.members for one in places(node) if one is not node)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from byref.describe.columns import Inference, TooDeep
-from byref.describe.nodes import Node
+from byref.describe.columns import Inference, TooDeep, may_be_folded
+from byref.describe.nodes import OBJECT, Node, places
 from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
@@ -20,7 +20,7 @@ LEAST: Final = 1 << 19
 """Bytes of text from which on it is worth it."""
 _WINDOW: Final = 1 << 16
 """Bytes matched in one go."""
-_END: Final = 1 << 17
+_END: Final = 1 << 16
 """Bytes of an array's elements that are parsed of its start, and of its end, at least."""
 _OUTSIDE: Final = 1 << 16
 """Bytes outside of long arrays that are parsed, and `_EACH` for each value there."""
@@ -113,14 +113,14 @@ class _Reading:
     def _array(self, depth: int) -> object:
         begin = self._at + 1
         reading = _Array(self._text, begin, depth, self._line_feeds)
-        if not reading.is_of_objects:
+        if not reading.may_be_regular:
             return self._other()
         value = reading.read()
         self._at = reading.at + 1
         if type(value) is Rows:
             self._has_rows = True
         else:
-            self._outside += self._at - begin
+            self._outside += self._at - begin + _EACH
         return value
 
     def _skip(self) -> None:
@@ -159,9 +159,9 @@ class _Array:
         self._credit = float(sizes.CREDIT)
 
     @property
-    def is_of_objects(self) -> bool:
-        """Whether the first element is one."""
-        return self._text[self.at : self.at + 1] == b"{"
+    def may_be_regular(self) -> bool:
+        """Whether the first element is one that an expression may be made of."""
+        return self._text[self.at : self.at + 1] not in (b'"', b"]")
 
     def read(self) -> list[Any] | Rows:
         """Read them all."""
@@ -173,7 +173,7 @@ class _Array:
             wanted = min(2 * wanted, _MOST_AT_ONCE)
             if was_lines and not self._lines:
                 raise peek.Unseen
-        if self._inference.folded:
+        if self._inference.folded or any(map(may_be_folded, places(self._node))):
             raise peek.Unseen
         return self._value()
 
@@ -185,8 +185,8 @@ class _Array:
 
     @cached_property
     def _colon(self) -> bytes:
-        """That of the first element, with the blanks around it."""
-        return peek.colon_at(self._text, self._start)
+        """That of the first element, with the blanks around it; no others have any."""
+        return peek.colon_at(self._text, self._start) if self._node.kinds == OBJECT else b":"
 
     def _match(self, regular: Regular) -> None:
         """Go on as far as elements are like those before."""
@@ -198,7 +198,7 @@ class _Array:
             self._places.append(self.at)
             if not self._lines:
                 self._marked += self._text.count(regular.marker, self.at, end)
-            self.at = peek.after_blanks(self._text, end)
+            self.at = end if self._lines else peek.after_blanks(self._text, end)
 
     def _parse(self, most: int) -> bool:
         """Read some elements one by one and learn what they are like; return whether the last was among them."""
