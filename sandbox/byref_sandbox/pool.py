@@ -82,7 +82,10 @@ class Sandbox(Runner):
     def _renew(self) -> None:
         self._lock = threading.RLock()
         self._slots = threading.BoundedSemaphore(self._runs)
+        self._begun = threading.Condition(self._lock)
         self._root: RootProcess | None = None
+        self._starting: RootProcess | None = None
+        """What one thread waits for to be the root, and others for that thread."""
         self._successor: RootProcess | None = None
         """Of a root that is worn, while it imports what it needs."""
         self._retired: list[RootProcess] = []
@@ -110,6 +113,8 @@ class Sandbox(Runner):
         """Ends every process of the sandbox; runs that are going on end with an error."""
         with self._lock:
             self._closed = True
+            if self._starting is not None:
+                self._starting.interrupt()
             if self._successor is not None:
                 self._successor.kill()  # while it imports, it hears nothing
             roots = self._roots()
@@ -168,28 +173,50 @@ class Sandbox(Runner):
                 self._close_retired()
 
     def _rooted(self, asked: float) -> RootProcess:
-        """The root; `asked` is since when the caller waits: who waited for one in vain does not wait for another."""
-        if self._closed:
-            raise RuntimeError("the sandbox is closed")
-        if self._root is not None and not self._root.alive:
-            self._root.kill()
-            self._root = None
-            self._forget_sessions()
-        if self._root is None:
+        """The root, once it is ready; the lock is held, but not while one starts.
+
+        `asked` is since when the caller waits: who waited for one in vain does not wait for another.
+        """
+        while True:
+            if self._closed:
+                raise RuntimeError("the sandbox is closed")
+            if self._root is not None and not self._root.alive:
+                self._root.kill()
+                self._root = None
+                self._forget_sessions()
+            if self._root is not None:
+                if self._is_worn(self._root.vitals):
+                    self._succeed(self._root)
+                return self._root
             if self._gave_up is not None and asked < self._gave_up[0]:
                 raise SandboxUnavailable(self._gave_up[1])
-            root, self._successor = self._successor or RootProcess(_WITHOUT[self._jail]), None
-            began = time.monotonic()
-            try:
-                self._root = _greeted(root)
-            except SandboxUnavailable as error:
-                # One that ended soon may have been killed: whoever waits tries again.
-                if time.monotonic() - began > ANSWER_SECONDS:
-                    self._gave_up = time.monotonic(), str(error)
-                raise
-        elif self._is_worn(self._root.vitals):
-            self._succeed(self._root)
-        return self._root
+            if self._starting is None:
+                self._begin()
+            else:
+                self._begun.wait()
+
+    def _begin(self) -> None:
+        """Starts a root and waits until it is ready, without the lock; raises SandboxUnavailable."""
+        root, self._successor = self._successor or RootProcess(_WITHOUT[self._jail]), None
+        self._starting, began, fault = root, time.monotonic(), None
+        self._lock.release()
+        try:
+            _greeted(root)
+        except SandboxUnavailable as error:
+            fault = error
+        finally:
+            self._lock.acquire()
+            self._starting = None
+            self._begun.notify_all()
+        if self._closed:
+            root.close()
+        elif fault is None:
+            self._root = root
+        else:
+            # One that ended soon may have been killed: whoever waits tries again.
+            if time.monotonic() - began > ANSWER_SECONDS:
+                self._gave_up = time.monotonic(), str(fault)
+            raise fault
 
     def _succeed(self, worn: RootProcess) -> None:
         """Starts the successor of a root, without waiting for it, or puts it in its place once it is ready."""
@@ -270,7 +297,7 @@ class Sandbox(Runner):
 
     def _after_fork(self) -> None:
         """In a forked copy of the host: the processes are the parent's, this copy starts its own."""
-        roots = self._roots()
+        roots = self._roots() + ([] if self._starting is None else [self._starting])
         warm = list(self._warm.values())
         self._renew()
         for each in warm:

@@ -123,6 +123,10 @@ class RootProcess:
         self._process.kill()
         self._finalizer()
 
+    def interrupt(self) -> None:
+        """Ends it while another thread is in `greet`, which lets go of the rest."""
+        self._process.kill()
+
     def close(self) -> None:
         """Lets the root end by itself, and kills it if it does not."""
         self._finalizer()

@@ -49,6 +49,21 @@ def test_a_root_that_does_not_come_up_is_waited_for_once_by_all(monkeypatch: pyt
         assert refused() > 0.4  # who comes later tries anew
 
 
+def test_a_sandbox_can_be_closed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    with Sandbox() as sandbox, ThreadPoolExecutor(3) as threads:
+        runs = [threads.submit(sandbox.run, "1") for _ in range(3)]
+        while sandbox._starting is None:
+            time.sleep(0.01)
+        began, starting = time.monotonic(), sandbox._starting
+        sandbox.close()
+        for run in runs:
+            with pytest.raises(RuntimeError, match="the sandbox is closed"):
+                run.result(20)
+        assert time.monotonic() - began < 10
+        assert not starting.alive
+
+
 WITHOUT_DESCRIPTORS = """
 import os, resource
 from byref_sandbox import Limits, SandboxUnavailable, wire
