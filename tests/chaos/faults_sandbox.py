@@ -281,8 +281,8 @@ def _disturbed(name: str, folder: Path, seconds: float, seed: int, number: signa
             def disturb() -> None:
                 time.sleep(pause * chance.uniform(0.2, 1.8))
                 everyone = [(pid, _part_of(pid)) for pid in kit.below(os.getpid())]
-                # A root comes back in a second: one victim in twenty, or nothing else would happen.
-                kinds = sorted({kind for _, kind in everyone if kind != "root"}) or ["root"]
+                # A root takes a second to come back: one victim in twenty, or nothing else would happen.
+                kinds = sorted({kind for _, kind in everyone if kind != "root"}) or ["nobody"]
                 kind = "root" if chance.random() < 0.05 else chance.choice(kinds)
                 victims = [pid for pid, its in everyone if its == kind]
                 if victims and kit.send(chance.choice(victims), number):
