@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from byref.describe.nodes import OBJECT
 from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Elements, TooDeep
@@ -101,7 +102,8 @@ class Stretch:
         node = self._elements.known()
         if node is None:
             raise Irregular("maps were folded")
-        return Regular(node, self._seen, peek.colon_at(text, start), lines=False)
+        colon = peek.colon_at(text, start) if node.kinds == OBJECT else b":"
+        return Regular(node, self._seen, colon, lines=False)
 
     def _take(self, taken: _Slice) -> None:
         self._count += taken.count
