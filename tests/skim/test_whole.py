@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -13,20 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byref.describe.columns import TooDeep
+from byref.describe.regular import Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.skim import sizes, whole
+from byref.skim import peek, whole
 from byref.skim.whole import Described, describe
 from byref_sandbox import jsontext
+
+
+SIZES: dict[str, Any] = {}
+"""What they are but for these tests."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250}.items():
+        for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250, "_FIRST": 4, "_LOST": 1_000}.items():
+            SIZES[name] = getattr(whole, name)
             patch.setattr(whole, name, size)
-        patch.setattr(sizes, "BYTES_A_CREDIT", 200)
         yield
 
 
@@ -289,8 +295,7 @@ def test_whatever_the_windows_are(value: Any, monkeypatch: pytest.MonkeyPatch) -
             checked(text)
 
 
-def test_maps_that_come_key_by_key_are_folded_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "BYTES_A_CREDIT", 4)
+def test_maps_that_come_key_by_key_are_folded_as_ever() -> None:
     described = 0
     for keys in (10, 20, 40):
         found: list[dict[str, Any]] = [{"id": 0, "z": 1}] * 3 + [{"id": 0}] * 5
@@ -429,3 +434,110 @@ def test_depth_is_bounded(levels: int) -> None:
         assert describe(text) is None
         with pytest.raises(TooDeep):
             infer(jsontext.decode(text), plain=True)
+
+
+def filled(one: Callable[[int], Any], size: int) -> bytes:
+    """An array of about so many bytes."""
+    text = written([one(0)])[:-1]
+    parts, length, i = [text], len(text), 0
+    while length < size:
+        i += 1
+        parts.append(b"," + written(one(i)))
+        length += len(parts[-1])
+    return b"".join(parts) + b"]"
+
+
+def chosen(i: int, keys: int) -> dict[str, Any]:
+    """About half of the members, with integers of many lengths."""
+    chance = random.Random(i)
+    return {f"key {j}": chance.randrange(10 ** chance.randint(1, 20)) for j in range(keys) if chance.random() < 0.5}
+
+
+def shuffled_deep(i: int) -> dict[str, Any]:
+    return {"id": i} | shuffled({f"key {j}": [[[[[[[[1]]]]]]]] for j in range(900)}, i % 7)
+
+
+COSTLY: dict[str, Callable[[int], bytes]] = {
+    "all members may be missing": lambda size: filled(lambda i: {"id": i} | chosen(i, 300), size),
+    "very many members": lambda size: filled(lambda i: {f"key {j}": i * j for j in range(2_000)}, size),
+    "many kinds of value": lambda size: filled(
+        lambda i: {f"key {j}": [None, 1, 2.5, "x", True, []][(i * j + j) % 6] for j in range(400)}, size
+    ),
+    "a new member every now and then": lambda size: filled(
+        lambda i: {f"key {j}": j for j in range(60)} | ({f"more {i}": 1} if i % 150 == 0 else {}), size
+    ),
+    "always a new member": lambda size: filled(lambda i: {"id": i, f"key {i}": 1}, size),
+    "many short arrays": lambda size: written({f"key {i}": [{"a": 1}] * 50 + [{"b": 1}] for i in range(size // 400)}),
+    "many arrays of unlike objects": lambda size: written(
+        {f"key {i}": [{f"a{j}": 1} for j in range(60)] for i in range(size // 600)}
+    ),
+    "deep arrays": lambda size: filled(lambda i: {f"key {j}": [[[[[[[[i]]]]]]]] for j in range(900)}, size),
+    "deep arrays in many orders": lambda size: filled(shuffled_deep, size),
+    "far colons": lambda size: filled(lambda i: {"id": i} | {f"k{j}": 0 for j in range(1_500)}, size // 3).replace(
+        b'"id":', b'"id":' + b" " * 30_000
+    ),
+    "long elements": lambda size: filled(
+        lambda i: {"id": i, "x": [{"a": 1}] * 4_000} | ({f"key {i}": 1} if i % 5 == 0 else {}), size
+    ),
+    "long rows": lambda size: filled(lambda i: [i, None, "x", 2.5] * 1_000, size),
+    "a bad end": lambda size: filled(lambda i: {"id": i, "x": "abc" * 5, "y": i / 3}, size) + b"x",
+    "depth": lambda size: b'{"a":' * (size // 5),
+    "depth within": lambda size: b'[{"a":' * (size // 6),
+    "one string": lambda size: b'["%s"]' % (b"x" * size),
+    "one string in an object": lambda size: b'[{"a":"%s"}]' % (b"x" * size),
+    "blanks": lambda size: b"[%s]" % b",".join([b'{"a":1}' + b" " * 70_000] * (size // 70_000)),
+}
+
+
+@pytest.fixture
+def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in SIZES.items():
+        monkeypatch.setattr(whole, name, size)
+
+
+@pytest.mark.usefixtures("unpatched")
+@pytest.mark.parametrize("text", COSTLY.values(), ids=list(COSTLY))
+def test_what_is_lost_is_bounded(text: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bytes: of expressions, which take so much longer, and of elements that are parsed by themselves."""
+    lost = 0
+    parsed = peek.value_at
+
+    class Counted(Regular):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            nonlocal lost
+            super().__init__(*arguments, **options)
+            lost += 30 * self.size + 10_000
+
+    def value_at(source: bytes, at: int) -> tuple[Any, int]:
+        nonlocal lost
+        value, end = parsed(source, at)
+        lost += end - at
+        return value, end
+
+    monkeypatch.setattr(whole, "LEAST", 1 << 17)
+    monkeypatch.setattr(whole, "Regular", Counted)
+    monkeypatch.setattr(peek, "value_at", value_at)
+    data = text(1 << 18)
+    describe(data)
+    assert lost < len(data)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unpatched")
+@pytest.mark.parametrize("text", COSTLY.values(), ids=list(COSTLY))
+def test_the_time_lost_is_bounded(text: Callable[[int], bytes]) -> None:
+    data = text(1 << 21)
+
+    def parse() -> None:
+        try:
+            infer(jsontext.decode(data), plain=True)
+        except (jsontext.NotJSON, TooDeep):
+            pass
+
+    assert min(timed(lambda: describe(data)) for _ in range(3)) < 0.01 + min(timed(parse) for _ in range(3))
+
+
+def timed(run: Callable[[], object]) -> float:
+    began = time.process_time()
+    run()
+    return time.process_time() - began

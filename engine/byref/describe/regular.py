@@ -17,18 +17,23 @@ import re2
 
 from byref.describe.columns import may_be_folded
 from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node, places
+from byref_sandbox import jsontext
 
 _MAX_LEVELS: Final = 10
 _MAX_ORDERS: Final = 8
 """Ways in which an object's keys follow each other that are each written out."""
-_MAX_BYTES: Final = 1 << 15
+_MAX_OPTIONAL: Final = 64
+"""Members that may each be missing, one behind the other; RE2's states hold all of those that may follow."""
+_MAX_COLON: Final = 64
+MAX_BYTES: Final = 1 << 15
 """Of an expression; that of an array's items is in it twice."""
 _MEMORY: Final = 32 << 20
 """Bytes that RE2 may take for the states of one expression; one has about as many states as it has characters."""
 _BLANKS: Final = rb"[ \t\n\r]*"
 _NO_FEEDS: Final = rb"[ \t\r]*"
-_WHOLE: Final = rb"-?(?:0|[1-9][0-9]{0,23})"
-"""Longer integers are left to the decoder, which makes strings of the longest."""
+_WHOLE: Final = rb"-?(?:0|[1-9][0-9]*)"
+_DIGITS: Final = 128
+"""Digits at a place by which longer integers than any are found: the decoder makes strings of these."""
 _FRACTION: Final = rb"\.[0-9]+"
 _EXPONENT: Final = rb"[eE][+-]?[0-9]+"
 _INTEGER: Final = _WHOLE
@@ -46,17 +51,21 @@ class Irregular(ValueError):
 class Regular:
     """The text of an array's elements that are like some that were decoded: objects, rows of scalars, or numbers."""
 
-    def __init__(self, node: Node, seen: Sequence[Any], colon: bytes, *, lines: bool) -> None:
+    def __init__(self, node: Node, seen: Sequence[Any], colon: bytes, *, lines: bool, most: int = MAX_BYTES) -> None:
         """`node` is what is known of the elements, from those that were `seen` and others; `colon` has its blanks.
 
         `lines`: each element is a line, so that its commas are followed by line feeds and there are no others. Raises
-        Irregular.
+        Irregular, also where it would have more than `most` bytes.
         """
+        if len(colon) > _MAX_COLON:
+            raise Irregular("its keys are too far from their values")
         are_rows = node.kinds == ARRAY and node.items is not None and not node.items.kinds & CONTAINER
         if not are_rows and node.kinds != OBJECT and node.kinds & (CONTAINER | STRING):
             raise Irregular("they are of several kinds, or of none that can be counted")
-        making = _Making(colon, _NO_FEEDS if lines else _BLANKS, rb"\[" if are_rows else b"")
+        making = _Making(colon, _NO_FEEDS if lines else _BLANKS, rb"\[" if are_rows else b"", min(most, MAX_BYTES))
         element = making.rows(node.items, seen) if are_rows and node.items else making.value(node, seen, _MAX_LEVELS)
+        self.size = len(element)
+        """Bytes of the expression: what it takes to make is about as much."""
         of_kind = b"[" if are_rows else b","
         self.marker = b"\n" if lines else _marker(node, making.keys, colon) if node.kinds == OBJECT else of_kind
         """What each element's text, with its comma, has once."""
@@ -74,12 +83,15 @@ class Regular:
 
     def run(self, text: bytes, start: int, stop: int) -> int:
         """Return where the longest run of elements ends, each with the comma behind it, from `start` on, before `stop`."""
-        return int(self._elements.match(text, start, stop).end())
+        end = int(self._elements.match(text, start, stop).end())
+        places = range(start, end, jsontext.MAX_INTEGER_DIGITS - _DIGITS)
+        return start if any(text[at : at + _DIGITS].isdigit() for at in places) else end
 
 
 class _Making:
-    def __init__(self, colon: bytes, blanks: bytes, unsaid: bytes) -> None:
-        """`unsaid` is what no string may hold."""
+    def __init__(self, colon: bytes, blanks: bytes, unsaid: bytes, most: int) -> None:
+        """`unsaid` is what no string may hold, `most` how many bytes there may be."""
+        self._most = most
         self._colon = re2.escape(colon)
         self._string = _STRING % unsaid
         self._blanks, self._comma = blanks, blanks + b"," + blanks
@@ -102,8 +114,7 @@ class _Making:
         if kinds & OBJECT and node.objects > 1:  # that there was one only, is said of some
             ways.append(self._object(node, [value for value in seen if type(value) is dict], levels - 1))
         expression = b"(?:%s)" % b"|".join(ways) if ways else rb"[^\x00-\xff]"
-        if len(expression) > _MAX_BYTES:
-            raise Irregular("too large")
+        self._check(len(expression))
         return expression
 
     def rows(self, items: Node, seen: Sequence[list[Any]]) -> bytes:
@@ -112,8 +123,8 @@ class _Making:
         if len(lengths) > 1 or not (length := max(lengths)):
             return self._array(items, seen, _MAX_LEVELS)
         item = self.value(items, list(chain.from_iterable(seen)), _MAX_LEVELS)
-        further = b"(?:%s%s){%d}" % (self._comma, item, length - 1) if length > 1 else b""
-        return b"".join((rb"\[", self._blanks, item, further, self._blanks, rb"\]"))
+        self._check(len(item) * length)
+        return b"".join((rb"\[", self._blanks, self._comma.join([item] * length), self._blanks, rb"\]"))
 
     def _array(self, items: Node | None, seen: Sequence[list[Any]], levels: int) -> bytes:
         if items is None or not items.kinds:
@@ -124,15 +135,18 @@ class _Making:
     def _object(self, node: Node, seen: Sequence[dict[str, Any]], levels: int) -> bytes:
         if node.rest is not None or may_be_folded(node):
             raise Irregular("its keys are data")
-        members: dict[str, bytes] = {}
+        members, size = dict[str, bytes](), 0
         for key, member in node.members.items():
             self.keys.add(key)
             column = [one[key] for one in seen if key in one]
             members[key] = b"".join((_key(key), self._colon, self.value(member, column, levels)))
+            size += len(members[key])
+            self._check(size)
         orders = dict.fromkeys(map(tuple, seen))
         if len(orders) == 1 or (one := self._one_order(orders, members, node.required or set())) is None:
             if len(orders) > _MAX_ORDERS:
                 raise Irregular("its keys come in any order, or none of them is certain")
+            self._check(size * len(orders))
             one = b"|".join(self._comma.join(members[key] for key in keys) for keys in orders)
         return b"".join((rb"\{", self._blanks, b"(?:", one, b")", self._blanks, rb"\}"))
 
@@ -153,15 +167,22 @@ class _Making:
             order = list(TopologicalSorter(before).static_order())
         except CycleError:
             return None
-        written, needs_comma = list[bytes](), False
+        written, needs_comma, optional = list[bytes](), False, 0
         for key in order if before else members:
             behind, ahead = (b"", self._comma) if needs_comma else (self._comma, b"")
-            if key not in required:
+            optional = 0 if key in required else optional + 1
+            if optional > _MAX_OPTIONAL:
+                raise Irregular("too many members in a row may be missing")
+            if optional:
                 written += (b"(?:", ahead, members[key], behind, b")?")
             else:
                 written += (ahead, members[key])
                 needs_comma = True
         return b"".join(written)
+
+    def _check(self, size: int) -> None:
+        if size > self._most:
+            raise Irregular("too large")
 
 
 def _key(key: str) -> bytes:

@@ -30,8 +30,10 @@ RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
 _CONTAINERS = (dict, list, tuple)
 _FEW = 64
-_LOOKED_AT = 400
+_LOOKED_AT = 2_000
 """Containers walked in search of a value that repeats its own parts."""
+_LIKELY = 20
+"""How often a container comes again in a value that may repeat itself, on average of those looked at."""
 MAX_PARTS = 20_000_000
 """Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""
 
@@ -77,13 +79,13 @@ def repeats_itself(value: object) -> bool:
     seen: set[int] = set()
     pending: list[Any] = [value]
     for _ in range(_LOOKED_AT):
-        if not pending:
+        if not pending or len(seen) * _LIKELY > _LOOKED_AT:
             return False
         one = pending.pop()
         seen.add(id(one))
         members = one.values() if type(one) is dict else one
         pending += [member for member in islice(members, _LOOKED_AT) if type(member) in _CONTAINERS]
-    return len(seen) * 20 < _LOOKED_AT and _written_out(value, {}) > MAX_PARTS
+    return _written_out(value, {}) > MAX_PARTS
 
 
 def _written_out(value: Any, known: dict[int, int]) -> int:

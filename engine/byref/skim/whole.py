@@ -13,7 +13,7 @@ from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
-from byref.skim import peek, sizes
+from byref.skim import peek
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
@@ -27,11 +27,21 @@ _OUTSIDE: Final = 1 << 16
 _EACH: Final = 64
 _LEVELS: Final = 3
 """Of objects around an array."""
-_FIRST: Final = 8
+_FIRST: Final = 32
 """Elements parsed before any is matched."""
 _MOST_AT_ONCE: Final = 64
 """Elements parsed where one is not matched; it begins with one and is doubled each time."""
 _SAMPLES: Final = 16
+_LOST: Final = 0.5
+"""Of what it takes to parse the text, the share that may be lost where that has to be done after all."""
+_LOST_OF_MATCHED: Final = 0.25
+"""Of what it would have taken to parse what was matched: the share that may be lost in addition."""
+_COST: Final = 32
+"""Bytes parsed in the time in which one byte of an expression is compiled."""
+_COST_ONCE: Final = 1 << 14
+"""Bytes parsed in the time that any expression takes."""
+_COST_ALONE: Final = 2
+"""Bytes parsed in the time in which one is that is parsed by itself; as many in which one is looked at for an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,7 @@ class _Reading:
         self._line_feeds = line_feeds
         self._at = 0
         self._outside = 0
+        self._to_lose = len(text) * _LOST
         self._has_rows = False
 
     def root(self) -> object:
@@ -112,11 +123,11 @@ class _Reading:
 
     def _array(self, depth: int) -> object:
         begin = self._at + 1
-        reading = _Array(self._text, begin, depth, self._line_feeds)
+        reading = _Array(self._text, begin, depth, self._line_feeds, self._to_lose)
         if not reading.may_be_regular:
             return self._other()
         value = reading.read()
-        self._at = reading.at + 1
+        self._at, self._to_lose = reading.at + 1, reading.to_lose
         if type(value) is Rows:
             self._has_rows = True
         else:
@@ -141,7 +152,7 @@ class _Reading:
 class _Array:
     """The elements of an array; `at` is where it ends, once they were read."""
 
-    def __init__(self, text: bytes, start: int, depth: int, line_feeds: int | None) -> None:
+    def __init__(self, text: bytes, start: int, depth: int, line_feeds: int | None, to_lose: float) -> None:
         self._text = text
         self._depth = depth
         self._line_feeds = line_feeds
@@ -156,7 +167,10 @@ class _Array:
         """Whether each is a line, as far as was seen."""
         self._node = Node()
         self._inference = Inference(fold=True, plain=True)
-        self._credit = float(sizes.CREDIT)
+        self._alone = 0
+        """Bytes of those that were parsed by themselves."""
+        self.to_lose = to_lose
+        """Bytes that might be parsed in the time that may still be lost."""
 
     @property
     def may_be_regular(self) -> bool:
@@ -178,10 +192,13 @@ class _Array:
         return self._value()
 
     def _regular(self) -> Regular:
-        if self._inference.folded or self._credit < 1:
+        self.to_lose -= _COST_ALONE * self._alone
+        if self._inference.folded or self.to_lose < 0:
             raise peek.Unseen
-        self._credit -= 1
-        return Regular(self._node, self._seen, self._colon, lines=self._lines)
+        most = int((self.to_lose - _COST_ONCE) / _COST)
+        regular = Regular(self._node, self._seen, self._colon, lines=self._lines, most=most)
+        self.to_lose -= _COST * regular.size + _COST_ONCE
+        return regular
 
     @cached_property
     def _colon(self) -> bytes:
@@ -194,7 +211,7 @@ class _Array:
             end = regular.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
             if end == self.at:
                 return
-            self._credit += (end - self.at) / sizes.BYTES_A_CREDIT
+            self.to_lose += _LOST_OF_MATCHED * (end - self.at)
             self._places.append(self.at)
             if not self._lines:
                 self._marked += self._text.count(regular.marker, self.at, end)
@@ -205,6 +222,8 @@ class _Array:
         new: list[Any] = []
         self._places.append(self.at)
         while True:
+            if self.to_lose < 0:
+                raise peek.Unseen
             value, end = peek.value_at(self._text, self.at)
             new.append(value)
             mark = peek.after_blanks(self._text, end)
@@ -213,6 +232,8 @@ class _Array:
                 raise peek.Unseen
             following = mark if has_ended else peek.after_blanks(self._text, mark + 1)
             self._lines = self._lines and self._is_line(self.at, end, following, has_ended=has_ended)
+            self._alone += following - self.at
+            self.to_lose -= _COST_ALONE * (following - self.at)
             self.at = following
             if has_ended or len(new) == most:
                 break
