@@ -331,7 +331,7 @@ SMALL = [
     ],
     ids=["compact", "lines", "page", "rows"],
 )
-@pytest.mark.parametrize("step", [pytest.param(151, id="some"), pytest.param(5, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [pytest.param(151, id="some"), pytest.param(17, id="many", marks=pytest.mark.slow)])
 def test_no_byte_can_be_changed_unnoticed(text: bytes, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "_WINDOW", 60)
     monkeypatch.setattr(whole, "_END", 40)
@@ -412,7 +412,7 @@ def test_whatever_is_described_is_described_exactly(text: bytes, places: list[fl
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=5_000)
+@settings(deadline=None, max_examples=2_000)
 @given(texts(), PLACES)
 def test_whatever_is_described_is_described_exactly_at_length(text: bytes, places: list[float]) -> None:
     check_all(text, places)

@@ -205,15 +205,11 @@ def _marker(node: Node, keys: set[str], colon: bytes) -> bytes:
 
     It is nowhere in a string, where quotes are escaped; nor does it begin with the last quote of one.
     """
-    spelt = [spelling + colon for key in keys for spelling in _spellings(key)]
-    for key in sorted(node.required or (), key=len, reverse=True):  # the longest is found fastest
-        if key.isascii() and not key.startswith(_BEHIND_STRINGS):
-            marker = _spellings(key)[0] + colon
-            if sum(one.count(marker) for one in spelt) == 1 and not _is_below(node, key):
-                return marker
+    spelt = b"\0".join(spelling + colon for key in keys for spelling in _spellings(key))
+    below = {key for one in places(node) if one is not node for key in one.members}
+    alone = (key for key in node.members if key in (node.required or ()) and key not in below and key.isascii())
+    for key in sorted(alone, key=len, reverse=True):  # the longest is found fastest
+        marker = _spellings(key)[0] + colon
+        if not key.startswith(_BEHIND_STRINGS) and spelt.count(marker) == 1:
+            return marker
     raise Irregular("each key of its objects may be in other objects, too")
-
-
-def _is_below(node: Node, key: str) -> bool:
-    """Whether an object inside the objects has the key."""
-    return any(key in one.members for one in places(node) if one is not node)
