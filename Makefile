@@ -34,8 +34,8 @@ test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
 test-all: $(READY) ## the test suite with its slow parts
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-chaos: $(READY) ## break everything that can break, under load, then verify (SQLite and PostgreSQL)
-	@$(BIN)/python tests/chaos
+chaos: $(READY) ## break everything that can break, under load, then verify, in half an hour (SHORT=1: in some minutes)
+	@$(BIN)/python tests/chaos $(if $(SHORT),--short)
 
 soak: $(READY) ## twenty minutes of mixed load, and whether anything grows or is left
 	@$(BIN)/python tests/soak
