@@ -132,12 +132,21 @@ def test_objects_are_written_the_same(value: Any) -> None:
         expected = msgspec.json.encode(value)
     except UnicodeEncodeError:
         return
-    _, data = written.written(value)
+    _, data, line_feeds = written.written(value)
     assert b"".join(written._compact(value)) == data.replace(b"\n", b"") == expected
+    assert data.count(b"\n") == line_feeds
     with pytest.MonkeyPatch.context() as patch:
         for name, size in {"CHUNK": 1 << 19, "ITEMS": 1 << 13}.items():
             patch.setattr(sizes, name, size)
         assert written.written(value)[1] == data
+
+
+def test_json_of_several_lines_inside_a_value_is_joined() -> None:
+    raw = msgspec.Raw(b'{\n"b":1}')
+    for value in ([{"a": raw}, {"a": 1}], {"x": raw, "y": [raw]}, [raw], {"x": {"y": {"z": {"a": raw}}}}, raw):
+        _, data, line_feeds = written.written(value)
+        assert json.loads(data) == json.loads(msgspec.json.encode(value))
+        assert data.count(b"\n") == line_feeds
 
 
 @pytest.mark.parametrize("value", FORMS.values(), ids=FORMS)
@@ -148,7 +157,7 @@ def test_no_more_is_encoded_at_once(monkeypatch: pytest.MonkeyPatch, value: Any)
     lengths: list[int] = []
     checked = written._checked
     monkeypatch.setattr(written, "_checked", lambda data: lengths.append(len(data)) or checked(data))
-    _, data = written.written(value)
+    _, data, _ = written.written(value)
     assert json.loads(data) == value
     assert max(lengths) < 3 * 8_000
 

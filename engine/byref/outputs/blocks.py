@@ -63,7 +63,7 @@ class Block:
     def size(self) -> int:
         """UTF-8 bytes of `text`."""
         if self.from_value:
-            return len(self.data) - self._line_feeds
+            return len(self.data) - self.line_feeds
         return slices.size(self.text) if self.lossy else len(self.data)
 
     def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
@@ -73,10 +73,11 @@ class Block:
     @property
     def line_count(self) -> int:
         """Lines of `data`; a last line without line feed counts."""
-        return self._line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
+        return self.line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
 
     @cached_property
-    def _line_feeds(self) -> int:
+    def line_feeds(self) -> int:
+        """Of `data`."""
         return slices.line_feeds(self.data)
 
     @cached_property
@@ -98,7 +99,7 @@ class Block:
     @cached_property
     def described(self) -> Described | None:
         """The outline and the schema of long JSON, where its text alone gives them."""
-        return None if self.lossy else whole.describe(self.data, self._line_feeds if self.from_value else None)
+        return None if self.lossy else whole.describe(self.data, self.line_feeds if self.from_value else None)
 
     @property
     def outline(self) -> object:
@@ -150,8 +151,9 @@ class Block:
 class Written(Block):
     """A Python value's long JSON in ASCII: the text, which is the data on one line, is made only if it is asked for."""
 
-    def __init__(self, data: bytes, value: object) -> None:
+    def __init__(self, data: bytes, value: object, line_feeds: int) -> None:
         self.data = data
+        self.line_feeds = line_feeds
         self.value = value
         self.from_value = True
         self.lossy = False
@@ -223,9 +225,9 @@ def _value_block(value: object) -> Block:
         return _text_block(
             f"[output of type {values.type_name(value)} repeats its own parts more often than can be written out]"
         )
-    value, data = values.written(value)
+    value, data, line_feeds = values.written(value)
     if type(value) is str:
         return _text_block(value)
     if len(data) > slices.sizes.BIG and data.isascii():
-        return Written(data, value)
+        return Written(data, value, line_feeds)
     return Block(slices.unbroken(data), data, value, from_value=True)

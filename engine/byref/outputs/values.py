@@ -38,21 +38,21 @@ MAX_PARTS = 20_000_000
 """Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""
 
 
-def written(value: object) -> tuple[object, bytes]:
-    """Return a value as JSON has it, and its JSON, one record a line."""
+def written(value: object) -> tuple[object, bytes, int]:
+    """Return a value as JSON has it, its JSON, one record a line, and how many line feeds that has."""
     taken: dict[int, tuple[object, object]] = {}
     token = _taken.set(taken)
     try:
         value = _top(value)
-        data = _lines(value)
+        data, line_feeds = _lines(value)
         if taken:  # iterators inside gave what they had
             value = slices.parse(slices.decode(data), data)
     except RAISED:
         value = _plain(value, 0, set())
-        data = _escaped(value)
+        data, line_feeds = _escaped(value)
     finally:
         _taken.reset(token)
-    return value, data
+    return value, data, line_feeds
 
 
 def plain(value: object) -> bytes | None:
@@ -106,43 +106,58 @@ def _top(value: object) -> object:
     return slices.parse(slices.decode(data), data)
 
 
-def _lines(value: object) -> bytes:
-    r"""Encode with one record per line, so that lines, grep and `line_count` mean something.
+def _lines(value: object) -> tuple[bytes, int]:
+    r"""Encode with one record per line, so that lines, grep and `line_count` mean something; count the line feeds.
 
     Elements of an array and members of an object begin lines of their own, down to the first array and at most three
     objects deep. A raw newline occurs nowhere else in JSON text, so taking them out gives the compact form.
     """
-    pieces, few, size = [], list[bytes](), 0
-    for piece in _broken(value, 3):
+    pieces, few, size, line_feeds = [], list[bytes](), 0, 0
+    for piece, feeds in _broken(value, 3):
         few.append(piece)
         size += len(piece)
+        line_feeds += feeds
         if size > slices.sizes.CHUNK:  # many small ones would take long to be joined at once
             pieces += few if len(few) < _FEW else [b"".join(few)]
             few, size = [], 0
-    return b"".join([*pieces, *few])
+    return b"".join([*pieces, *few]), line_feeds
 
 
-def _broken(value: object, depth: int) -> Iterable[bytes]:
+def _broken(value: object, depth: int) -> Iterable[tuple[bytes, int]]:
+    """Yield the pieces of the text, and how many line feeds each has."""
     if type(value) is list and value:
         before = b"[\n"
         for run in slices.runs(value):
-            yield before
+            yield before, 1
             if len(run) == 1:
-                yield from _compact(run[0])
+                yield from _on_one_line(run[0])
             else:
-                yield _checked(_encoder.encode_lines(run))[:-1].replace(b"\n", b",\n")
+                lines = _checked(_encoder.encode_lines(run))[:-1]
+                piece = lines.replace(b"\n", b",\n")
+                if len(piece) - len(lines) >= len(run):  # some are JSON already, of several lines
+                    piece = b",\n".join(_unbroken(_encoded(element)) for element in run)
+                yield piece, len(run) - 1
             before = b",\n"
-        yield b"\n]"
+        yield b"\n]", 1
     elif type(value) is dict and value and depth:
         before = b"{\n"
         for key, member in value.items():
-            yield before
-            yield _encoder.encode({key: None})[1:-5]  # the key as JSON, without `null}`
+            yield before, 1
+            yield _encoder.encode({key: None})[1:-5], 0  # the key as JSON, without `null}`
             yield from _broken(member, depth - 1)
             before = b",\n"
-        yield b"\n}"
+        yield b"\n}", 1
     else:
-        yield from _compact(value)
+        yield from _on_one_line(value)
+
+
+def _on_one_line(value: object) -> Iterable[tuple[bytes, int]]:
+    for piece in _compact(value):
+        yield _unbroken(piece), 0
+
+
+def _unbroken(data: bytes) -> bytes:
+    return data.replace(b"\n", b" ")
 
 
 def _compact(value: Any) -> Iterable[bytes]:
@@ -326,13 +341,13 @@ def _key(key: object) -> str:
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _escaped(value: object) -> bytes:
+def _escaped(value: object) -> tuple[bytes, int]:
     try:
         return _lines(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
         import json
 
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":")).encode(), 0
 
 
 def _unreadable(value: object, error: BaseException) -> str:

@@ -31,6 +31,8 @@ _FIRST: Final = 32
 """Elements parsed before any is matched."""
 _MOST_AT_ONCE: Final = 64
 """Elements parsed where one is not matched; it begins with one and is doubled each time."""
+_BYTES_AT_ONCE: Final = 1 << 15
+"""Of such elements, before more is matched, though they be fewer."""
 _SAMPLES: Final = 16
 _LOST: Final = 0.5
 """Of what it takes to parse the text, the share that may be lost where that has to be done after all."""
@@ -42,6 +44,8 @@ _COST_ONCE: Final = 1 << 14
 """Bytes parsed in the time that any expression takes."""
 _COST_ALONE: Final = 2
 """Bytes parsed in the time in which one is that is parsed by itself; as many in which one is looked at for an expression."""
+_COST_APART: Final = 1 << 9
+"""Bytes parsed by themselves in the time that is taken by a few of them, whatever their size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +223,11 @@ class _Array:
 
     def _parse(self, most: int) -> bool:
         """Read some elements one by one and learn what they are like; return whether the last was among them."""
-        new: list[Any] = []
+        new, begin = list[Any](), self.at
         self._places.append(self.at)
+        if self.to_lose < 0:
+            raise peek.Unseen
         while True:
-            if self.to_lose < 0:
-                raise peek.Unseen
             value, end = peek.value_at(self._text, self.at)
             new.append(value)
             mark = peek.after_blanks(self._text, end)
@@ -232,11 +236,11 @@ class _Array:
                 raise peek.Unseen
             following = mark if has_ended else peek.after_blanks(self._text, mark + 1)
             self._lines = self._lines and self._is_line(self.at, end, following, has_ended=has_ended)
-            self._alone += following - self.at
-            self.to_lose -= _COST_ALONE * (following - self.at)
             self.at = following
-            if has_ended or len(new) == most:
+            if has_ended or len(new) == most or following - begin >= _BYTES_AT_ONCE:
                 break
+        self._alone += self.at - begin
+        self.to_lose -= _COST_ALONE * (self.at - begin + _EACH * len(new) + _COST_APART)
         self._seen += new
         self._inference.add(self._node, new, self._depth)
         return has_ended
