@@ -4,6 +4,8 @@ A conversation: the session is opened, three small outputs and one of 100 KB are
 offloaded, and one request's usage is recorded; all of it committed. Each worker is a process with an engine of its own
 and sends the next conversation as soon as the last is done, so that latencies are those of a saturated machine. The ratio
 is that to one worker: at best the number of cores, for the client, the engine and the database share them.
+
+Then the processor time of the engine's process, by itself, for each step of a conversation; the database's own is not in it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import multiprocessing
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 
@@ -28,6 +30,8 @@ LARGE_BYTES = 100_000
 SMALL = [{"page": number, "text": "a short answer " * 20} for number in range(3)]
 USAGE = byref.Usage(input_tokens=3_000, output_tokens=200)
 START_SECONDS = 120
+STEPS, SHORT_STEPS = 100, 10
+OFFLOADED_BYTES = 500_000
 
 
 def main(short: bool = False) -> Iterator[Figure]:
@@ -48,6 +52,34 @@ def main(short: bool = False) -> Iterator[Figure]:
                     note=f"each p50 {percentile(times, 50) * 1e3:.0f} ms, p99 {percentile(times, 99) * 1e3:.0f} ms; "
                     f"{os.cpu_count()} cores",
                 )
+            yield from _processor(kind, url, SHORT_STEPS if short else STEPS)
+
+
+def _processor(kind: str, url: str, count: int) -> Iterator[Figure]:
+    """Milliseconds of processor time of each step, on average."""
+    small, large = corpora.records(2_000), corpora.records(OFFLOADED_BYTES)
+    with byref.Engine(url) as engine:
+        session = engine.session(uuid.uuid4().hex, model="claude-sonnet-5")
+
+        def process(raw: bytes, route: str) -> None:
+            result = session.process(corpora.fresh(raw).decode(), tool="list_users")
+            assert result.route == route, result.route
+
+        def request() -> None:
+            with engine.session(session.id) as opened:
+                opened.record_usage(USAGE, request_id=uuid.uuid4().hex)
+
+        steps: dict[str, Callable[[], None]] = {
+            "a request: its session, its usage": request,
+            "a small output, 2 KB": lambda: process(small, "inline"),
+            "an output of 500 KB, offloaded": lambda: process(large, "variables"),
+        }
+        for name, step in steps.items():
+            step()
+            start = time.process_time()
+            for _ in range(count):
+                step()
+            yield Figure(f"processor time of {name}, {kind}", (time.process_time() - start) / count * 1e3, "ms")
 
 
 def _measure(workers: list[Connection], seconds: float) -> tuple[float, list[float]]:
