@@ -3,6 +3,9 @@
 The schema is compared with that of genson, the pure-Python builder that defines it: both are made from the same parsed
 value in the same rounds, and have to be equal. The unit is `orjson.loads` of the value's JSON (xoj). The corpora are lists
 of records, flat, nested, ragged or 600 columns wide, geometries, and a matrix.
+
+Text of alike rows is described without being parsed, by matching it with an expression of its schema: that is compared with
+parsing it and inferring the schema of the value.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from benchmarks.results import Figure, interleaved, median, ratio
 from byref.describe.preview import preview
 from byref.describe.schema import infer
 from byref.describe.shape import shape
+from byref.skim import whole
 from byref.tokens import SampledCounter
+from byref_sandbox import jsontext
 
 BYTES, SHORT_BYTES = 10_000_000, 300_000
 RUNS, GENSON_RUNS = 5, 2
@@ -104,6 +109,19 @@ def _schema(name: str, text: bytes, short: bool) -> Iterator[Figure]:
     yield Figure(
         step, median(times["ours"]) * 1e3, "ms", f"orjson.loads, {megabytes:.1f} MB", ratio(times["ours"], times["xoj"])
     )
+    described = whole.describe(text)
+    if described is None:
+        return
+    if described.schema.full() != infer(value).full():
+        raise AssertionError(f"the schema of the text of {name!r} differs from that of its value")
+    works: dict[str, Callable[[], object]] = {
+        "ours": lambda: whole.describe(text),
+        "parsed": lambda: infer(jsontext.decode(text), plain=True).full(),
+    }
+    times = interleaved(1 if short else RUNS, **works, xoj=lambda: orjson.loads(text))
+    step, spent = f"text of {name} rows described", median(times["ours"]) * 1e3
+    yield Figure(step, spent, "ms", "parsing it and inferring the schema", ratio(times["ours"], times["parsed"]))
+    yield Figure(step, spent, "ms", f"orjson.loads, {megabytes:.1f} MB", ratio(times["ours"], times["xoj"]))
 
 
 def _shown(text: bytes, short: bool) -> Iterator[Figure]:

@@ -40,13 +40,13 @@ TARGETS = {
 }
 """At 10 MB."""
 PARTS = {
+    "matching": ("describe/regular", "skim/", "re2.Match"),
     "parsing": ("msgspec.json.Decoder", "slices/parsing"),
-    "schema": ("describe/columns", "describe/alike", "describe/schema", "msgspec.convert"),
+    "schema": ("describe/columns", "describe/alike", "describe/schema"),
     "preview, shape and schema for the model": ("/describe/", "/envelope"),
     "tokens": ("/tokens.py", "encode_ordinary"),
     "hashing": ("digest", "blake3"),
     "writing JSON": ("encode_lines", "outputs/values", "slices/text"),
-    "freeing what was parsed": ("weights.py:free",),
     "frames and compression": ("/frames.py", "/artifacts/", "zstandard", "_thread.lock"),
     "SQL": ("sqlite3", "psycopg", "sqlalchemy", "/byref/db/", "/ledger.py", "/variables.py"),
 }
