@@ -30,7 +30,11 @@ SMALL: Final = 1 << 14
 """Bytes of an element, on average of its slice, that may be kept as a sample."""
 SEEN: Final = 64
 """Elements of an array that an expression of the others is made of at first."""
-CREDIT: Final = 8
-"""Expressions made of the elements of an array before any text of others was matched."""
-BYTES_A_CREDIT: Final = 1 << 16
-"""Bytes of text that was matched, for one expression more."""
+TO_LOSE: Final = 1 << 19
+"""Bytes that might be parsed in the time that expressions may take in vain for one array that passes by."""
+LOST_OF_MATCHED: Final = 0.25
+"""Of what it would have taken to parse what was matched: the share that may be lost in addition."""
+COST: Final = 32
+"""Bytes parsed in the time in which one byte of an expression is compiled."""
+COST_ONCE: Final = 1 << 14
+"""Bytes parsed in the time that any expression takes."""

@@ -58,7 +58,8 @@ class Stretch:
         self._seen: list[Any] = []
         """Elements that tell what an expression of the others has to be like."""
         self._regular: Regular | None = None
-        self._credit = float(sizes.CREDIT)
+        self._to_lose = float(sizes.TO_LOSE)
+        """Bytes that might be parsed in the time that expressions may still take in vain."""
 
     def add(self, items: list[Any], size: int) -> None:
         """Take the next elements, at least one, of so many bytes."""
@@ -79,7 +80,7 @@ class Stretch:
 
         Where they are not, they are to be parsed and added: the first that is different is noted then.
         """
-        if self._credit < 1 or not _is_end(len(self._head), self._head_size):
+        if self._to_lose < 0 or not _is_end(len(self._head), self._head_size):
             return False
         try:
             start = _first(text)
@@ -88,22 +89,24 @@ class Stretch:
             end = self._regular.run(data, 0, len(data))
             count = data.count(self._regular.marker, 0, end)
             if end < len(data):
+                self._to_lose -= sizes.LOST_OF_MATCHED * len(text)
                 self._seen.append(peek.value_at(text, peek.after_blanks(data, end) + start)[0])
                 return False
         except (Irregular, peek.Unseen):
-            self._credit = 0
+            self._to_lose = -1
             return False
-        self._credit += len(text) / sizes.BYTES_A_CREDIT
+        self._to_lose += sizes.LOST_OF_MATCHED * len(text)
         self._take(_Slice(text, count, len(text)))
         return True
 
     def _expression(self, text: bytes, start: int) -> Regular:
-        self._credit -= 1
         node = self._elements.known()
         if node is None:
             raise Irregular("maps were folded")
         colon = peek.colon_at(text, start) if node.kinds == OBJECT else b":"
-        return Regular(node, self._seen, colon, lines=False)
+        regular = Regular(node, self._seen, colon, lines=False)
+        self._to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
+        return regular
 
     def _take(self, taken: _Slice) -> None:
         self._count += taken.count

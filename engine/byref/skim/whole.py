@@ -13,7 +13,7 @@ from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
-from byref.skim import peek
+from byref.skim import peek, sizes
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
@@ -36,12 +36,6 @@ _BYTES_AT_ONCE: Final = 1 << 15
 _SAMPLES: Final = 16
 _LOST: Final = 0.5
 """Of what it takes to parse the text, the share that may be lost where that has to be done after all."""
-_LOST_OF_MATCHED: Final = 0.25
-"""Of what it would have taken to parse what was matched: the share that may be lost in addition."""
-_COST: Final = 32
-"""Bytes parsed in the time in which one byte of an expression is compiled."""
-_COST_ONCE: Final = 1 << 14
-"""Bytes parsed in the time that any expression takes."""
 _COST_ALONE: Final = 2
 """Bytes parsed in the time in which one is that is parsed by itself; as many in which one is looked at for an expression."""
 _COST_APART: Final = 1 << 9
@@ -199,9 +193,9 @@ class _Array:
         self.to_lose -= _COST_ALONE * self._alone
         if self._inference.folded or self.to_lose < 0:
             raise peek.Unseen
-        most = int((self.to_lose - _COST_ONCE) / _COST)
+        most = int((self.to_lose - sizes.COST_ONCE) / sizes.COST)
         regular = Regular(self._node, self._seen, self._colon, lines=self._lines, most=most)
-        self.to_lose -= _COST * regular.size + _COST_ONCE
+        self.to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
         return regular
 
     @cached_property
@@ -215,7 +209,7 @@ class _Array:
             end = regular.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
             if end == self.at:
                 return
-            self.to_lose += _LOST_OF_MATCHED * (end - self.at)
+            self.to_lose += sizes.LOST_OF_MATCHED * (end - self.at)
             self._places.append(self.at)
             if not self._lines:
                 self._marked += self._text.count(regular.marker, self.at, end)
