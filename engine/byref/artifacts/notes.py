@@ -33,6 +33,8 @@ def first_note(value: object, block: Block) -> str | None:
     """
     if issubclass(type(value), str | bytes | bytearray | memoryview) or not any(mark in block.data for mark in _MARKS):
         return None
+    if block.from_value:
+        block.reparse()
     kind, parsed = block.parsed
     for path, original, written in _strings(value, parsed if kind == "json" else block.text):
         if not isinstance(original, str) and _NOTE.fullmatch(written):

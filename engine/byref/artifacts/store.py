@@ -119,8 +119,6 @@ def approx_byte_size(value: object) -> int:
     read to its end.
     """
     block = to_block(value)
-    if block.from_value:
-        block.reparse()
     return 0 if first_note(value, block) else block.size
 
 

@@ -110,13 +110,12 @@ def _described(
         placeholder = block.placeholder if preview_chars else ""
         tokens = gates.media_tokens(scope.policy, is_image=block.kind == "image", size=block.size)
         return Description(block.kind, content_type or block.content_type, block.size, placeholder, tokens, block.words)
-    kind, parsed = block.parsed
-    if kind == "json" and block.from_value:
+    if block.kind == "json" and block.from_value and block.described is None:
         block.reparse()
-        kind, parsed = block.parsed
+    kind = block.kind
     if type(value) is not Taken and (lost := first_note(value, block)):
         raise ConfigurationError(f"{lost}. Store text, bytes, or what JSON can hold")
-    words: object = shape(parsed) if kind == "json" else "text"
+    words: object = shape(block.outline) if kind == "json" else "text"
     if kind == "text" and block.from_value:  # a number, a boolean or None: JSON that is no text, and no structure
         kind, words = "json", kind_of(block.value)
     own_type = {"json": "application/json", "text": "application/octet-stream" if block.lossy else "text/plain"}[kind]
