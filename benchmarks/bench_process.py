@@ -40,7 +40,7 @@ TARGETS = {
 }
 """At 10 MB."""
 PARTS = {
-    "matching": ("describe/regular", "skim/", "re2.Match"),
+    "matching": ("skim/", "re2.Match"),
     "parsing": ("msgspec.json.Decoder", "slices/parsing"),
     "schema": ("describe/columns", "describe/alike", "describe/schema"),
     "preview, shape and schema for the model": ("/describe/", "/envelope"),

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byref.describe.columns import TooDeep
-from byref.describe.regular import Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
 from byref.skim import peek, whole
+from byref.skim.regular import Regular
 from byref.skim.whole import Described, describe
 from byref_sandbox import jsontext
 

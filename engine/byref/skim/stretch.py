@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from byref.describe.nodes import OBJECT
-from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Elements, TooDeep
 from byref.describe.shape import Elements as Kinds
 from byref.skim import peek, sizes
+from byref.skim.regular import Irregular, Regular
 from byref.skim.sampling import Sampling
 from byref_sandbox import jsontext
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from byref.describe.columns import Inference, TooDeep, may_be_folded
 from byref.describe.nodes import OBJECT, Node, places
-from byref.describe.regular import Irregular, Regular
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
 from byref.skim import peek, sizes
+from byref.skim.regular import Irregular, Regular
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19

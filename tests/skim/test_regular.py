@@ -14,7 +14,7 @@ from json_values import HOSTILE_TEXT
 
 from byref.describe.columns import Inference
 from byref.describe.nodes import Node
-from byref.describe.regular import Irregular, Regular
+from byref.skim.regular import Irregular, Regular
 from byref_sandbox import jsontext
 
 BYTES = [bytes([byte]) for byte in b'{}[],:"\\/0123-+.eEuntrfalsi \t\n\r\x00\x1f\x7f']
