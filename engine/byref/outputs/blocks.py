@@ -143,7 +143,8 @@ class Block:
 
     def discard(self) -> None:
         """Free what was parsed; nothing of the block is used any more."""
-        slices.free(self._decoded)
+        if len(self.data) > slices.sizes.BIG:
+            slices.free(self._decoded)
 
     _decoded: object = field(default=None, repr=False)
 
