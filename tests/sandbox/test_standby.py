@@ -423,6 +423,7 @@ def test_whatever_is_killed_however_often_the_next_run_works() -> None:
         assert descriptors() == before
 
 
+@pytest.mark.slow
 def test_a_run_that_stood_by_is_sooner_there(shared: Sandbox) -> None:
     """Seconds to an answer with a standby and without, in turns."""
     zygote = zygote_of(shared, "sooner")
