@@ -126,7 +126,10 @@ class Stretch:
         if dropped.size > sizes.SMALL * dropped.count:
             return
         if self._slices % self._samples.step == 0:
-            self._samples.offer(dropped.sample)
+            try:
+                self._samples.offer(dropped.sample)
+            except peek.Unseen:  # longer than others: no example of them
+                return
         self._slices += 1
 
     def shorten(self, most: int) -> None:
