@@ -65,3 +65,16 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def only(found: Callable[[], set[int]]) -> int:
+    """The one process that is found, as soon as there is just one: for a moment a run may look like what it was."""
+    seen: set[int] = set()
+
+    def is_alone() -> bool:
+        nonlocal seen
+        seen = found()
+        return len(seen) == 1
+
+    assert until(is_alone), seen
+    return seen.pop()

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from process_table import alive, children, everyone, until
+from process_table import alive, children, everyone, only, until
 
 from byref_sandbox import Data, Limits, Sandbox, exchange
 
@@ -81,7 +81,7 @@ def test_who_is_killed_leaves_no_orphan(tmp_path: Path, victim: str) -> None:
             # Root, session, a run of each, and their standbys.
             assert until(lambda: len(marked(below)) == 6), marked(below)
             (root,) = children(host.pid)
-            (session,) = (pid for pid in children(root) if children(pid))
+            session = only(lambda: {pid for pid in children(root) if children(pid)})
             expected = {"host": set(), "root": set(), "session": marked(below) - {session} - everyone(session)}
             os.kill({"host": host.pid, "root": root, "session": session}[victim], signal.SIGKILL)
             assert until(lambda: marked(below) == expected[victim]), (marked(below), expected)
@@ -128,8 +128,7 @@ def test_a_stopped_run_is_ended_in_time(own: Sandbox, monkeypatch: pytest.Monkey
     with ThreadPoolExecutor() as pool:
         began = time.monotonic()
         run = pool.submit(own.run, "import time\ntime.sleep(30)", session="s", limits=Limits(wall_seconds=1))
-        assert until(lambda: bool(children(session)))
-        (stopped,) = children(session)
+        stopped = only(lambda: children(session))
         os.kill(stopped, signal.SIGSTOP)
         outcome = run.result(20)
     assert outcome.error is not None
