@@ -32,6 +32,7 @@ test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-all: $(READY) ## the test suite with its slow parts
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group types
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 chaos: $(READY) ## break everything that can break, under load, then verify, in half an hour (SHORT=1: in some minutes)

@@ -113,15 +113,17 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name from its home on first use."""
-    if name == "db":
-        return import_module("byref.db")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'byref' has no attribute {name!r}")
-    value = getattr(import_module(f"byref.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker that sees it takes any name for an object
+
+    def __getattr__(name: str) -> object:
+        """Import a public name from its home on first use."""
+        if name == "db":
+            return import_module("byref.db")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'byref' has no attribute {name!r}")
+        value = getattr(import_module(f"byref.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
