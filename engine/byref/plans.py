@@ -228,7 +228,7 @@ def _stand(
 ) -> Stand:
     """A draft for some blocks with its share of the budget, and what is to be kept of them."""
     route = _route(prepared, blocks)
-    if route in ("variables", "artifact") and not prepared.scope.tools:
+    if route in ("variables", "artifact") and not prepared.scope.tools and not prepared.scope.reads_paths:
         logger.warning(
             "mode %r leaves the model of session %r a reference that no tool of it follows", route, prepared.scope.name
         )
@@ -252,7 +252,9 @@ def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
     """Choose where blocks that are too big go, by their kind and by what the session's tools can follow."""
     policy, tools = prepared.scope.policy, prepared.scope.tools
     structured = all(block.is_structured for block in blocks)
-    follows = any(tool in tools and (structured or tool != "artifact_jq") for tool in FOLLOWERS[policy.envelope_form])
+    follows = prepared.scope.reads_paths or any(
+        tool in tools and (structured or tool != "artifact_jq") for tool in FOLLOWERS[policy.envelope_form]
+    )
     if prepared.is_error or policy.mode == "truncate":
         return "truncate"
     if len(blocks) > 1:

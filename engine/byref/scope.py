@@ -19,7 +19,7 @@ from byref.db.payloads import Source
 from byref.models import Models
 from byref.policy import Policy
 from byref.runners import Interpreter
-from byref.stores.protocol import BlobStore
+from byref.stores.protocol import BlobStore, is_model_readable
 from byref.telemetry import Telemetry
 from byref.tokens import Kind, TokenCounter
 
@@ -87,6 +87,11 @@ class Scope:
     def place(self) -> Place:
         """Where payloads are written to."""
         return Place(self.stage, self.tenant, self.objects, self)
+
+    @property
+    def reads_paths(self) -> bool:
+        """Whether the model reads payloads where they are kept, with tools of the host's."""
+        return is_model_readable(self.objects)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""

@@ -26,7 +26,7 @@ from byref.db.tables import GRACE
 from byref.errors import ArtifactMissing, StorageFailure
 from byref.frames import Ahead, Frame, compressing, cut
 from byref.stores.keys import object_key
-from byref.stores.protocol import BlobStore
+from byref.stores.protocol import BlobStore, is_model_readable
 
 logger = logging.getLogger("byref")
 
@@ -257,9 +257,12 @@ def _write_object(
 
 
 def _is_there(place: Place, found: Published) -> bool:
-    """Tell whether a published blob's bytes can be read here: a store may be another one now, or have lost them."""
+    """Tell whether a published blob's bytes can be read here: a store may be another one now, or have lost them.
+
+    Where models read at the store's paths, what is in SQL cannot.
+    """
     if found.store is None:
-        return True
+        return not is_model_readable(place.objects)
     if place.objects is None or place.objects.name != found.store:
         return False
     try:

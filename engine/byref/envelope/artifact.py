@@ -8,7 +8,7 @@ from typing import Any
 
 from byref.describe.jsontext import compact, encodable
 from byref.describe.truncate import Ends, head_of
-from byref.envelope.draft import Count, Reference, Rendered, access_hints, grow, located, repeated, told
+from byref.envelope.draft import Count, Reference, Rendered, access_hints, grow, located, read_there, repeated, told
 from byref.policy import FOLLOWERS
 from byref.variables import Part
 
@@ -74,7 +74,7 @@ class ArtifactDraft:
             "size_bytes": self.size,
             "line_count": self.lines,
             "shape": self.shape,
-            "how_to_access": access_hints(self.tools, structured=self.structured, tiny=self.budget < _SHORT_BELOW),
+            "how_to_access": self._how_to_access(reference),
         }
         notes = [repeated(step, self.repeats)]
         if shown is not None:
@@ -84,6 +84,11 @@ class ArtifactDraft:
             envelope["note"] = note
         text = compact(envelope)
         return Rendered(text, self.count(text), envelope)
+
+    def _how_to_access(self, reference: Reference) -> dict[str, str]:
+        hints = access_hints(self.tools, structured=self.structured, tiny=self.budget < _SHORT_BELOW)
+        there = read_there(reference)
+        return hints if hints or not there else {"location": there}
 
 
 @dataclass
@@ -119,13 +124,15 @@ class PointerDraft:
             "preview": encodable(head_of(self.text, shown)),
             "sizeBytes": self.size,
             "note": f"{again}INCOMPLETE: the output is too large to show; all of it is stored."
-            f"{self._how()}{'' if self.budget < _SHORT_BELOW else _HAND_ON}",
+            f"{self._how(reference)}{'' if self.budget < _SHORT_BELOW else _HAND_ON}",
         }
         text = compact(envelope)
         return Rendered(text, self.count(text), envelope)
 
-    def _how(self) -> str:
+    def _how(self, reference: Reference) -> str:
         if "get_artifact" in self.tools:
             return " Call get_artifact with the pointer to read it."
         reader = next((name for name in FOLLOWERS["pointers"] if name in self.tools), None)
-        return "" if reader is None else f" Read it with {reader} and the pointer."
+        if reader is not None:
+            return f" Read it with {reader} and the pointer."
+        return f" {there}." if (there := read_there(reference)) else ""

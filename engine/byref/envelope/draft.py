@@ -67,6 +67,11 @@ def at_location(reference: Reference) -> str:
     return "" if reference.location is None else f" at {encodable(reference.location)}"
 
 
+def read_there(reference: Reference) -> str:
+    """Return how a model gets at the bytes for which the session has no tool; empty where they have no location."""
+    return "" if reference.location is None else "Read and search it at its location, with tools of your own"
+
+
 def repeated(step: int, first: int | None) -> str:
     """Return the sentence that a repeated output begins with; nothing for a new one.
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from byref.envelope.draft import Count, Reference, Rendered, access_hints, at_location, grow, repeated
+from byref.envelope.draft import Count, Reference, Rendered, access_hints, at_location, grow, read_there, repeated
 from byref.variables import Part
 
 RETRIEVE: Final = "retrieve_offloaded_content"
@@ -57,10 +57,12 @@ class PreviewDraft:
     parts: Sequence[Part] = ()
     _shown: str = ""
     """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
+    _there: str = ""
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the references; the preview takes what the fixed parts leave."""
         references = self._references(kept)
+        self._there = read_there(kept[0]) if kept else ""
         if self._shown and (rendered := self._rendered(references, step, self._shown)).tokens <= self.budget:
             return rendered
 
@@ -101,8 +103,9 @@ class PreviewDraft:
         return "\n".join(lines)
 
     def _rendered(self, references: str, step: int, shown: str) -> Rendered:
+        guidance = self._guidance(step, is_shown=bool(shown))
         text = (
-            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{self._guidance(step, is_shown=bool(shown))}\n\n{shown}\n\n"
+            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{guidance}\n\n{shown}\n\n"
             f"[Stored references:]\n{references}"
         )
         return Rendered(text, self.count(text))
@@ -116,7 +119,8 @@ class PreviewDraft:
         if self.budget < _SHORT_BELOW:
             names = [RETRIEVE] if RETRIEVE in self.tools else list(access_hints(self.tools, structured=True))
             lines[-1] = f"Stored because of its size. INCOMPLETE: {state}."
-            return "\n".join([*lines, f"Read it with {' or '.join(names)}."] if names else lines)
+            way = f"Read it with {' or '.join(names)}" if names else self._there
+            return "\n".join([*lines, f"{way}."] if way else lines)
         previewed = is_shown and bool(readable)
         ways = ["Answer from the preview if it is enough; do not infer the rest."] if previewed else []
         if RETRIEVE in self.tools and readable:
@@ -126,4 +130,6 @@ class PreviewDraft:
         elif readable and (hints := access_hints(self.tools, structured=all(block.structured for block in readable))):
             told = "; ".join(f"{name}: {hint}" for name, hint in hints.items())
             ways.append(f"Otherwise: {told}." if previewed else f"{told}.")
+        elif self._there:
+            ways.append(f"Otherwise: {self._there}." if previewed else f"{self._there}.")
         return "\n".join([*lines, " ".join(ways)] if ways else lines)

@@ -29,6 +29,7 @@ from typing import BinaryIO
 
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
 from byref.stores.keys import FILE_NAME, check_key, check_range
+from byref.stores.protocol import check_model_readable
 
 ABANDONED_SECONDS = 24 * 3600
 """Time after which a draft that nobody writes to is what a crash has left, though it is locked: by a forked child of the
@@ -45,14 +46,15 @@ _DRAFT = re.compile(rf"\.{FILE_NAME}(?:\.metadata\.json)?\.[0-9a-f]{{16}}\.tmp",
 class FileStore:
     """Keeps objects as files of a folder, readable by their owner only; any number of processes may share it.
 
-    The folder is made if it does not exist; `ConfigurationError` if that cannot be done. If it vanishes later, an
+    `model_readable` says that the model reads files at their paths with tools of the host's, a shell say: what is too big
+    is then kept for it, and the path named, though no tool of the session reaches it. The folder is made if it does not exist; `ConfigurationError` if that cannot be done. If it vanishes later, an
     unmounted disk say, it is not made again: that is a `StorageFailure`.
     """
 
     name = "files"
     compresses = False
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, model_readable: bool = False) -> None:
         self._folder = Path(folder).expanduser().absolute()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,6 +63,8 @@ class FileStore:
             raise ConfigurationError(
                 f"FileStore({str(folder)!r}): expected a folder or a free path: {error.strerror}"
             ) from None
+        self.model_readable = model_readable
+        check_model_readable(self)
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
         """Keep an object in place of any of that key: synced to the disk, seen whole or not at all."""

@@ -10,12 +10,10 @@ from datetime import datetime
 
 from byref.errors import ArtifactMissing, StorageFailure
 from byref.stores.keys import is_key
-from byref.stores.protocol import BlobStore, KeepsDrafts
+from byref.stores.protocol import BlobStore, KeepsDrafts, is_model_readable, is_shown
 
 logger = logging.getLogger("byref")
 
-URI_CHARS = 4_096
-"""Most of a path or URL that a model is shown; as long as a path may be on Linux."""
 AWAY_SECONDS = 60.0
 """After a failed write or deletion, before a deletion that can wait is tried."""
 
@@ -31,6 +29,7 @@ class Guarded:
         self._store = store
         self.name = store.name
         self.compresses = bool(store.compresses)
+        self.model_readable = is_model_readable(store)
         self._failed_at = -AWAY_SECONDS
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
@@ -100,7 +99,7 @@ class Guarded:
         except Exception:
             logger.warning("the store %r could not say where an object is", self.name, exc_info=True)
             return None
-        return uri if isinstance(uri, str) and uri.isprintable() and len(uri) <= URI_CHARS else None
+        return uri if is_shown(uri) else None
 
     @contextmanager
     def _failures(self, verb: str) -> Iterator[None]:

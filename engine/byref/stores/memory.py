@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from byref.errors import ArtifactMissing
 from byref.stores.keys import check_key, check_range
+from byref.stores.protocol import check_model_readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,16 @@ class _Object:
 class MemoryStore:
     """Keeps objects as long as the process lives, or until `clear()`; a forked child goes on with a copy of its own.
 
-    Every method is one step of a dict, which is atomic: there is no lock that a fork could leave locked.
+    Every method is one step of a dict, which is atomic: there is no lock that a fork could leave locked. No model reads in
+    it but with the session's tools: `model_readable=True` is a ConfigurationError.
     """
 
     name = "memory"
     compresses = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, model_readable: bool = False) -> None:
+        self.model_readable = model_readable
+        check_model_readable(self)
         self._objects: dict[str, _Object] = {}
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
 from byref.stores.forks import here
 from byref.stores.keys import check_key, check_range, is_key
+from byref.stores.protocol import check_model_readable
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
@@ -51,6 +52,7 @@ class ObjectStore:
     `place` is a URL (`s3://bucket/prefix`, `gs://…`, `az://…`), for which obstore's settings, `client_options` and
     `retry_config` may follow by name and credentials are found where the cloud's own tools find them, or an obstore store
     with all of its settings. `compresses=True` keeps compressed frames: cheaper, but other programs cannot read them.
+    `model_readable` says that the model reads at the objects' URLs with tools of the host's, as FileStore's does.
     An upload that a crash cut off keeps its parts out of sight in S3: have the bucket's life cycle abort such.
     """
 
@@ -60,6 +62,7 @@ class ObjectStore:
         *,
         prefix: str = "",
         compresses: bool = False,
+        model_readable: bool = False,
         **settings: Any,
     ) -> None:
         try:
@@ -84,6 +87,8 @@ class ObjectStore:
         self._base = _base_uri(place, self.name)
         self._store = place
         self._client: tuple[int, Any, Any] | None = None
+        self.model_readable = model_readable
+        check_model_readable(self)
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
         """Keep an object in place of any of that key: seen whole or not at all."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from byref.errors import ConfigurationError
+from byref.stores.keys import object_key
 
 NAME_CHARS = 20
 """Of a store's name."""
+URI_CHARS = 4_096
+"""Most of a path or URL that a model is shown; as long as a path may be on Linux."""
 
 
 @runtime_checkable
@@ -19,6 +22,7 @@ class BlobStore(Protocol):
     SQL holds the truth: an object that SQL does not know is garbage to sweep. Keys are made by `object_key`; a method that
     is given another raises `InvalidId`, as `check_key` does. A store that cannot be reached, or refuses, is a
     `StorageFailure`, in bounded time and without secrets in its text. `byref.stores.contract` holds the tests of all this.
+    A store may have a `model_readable`, too: True says that models read at its paths, with tools of the host's.
     """
 
     name: str
@@ -71,3 +75,26 @@ def check_store(store: Any) -> None:
         raise ConfigurationError(
             f"blobs: the store's name is {name!r:.100}: expected 1 to {NAME_CHARS} ASCII characters"
         )
+    check_model_readable(store)
+
+
+def is_model_readable(store: object) -> bool:
+    """Tell whether the host said of a store that its model reads at the store's paths, with tools of the host's."""
+    return getattr(store, "model_readable", False) is True
+
+
+def check_model_readable(store: BlobStore) -> None:
+    """Raise ConfigurationError where a store says that models read at its paths, and has none at which they could."""
+    said: object = getattr(store, "model_readable", False)
+    if type(said) is not bool:
+        raise ConfigurationError(f"model_readable={said!r:.100}: expected True or False")
+    if said and (store.compresses or not is_shown(store.uri(object_key("default", "0" * 32, "application/json")))):
+        raise ConfigurationError(
+            f"model_readable=True: the store {store.name!r} has no paths, in one line of text, at which other programs "
+            "find the bytes as they are. FileStore(folder) has, and ObjectStore(url) unless it compresses"
+        )
+
+
+def is_shown(path: object) -> TypeGuard[str]:
+    """Tell whether a path or URL is one line of text, and no longer than a model is shown."""
+    return isinstance(path, str) and path.isprintable() and len(path) <= URI_CHARS
