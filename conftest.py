@@ -17,10 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,59 +37,6 @@ COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 EXIT_CODE = '; echo "exit code $?"'
 HEAD = r"""((?:'[^']*'|"[^"$]*"|[^'"|&;<>$])*)(\|?)(.*)"""
 """What stands before the first pipe that is not quoted, if there is nothing special in it; the pipe; the rest."""
-
-
-class ScriptedClient:
-    """A provider's client without a model: calls the tools it was told to, and answers out of their replies.
-
-    A turn is a call, several at once, or a function from the messages to the answer.
-    """
-
-    def __init__(self, *turns: dict[str, Any] | list[dict[str, Any]] | Callable[[list[Any]], str]) -> None:
-        self._turns = list(turns)
-        self._ids = count(1)
-        self.messages = self
-
-    def create(
-        self, *, messages: list[Any], tools: list[Any], model: str, max_tokens: int, system: str = ""
-    ) -> SimpleNamespace:
-        """Answer as Anthropic's Messages API does, and refuse what that refuses."""
-        see_that_calls_are_answered(messages)
-        turn = self._turns.pop(0)
-        if callable(turn):
-            blocks = [SimpleNamespace(type="text", text=turn(messages))]
-        else:
-            calls = turn if isinstance(turn, list) else [turn]
-            blocks = [SimpleNamespace(type="tool_use", id=f"toolu_{next(self._ids)}", **call) for call in calls]
-        usage = {"input_tokens": len(str(messages)) // 4, "output_tokens": 20, "cache_read_input_tokens": 0}
-        return SimpleNamespace(
-            id=f"msg_{len(messages)}",
-            content=blocks,
-            stop_reason="end_turn" if callable(turn) else "tool_use",
-            usage=usage,
-            model=model,
-        )
-
-
-class AsyncScriptedClient:
-    """The same, awaited."""
-
-    def __init__(self, *turns: Any) -> None:
-        self._client, self.messages = ScriptedClient(*turns), self
-
-    async def create(self, **request: Any) -> SimpleNamespace:
-        """Answer as `ScriptedClient` does."""
-        return self._client.create(**request)
-
-
-def see_that_calls_are_answered(messages: list[Any]) -> None:
-    """Each call of an assistant's message is answered in the message after it, which is the user's."""
-    for before, message in zip(messages, [*messages[1:], {}], strict=True):
-        if before["role"] == "assistant":
-            called = [block.id for block in before["content"] if block.type == "tool_use"]
-            answers = message.get("content") or []
-            answered = [block["tool_use_id"] for block in answers if isinstance(block, dict)]
-            assert not called or (message["role"] == "user" and answered == called), f"{called} answered by {message}"
 
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=5, memory_bytes=512 << 20)
@@ -161,7 +106,6 @@ def begin(names: dict[str, Any]) -> None:
         shutil.copy(getattr(local_data, name).filepath, f"{name}.json")
     for program in (*EXAMPLES.glob("*_loop.py"), *EXAMPLES.glob("shop.py")):
         shutil.copy(program, program.name)
-    names["ScriptedClient"], names["AsyncScriptedClient"] = ScriptedClient, AsyncScriptedClient
 
 
 def end(names: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ import pytest
 import byref
 from byref.tokens import _load_encoding
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+PAGES = (ROOT / "README.md", ROOT / "docs/headline.md")
 FEW = 3_000
 MOST_XOJ = 6.0
 ATTEMPTS = 3
@@ -75,6 +78,10 @@ def test_a_small_one_goes_the_same_way(headline: ModuleType, data: dict[str, Any
     assert conversation.entries == [{key: material[key] for key in keys} for material in data["materials"]]
     assert conversation.grounds == headline.ground_states(data["materials"])
     assert (conversation.found, conversation.grounds) == headline.expected(data)
+
+    stated = re.findall(r"some (\d+) tokens more", "".join(page.read_text() for page in PAGES))
+    assert len(stated) == 2
+    assert all(abs(int(number) - conversation.definition_tokens) < 20 for number in stated), "of tools' definitions"
 
     encoding = _load_encoding()
     counted = [len(encoding.encode_ordinary(turn.text)) for turn in conversation.turns]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
-import runpy
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
@@ -14,8 +14,10 @@ from typing import Any, get_args
 
 import pytest
 
+import byref
 from byref import Policy
 from byref.gates import Reason
+from byref.testing import ScriptedClient
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,13 +64,49 @@ def _shown(value: Any) -> str:
 
 def test_the_first_screen_says_how_to_start() -> None:
     first = (ROOT / "README.md").read_text().split("## ")[0]
-    for command in ("make demo", "make test", "pip install byref"):
+    for command in ("make demo", "make test", "pip install ."):
         assert command in first
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_nothing_says_that_an_index_has_byref(document: Path) -> None:
+    """An extra of a byref that is installed is found without one; byref itself is not."""
+    assert not re.search(r"pip install (--\S+ )*'?byref(?!\[)", document.read_text())
+
+
+ALONE = [ROOT / "README.md", ROOT / "docs/async.md"]
+BLOCK = re.compile(r"^```python\n(?!>>> )(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+BLOCKS = [
+    (path, *found.groups())
+    for path in ALONE
+    for found in BLOCK.finditer(path.read_text())
+    if path.name == "README.md" or "while True" in found[1]
+]
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_runs_as_it_is_pasted(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, code, printed = BLOCKS[number]
+    names: dict[str, Any] = {}
+    exec(compile(code, "pasted", "exec"), names)
+    for engine in (value for value in names.values() if isinstance(value, byref.Engine)):
+        engine.close()
+    got = capsys.readouterr().out
+    assert doctest.OutputChecker().check_output(printed or "", got, doctest.ELLIPSIS), got
+
+
+def test_the_hello_is_five_lines() -> None:
+    hello, loop = (code for path, code, _ in BLOCKS[:2])
+    assert len([line for line in hello.splitlines() if line]) == 5
+    assert "while True" in loop
+
+
 def test_the_chat_loops_are_short() -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    loops = [block for block in blocks if "while True" in block]
+    found = [re.search(r"^(async )?def answer.*?^(?=\w+\()", code, re.DOTALL | re.MULTILINE) for _, code, _ in BLOCKS]
+    loops = [loop[0] for loop in found if loop]
     assert ["await" in loop for loop in loops] == [False, True]
     for loop in loops:
         assert len(loop.splitlines()) <= 30
@@ -134,8 +172,7 @@ def test_a_wrong_example_fails(tmp_path: Path, race: Callable[..., list[str]]) -
 def test_the_scripted_client_refuses_what_the_provider_does(
     turn: list[str], answers: list[list[str]], refused: bool
 ) -> None:
-    scripted = runpy.run_path(str(ROOT / "conftest.py"))["ScriptedClient"]
-    client = scripted([{"name": name, "input": {}} for name in turn], lambda _: "done")
+    client = ScriptedClient([{"name": name, "input": {}} for name in turn], lambda _: "done")
     messages: list[Any] = [{"role": "user", "content": "go"}]
 
     def ask() -> Any:
