@@ -26,7 +26,7 @@ FRAMES_SLACK_BYTES: Final = 2 << 20
 """Names, reasons and framing, beside what the limits count."""
 _NEWS: Final = msgspec.msgpack.Decoder(wire.News)
 
-Fault = Literal["", "silent", "gone", "too big", "broken"]
+Fault = Literal["", "silent", "gone", "unfinished", "too big", "broken"]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,8 @@ class Answer:
     ended: wire.Ended | None = None
     started: bool = False
     fault: Fault = ""
-    """silent: the zygote does not answer; gone: it died; too big, broken: of the reply."""
+    """silent: the zygote does not answer; gone: it died; unfinished: the run closed its reply before its end, and is not
+    known to have ended; too big, broken: of the reply."""
     detail: str = ""
     held_bytes: int = 0
     wall_ms: float = 0.0
@@ -100,9 +101,13 @@ class _Exchange:
         self._keys = [payload.key for payload in request.payloads]
         terms = request.terms
         self._run_seconds = terms.wall_seconds + wire.KILL_GRACE_SECONDS
-        self._reader = wire.FrameReader(terms.result_bytes + terms.stdout_bytes + FRAMES_SLACK_BYTES)
+        self._reader = wire.FrameReader(
+            terms.result_bytes + terms.stdout_bytes + FRAMES_SLACK_BYTES, terms.stdout_bytes + wire.MAX_TEXT_BYTES
+        )
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
+        self._has_hung_up = False
+        """The run's end of the reply is closed: by itself, or with the run."""
         self._expected = 0.0
         if request.plots:
             self._expect(PLOTS_SECONDS)
@@ -120,11 +125,12 @@ class _Exchange:
             if not ready and not answer.started and self._deadline < self._vitals.busy_until:
                 self._deadline = self._vitals.busy_until + START_SECONDS
             elif not ready:
-                answer.fault = "silent"
+                answer.fault = "unfinished" if answer.started and self._has_hung_up else "silent"
             if self._channel.fileno() in ready:
                 self._hear()
             if self._reply in ready and not self._read():
                 poll.unregister(self._reply)
+                self._has_hung_up = True
                 self._deadline = min(self._deadline, time.monotonic() + END_SECONDS)
         if answer.done is None and not answer.fault:
             self._read()  # all that a dead process wrote is in the pipe by now

@@ -53,13 +53,15 @@ def too_big(frames: Iterable[wire.Frame], max_bytes: int) -> Failure | None:
 
 
 def figures_of(frames: Iterable[wire.Frame]) -> tuple[Figure, ...]:
-    """The figures among the frames of a hostile reply; what is none, or one too many, is left out."""
+    """The figures among the frames of a hostile reply; what is none is left out, and what is beyond the most is not looked at."""
     figures: dict[str, Figure] = {}
+    looked_at = 0
     for frame in frames:
-        if not isinstance(frame, wire.Image) or len(figures) >= MAX_FIGURES:
+        if not isinstance(frame, wire.Image) or not _NAME.fullmatch(frame.name) or frame.name in figures:
             continue
-        if not _NAME.fullmatch(frame.name) or frame.name in figures:
-            continue
+        looked_at += 1
+        if looked_at > MAX_FIGURES:
+            break
         try:
             width, height = png.size_of(frame.png)
         except png.NotPNG:

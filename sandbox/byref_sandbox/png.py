@@ -14,6 +14,13 @@ _CHANNELS: Final = {2: 3, 6: 4}
 """By colour type: RGB and RGBA."""
 _MAX_FILTER: Final = 4
 _RESOLUTION_BYTES: Final = 9
+_MAX_CHUNKS: Final = 4_096
+"""Writers put at least 8 KiB into each, if there is as much."""
+_OVERHEAD: Final = 16
+"""What compression may add to the pixels: no more than a part in so many."""
+_BESIDE_PIXELS: Final = 64 << 10
+_MOST_BYTES: Final = 4 * MAX_FIGURE_PIXELS * (_OVERHEAD + 1) // _OVERHEAD + _BESIDE_PIXELS
+"""Of an image as large as one may be, of pixels that cannot be compressed."""
 
 
 class NotPNG(ValueError):
@@ -24,6 +31,8 @@ def size_of(data: bytes) -> tuple[int, int]:
     """The width and height of an 8-bit RGB or RGBA image that holds its pixels and nothing else; raises NotPNG."""
     if not data.startswith(_SIGNATURE):
         raise NotPNG("no PNG")
+    if len(data) > _MOST_BYTES:
+        raise NotPNG(f"{len(data):,} bytes")
     chunks = _chunks(data)
     if len(chunks) < 3 or chunks[0][0] != b"IHDR" or chunks[-1] != (b"IEND", b""):
         raise NotPNG("no header or no end")
@@ -57,6 +66,8 @@ def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
         if zlib.crc32(data[at + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
             raise NotPNG("a wrong checksum")
         found.append((kind, body))
+        if len(found) > _MAX_CHUNKS:
+            raise NotPNG(f"more than {_MAX_CHUNKS:,} chunks")
         at = end
     return found
 

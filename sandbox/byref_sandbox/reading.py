@@ -25,6 +25,8 @@ _MAX_WORDS_CHARS: Final = 4_000
 _MAX_LINE: Final = 10_000_000
 _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
+_MAX_FIGURES_DROPPED: Final = 10_000
+"""Beyond those that came: more than any code can make in its time."""
 _RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _ANY_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 _CRASHES: Final = frozenset(
@@ -95,7 +97,7 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         stdout_dropped=_within(done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
         error=failure,
         figures=plots.figures_of(answer.frames),
-        figures_dropped=max(0, done.figures_dropped),
+        figures_dropped=max(0, min(done.figures_dropped, _MAX_FIGURES_DROPPED)),
         bound=bound,
         same=same,
         defined=defined,
@@ -149,6 +151,8 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
         return _UNREADABLE
     if answer.ended is not None:
         return _why_it_ended(answer.ended, limits)
+    if answer.fault == "unfinished":
+        return Failure("Crash", "the run closed its reply before its end", hint="run it again")
     if answer.fault == "silent":
         return Failure("Crash", "the interpreter did not answer in time and was restarted", hint="run it again")
     return Failure("Crash", "the interpreter process died during the run", hint="run it again")

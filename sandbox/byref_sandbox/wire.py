@@ -16,7 +16,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
@@ -24,6 +24,9 @@ from byref_sandbox.jail import Layer, SandboxUnavailable
 
 MAX_FRAMES: Final = 12_000
 """Frames of one reply; a variable, an output or the outcome is one each."""
+MAX_TEXT_BYTES: Final = 16 << 20
+"""Of one reply: names, sources, messages and what values look like. A text takes up to four times as much in memory."""
+MAX_PATH_STEPS: Final = 64
 MAX_DATAGRAM: Final = 64 << 10
 MAX_ORDER_DESCRIPTORS: Final = 3
 KILL_GRACE_SECONDS: Final = 0.5
@@ -224,7 +227,7 @@ class Same(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     name: str
     variable: str
-    path: list[str]
+    path: Annotated[list[str], msgspec.Meta(max_length=MAX_PATH_STEPS)]
     frame: bool = False
     """It is the DataFrame of that."""
     shape: str = ""
@@ -283,6 +286,11 @@ Frame = Error | Kept | Same | Defined | Lost | Image | Output | Done
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)
+_fields: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_FIELDS: Final = range(0x90, 0xA0)
+"""The first byte of a frame: an array of at most fifteen fields."""
+_BYTES: Final = range(0xC4, 0xC7)
+"""The first byte of a field that is bytes: they take in memory what they take on the wire."""
 
 
 def pack(frame: Frame) -> bytearray:
@@ -296,14 +304,15 @@ def pack(frame: Frame) -> bytearray:
 class FrameReader:
     """Takes a reply's bytes as they come and gives whole frames, under caps; `feed` raises Broken or OverflowError."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, max_text_bytes: int = MAX_TEXT_BYTES) -> None:
         self._max_bytes = max_bytes
+        self._text_room = max_text_bytes
         self._received = 0
         self._frames = 0
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes; OverflowError beyond the cap of bytes or frames, Broken on anything odd."""
+        """The frames that `data` completes; OverflowError beyond the caps of bytes, text and frames, Broken on anything odd."""
         self._received += len(data)
         self._buffer += data
         if self._received > self._max_bytes:
@@ -321,12 +330,23 @@ class FrameReader:
             if self._frames > MAX_FRAMES:
                 raise OverflowError
             try:
-                found.append(_frames.decode(memoryview(self._buffer)[start + _LENGTH.size : end]))
+                found.append(self._frame(memoryview(self._buffer)[start + _LENGTH.size : end]))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise Broken(f"no frame: {error}") from None
             start = end
         del self._buffer[:start]
         return found
+
+    def _frame(self, data: memoryview) -> Frame:
+        """The frame, once its texts are known to be short enough."""
+        if not data or data[0] not in _FIELDS:
+            raise Broken("no frame")
+        fields = [memoryview(field) for field in _fields.decode(data)]
+        self._text_room -= sum(len(field) for field in fields if field[0] not in _BYTES)
+        if self._text_room < 0:
+            raise OverflowError
+        frame: Frame = _frames.decode(data)
+        return frame
 
 
 def read_some(descriptor: int) -> bytes:

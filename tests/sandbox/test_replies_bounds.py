@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+import threading
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
 import pytest
 
-from byref_sandbox import Data, Limits, Outcome, Sandbox, reading
+from byref_sandbox import Data, Limits, Outcome, Sandbox, png, reading, wire
+from byref_sandbox.exchange import Answer
+from byref_sandbox.outcome import MAX_FIGURE_SIDE, MAX_FIGURES
+from byref_sandbox.plots import figures_of
 from byref_sandbox.sources import MAX_SOURCE_CHARS
 from byref_sandbox.testing import run_in_jail
 
@@ -83,3 +93,139 @@ def test_the_same_bytes_are_text_and_json(sandbox: Sandbox) -> None:
     picked = sandbox.pick(".a", as_json, session="text first")
     assert picked is not None
     assert picked.outputs == (b"1",)
+
+
+def traced(work: Callable[[], Outcome]) -> tuple[Outcome, int]:
+    """What came of it, and the most bytes that Python's own allocations took meanwhile."""
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("steps", ["[''] * 5_000_000", "['a'] * 65", "[['a']] * 3"])
+def test_a_path_of_more_steps_than_there_are_is_not_read(sandbox: Sandbox, steps: str) -> None:
+    outcome, peak = traced(lambda: forge(sandbox, f"['same', 'x', 'y', {steps}, False, ''], {DONE}"))
+    assert outcome.error is not None
+    assert outcome.error.kind == "Crash"
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        "['lost', 'a', 'x' * MOST]",
+        "['error', 'x' * MOST, 'm', None, None]",
+        "*(['lost', 'a', 'x' * (MOST // 8)] for _ in range(9))",
+        "['done', 'json', b'1', '\\U0001f600' + 'x' * MOST, '', 0, False, 0.0, 0]",
+    ],
+)
+def test_texts_of_more_than_a_reply_has_are_not_made(sandbox: Sandbox, frames: str) -> None:
+    """One wide character makes all of a text four times as large."""
+    frames = frames.replace("MOST", str(wire.MAX_TEXT_BYTES + LIMITS.stdout_bytes))
+    outcome, peak = traced(lambda: forge(sandbox, frames))
+    assert outcome.error is not None
+    assert outcome.error.kind == "OutputLimit"
+    assert peak < 48 << 20
+
+
+def test_a_frame_of_more_fields_than_any_is_not_read(sandbox: Sandbox) -> None:
+    outcome, peak = traced(lambda: forge(sandbox, f"['lost', *['x'] * 3_000_000], {DONE}"))
+    assert outcome.error is not None
+    assert outcome.error.kind == "Crash"
+    assert peak < 16 << 20
+
+
+def test_figures_that_were_dropped_are_of_a_number_that_can_be(sandbox: Sandbox) -> None:
+    outcome = forge(sandbox, "['done', 'none', b'null', '', '', 0, False, 0.0, 0, b'', '', False, 2 ** 64 - 1]")
+    assert outcome.error is None
+    assert outcome.figures_dropped == reading._MAX_FIGURES_DROPPED
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack("!I", len(body)) + kind + body + struct.pack("!I", zlib.crc32(kind + body))
+
+
+def image(width: int, height: int, *pixels: bytes) -> bytes:
+    header = struct.pack("!IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    parts = b"".join(chunk(b"IDAT", part) for part in pixels)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + parts + chunk(b"IEND", b"")
+
+
+def test_no_more_images_are_looked_at_than_may_come() -> None:
+    """Each takes a fifth of a second of the host; thousands fit into one reply."""
+    width, height = 1_000, 4_000
+    rows = bytearray((4 * width + 1) * height)
+    rows[-4 * width - 1] = 9  # an unknown filter, in the last row
+    refused = image(width, height, zlib.compress(rows))
+    with pytest.raises(png.NotPNG, match="filter"):
+        png.size_of(refused)
+    good = image(1, 1, zlib.compress(b"\0\1\2\3\4"))
+    began = time.process_time()
+    taken = figures_of(
+        [
+            *(wire.Image(f"refused_{number}", refused) for number in range(MAX_FIGURES - 1)),
+            wire.Image("good", good),
+            *(wire.Image(f"late_{number}", refused) for number in range(4_000)),
+            wire.Image("too_late", good),
+        ]
+    )
+    assert [figure.name for figure in taken] == ["good"]
+    assert time.process_time() - began < 10
+
+
+def test_an_image_of_many_chunks_is_not_taken_apart() -> None:
+    pixels = zlib.compress(b"\0\1\2\3\4")
+    few = [pixels[:1], *[b""] * 4_000, pixels[1:]]
+    assert png.size_of(image(1, 1, *few)) == (1, 1)
+    many = image(1, 1, *few, *[b""] * 100_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(png.NotPNG, match="chunks"):
+            png.size_of(many)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_largest_image_there_is_is_taken_and_no_more_bytes_are_looked_at() -> None:
+    width, height = 2_000, 2_000
+    rows = bytes(range(256)) * ((4 * width + 1) * height // 256 + 1)
+    stored = zlib.compress(b"".join(b"\0" + rows[row * 4 * width : (row + 1) * 4 * width] for row in range(height)), 0)
+    assert png.size_of(image(width, height, stored)) == (width, height)
+    with pytest.raises(png.NotPNG, match="bytes"):
+        png.size_of(image(width, height, stored) + b"\0" * (2 << 20))
+    with pytest.raises(png.NotPNG, match="pixels"):
+        png.size_of(image(MAX_FIGURE_SIDE + 1, 1, stored))
+
+
+def test_figures_beyond_the_most_are_left_out_of_the_outcome() -> None:
+    good = image(1, 1, zlib.compress(b"\0\1\2\3\4"))
+    frames: list[wire.Frame] = [wire.Image(f"plot_{number}", good) for number in range(MAX_FIGURES + 5)]
+    outcome = reading.outcome_of(Answer(frames=frames, done=wire.Done()), LIMITS)
+    assert len(outcome.figures) == MAX_FIGURES
+
+
+@pytest.mark.parametrize("cut", ["", "os.write(pipe, b'\\0\\0\\1\\0half a frame')\n"])
+def test_a_run_that_closes_its_reply_ends_itself_alone(breakable: Sandbox, cut: str) -> None:
+    """Without a session it is forked from the root, as the runs of everybody else are."""
+    root = breakable.start()._root
+    bystanders: dict[str | None, Outcome] = {}
+
+    def stand_by(session: str | None) -> None:
+        source = "import time\ntime.sleep(3.5)\nresult = 'done'"
+        bystanders[session] = run_in_jail(source, LIMITS, session=session, sandbox=breakable)
+
+    threads = [threading.Thread(target=stand_by, args=(session,)) for session in (None, "another")]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    source = f"{FAILS}\ndef frames(): return []\n{FORGE.replace('os._exit(0)', '')}\n{cut}os.close(pipe)\nimport time\ntime.sleep(60)"
+    outcome = run_in_jail(source, LIMITS, sandbox=breakable)
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.message) == ("Crash", "the run closed its reply before its end")
+    for thread in threads:
+        thread.join()
+    assert [bystanders[session].value for session in (None, "another")] == ["done", "done"]
+    assert breakable.start()._root is root
