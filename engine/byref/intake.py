@@ -18,9 +18,10 @@ from byref.db.payloads import StoredPayload
 from byref.errors import StorageFailure
 from byref.outputs import Large, LargeMedia, media, values
 from byref.outputs.blocks import MARKS
+from byref.outputs.lifting import Lifting
 from byref.outputs.output import OCTETS, is_textual
 from byref.scope import Scope
-from byref.skim import Skimmer
+from byref.skim import Skimmed, Skimmer
 from byref.streams import COLLECTED, Stream, read
 
 _DECODER = json.JSONDecoder()
@@ -35,6 +36,8 @@ class Taken:
     block: Large | LargeMedia
     stored: Staged | StorageFailure
     """The staged blob, or why nothing is staged."""
+    instructions: str | None = None
+    """What was taken out of it."""
 
     @property
     def staged(self) -> Staged:
@@ -72,7 +75,7 @@ def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> objec
     shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
     whole = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
     survives = policy.on_storage_failure != "raise"
-    return _received(scope, output, policy.max_artifact_bytes, None, whole=whole, survives=survives)
+    return _received(scope, output, policy.max_artifact_bytes, None, whole=whole, survives=survives, lifts=True)
 
 
 def of_host(scope: Scope, value: object, content_type: str | None) -> object:
@@ -81,12 +84,20 @@ def of_host(scope: Scope, value: object, content_type: str | None) -> object:
 
 
 def _received(
-    scope: Scope, output: object, most: int, content_type: str | None, *, whole: bool, survives: bool
+    scope: Scope,
+    output: object,
+    most: int,
+    content_type: str | None,
+    *,
+    whole: bool,
+    survives: bool,
+    lifts: bool = False,
 ) -> object:
     """Return an output as it is, a stream as the text or bytes that it gives, and one that goes on as Taken.
 
     `whole`: it is needed in memory, whatever its size. `survives`: where the store fails, the stream is described all
-    the same. `content_type` is what the bytes are said to be. What the stream raises passes on, and nothing is left of it.
+    the same. `lifts`: instructions are taken out. `content_type` is what the bytes are said to be. What the stream raises
+    passes on, and nothing is left of it.
     """
     stream = read(output, most=most, collected=most if whole else COLLECTED, write=_array)
     if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
@@ -97,10 +108,34 @@ def _received(
     if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole
         return b"".join(pieces)
     said = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
-    return _take(scope, pieces, said, said or _guessed(first, is_text=stream.is_text), survives=survives)
+    guessed = said or _guessed(first, is_text=stream.is_text)
+    if lifts and said is None and (is_textual(guessed) or guessed == OCTETS):
+        return _lifted(scope, pieces, guessed, survives=survives)
+    return _take(scope, pieces, said, guessed, survives=survives)[0]
 
 
-def _take(scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool) -> Taken:
+def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bool) -> Taken:
+    """Take a stream without its instructions, with which it comes back if it is no JSON after all."""
+    lifting = Lifting()
+    taken, skimmed = _take(scope, lifting.passing(pieces), None, guessed, survives=survives)
+    if skimmed.is_json:
+        taken.instructions = lifting.said
+        again = Lifting(every=True).passing if lifting.has_removed and lifting.left else None
+    else:
+        again = lifting.restored if lifting.has_removed else None
+    if again is None or isinstance(taken.stored, StorageFailure):
+        return taken
+    try:
+        other, _ = _take(scope, again(_chunks(scope, taken.stored)), None, guessed, survives=survives)
+    finally:
+        taken.settle(scope)
+    other.instructions = taken.instructions
+    return other
+
+
+def _take(
+    scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool
+) -> tuple[Taken, Skimmed]:
     skimmer, digest, size = Skimmer(), blake3(), 0
     failed: list[BaseException] = []
 
@@ -129,9 +164,10 @@ def _take(scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str,
     skimmed = skimmer.finish()
     # What only looks like a document is text if it is UTF-8.
     if said is None and (is_textual(guessed) or (guessed == OCTETS and not skimmed.lossy)):
-        return Taken(Large(skimmed, digest.digest(), load), stored)
+        return Taken(Large(skimmed, digest.digest(), load), stored), skimmed
     made = media.of(guessed, b"")
-    return Taken(LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest.digest(), load), stored)
+    large = LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest.digest(), load)
+    return Taken(large, stored), skimmed
 
 
 def _array(records: list[object]) -> bytes:
@@ -163,4 +199,9 @@ def _may_be_json(beginning: bytes) -> bool:
 def _read_back(scope: Scope, stored: Staged | StorageFailure) -> bytes:
     if isinstance(stored, StorageFailure):
         raise stored
-    return StoredPayload(stored.blob_id, stored.key, stored.store, stored.size, stored.lines, scope.source).read()
+    return b"".join(_chunks(scope, stored))
+
+
+def _chunks(scope: Scope, stored: Staged) -> Iterator[bytes]:
+    payload = StoredPayload(stored.blob_id, stored.key, stored.store, stored.size, stored.lines, scope.source)
+    return (data for _, data in payload.chunks())

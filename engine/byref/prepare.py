@@ -135,6 +135,7 @@ def prepare(
     pieces, says_error = to_pieces(output) if taken is None else ([Piece(taken.block)], False)
     is_error = is_error or says_error
     told = _lift(pieces) if not own_tool else None
+    told = told if taken is None else taken.instructions
     told, mapped = told if scope.policy.trusted_instructions == "all" else None, None
     if not own_tool and not is_error and (shaping.mapper is not None or shaping.template is not None):
         pieces, said, mapped, is_error = _map(scope, shaping, pieces)
@@ -175,7 +176,11 @@ def _lift(pieces: list[Piece]) -> str | None:
     """Take the instructions out of every block and return the first."""
     told = None
     for at, piece in enumerate(pieces):
-        if isinstance(piece.block, Block) and not isinstance(piece.block, Large):
+        if piece.block is None and type(piece.original) is dict:
+            original, said = instructions.lift_value(piece.original)
+            if said is not None and type(original) is dict:
+                pieces[at], told = Piece(None, original), told or said
+        elif isinstance(piece.block, Block) and not isinstance(piece.block, Large):
             rest, said = instructions.lift(piece.block)
             if said is not None:
                 pieces[at], told = forms.replaced(piece, rest), told or said

@@ -20,7 +20,7 @@ MAX_CHARS: Final = 4_000
 def lift_value(value: object) -> tuple[object, str | None]:
     """Return a value without its instructions, and them: a string under `KEY` at its top."""
     if type(value) is dict and isinstance(said := value.get(KEY), str):
-        return {key: member for key, member in value.items() if key != KEY}, _cut(str.__str__(said))
+        return {key: member for key, member in value.items() if key != KEY}, cut(str.__str__(said))
     return value, None
 
 
@@ -44,7 +44,7 @@ def lift(block: Block) -> tuple[Block, str | None]:
     if type(said) is not str:
         return block, None
     del members[KEY]
-    return to_block(msgspec.json.encode(members).decode()), _cut(said)
+    return to_block(msgspec.json.encode(members).decode()), cut(said)
 
 
 def _lift_from_value(block: Block) -> tuple[Block, str | None]:
@@ -77,7 +77,7 @@ def _lift_parsed(block: Block) -> tuple[Block, str | None]:
         return block, None
     said = value.pop(KEY)
     said = said if type(said) is str else _said_before(block)
-    return (block, None) if said is None else (to_block(json.dumps(value, separators=(",", ":"))), _cut(said))
+    return (block, None) if said is None else (to_block(json.dumps(value, separators=(",", ":"))), cut(said))
 
 
 def _said_before(block: Block) -> str | None:
@@ -96,7 +96,8 @@ def _said_before(block: Block) -> str | None:
     return next((member for key, member in reversed(top) if key == KEY and type(member) is str), None)
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Return instructions as a model may read them."""
     text = _LONE_SURROGATE.sub("\ufffd", text)
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 

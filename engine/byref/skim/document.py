@@ -28,6 +28,10 @@ class Refused(ValueError):
     """The text is no JSON, or none that can be described in bounded memory."""
 
 
+class TooMuch(Refused):
+    """It may be JSON, and cannot be described."""
+
+
 class Document:
     """A root array or object; its structure is looked at where it takes more than one block."""
 
@@ -78,7 +82,7 @@ class Document:
         self._read(block)
         weight = self._outside_weight + self._weight
         if weight > sizes.MOST:
-            raise Refused(_too_large())
+            raise TooMuch(_too_large())
 
     def finish(self) -> object:
         """Return the value. Raises Refused, and TooDeep."""
@@ -167,7 +171,7 @@ class Document:
         for array in arrays:
             array.shorten(sizes.ENDS // (2 * len(arrays)))
         if sum(array.size for array in arrays) > sizes.MOST:
-            raise Refused(_too_large())
+            raise TooMuch(_too_large())
 
     def _decoded(self, end: int, suffix: bytes) -> object:
         """Return what the text says up to a place that it then begins at."""
@@ -211,7 +215,7 @@ class Document:
             column = error.colno + (self._column - len(self._prefix) if error.lineno == 1 else 0)
             problem = f"{error.msg} at line {line}, column {column}"
         except RecursionError:
-            pass
+            raise TooMuch(f"invalid JSON: {problem}") from None
         raise Refused(f"invalid JSON: {problem}") from None
 
 

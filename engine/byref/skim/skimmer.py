@@ -9,7 +9,7 @@ from typing import Final
 from byref.describe.schema import Schema, TooDeep, infer
 from byref.describe.truncate import Ends
 from byref.skim import sizes
-from byref.skim.document import Document, Refused
+from byref.skim.document import Document, Refused, TooMuch
 from byref.skim.passage import Passage
 from byref_sandbox import jsontext
 
@@ -29,6 +29,8 @@ class Skimmed:
     """They are not UTF-8; then they are text that has U+FFFD where nothing could be decoded."""
     parse_error: str | None
     """Why they are not structured; None if they are."""
+    is_json: bool
+    """Nothing in them was seen to be no JSON, though they may be too large or too deep to be described."""
     value: object
     """The object or array, in which `Rows` stand for arrays too large to be kept; None of text."""
     schema: Schema | None
@@ -53,6 +55,7 @@ class Skimmer:
         """What was read while nobody knows whether it is JSON."""
         self._document: Document | None = None
         self._problem = "not a JSON object or array"
+        self._is_json = False
 
     def feed(self, data: bytes) -> None:
         """Read on."""
@@ -76,8 +79,19 @@ class Skimmer:
                 schema = infer(value, plain=True)
             except (Refused, TooDeep) as error:
                 value, problem = None, str(error)
+                self._is_json = isinstance(error, TooMuch | TooDeep)
+            else:
+                self._is_json = True
         return Skimmed(
-            passage.size, passage.lines, passage.lossy, problem, value, schema, passage.ends, passage.samples
+            passage.size,
+            passage.lines,
+            passage.lossy,
+            problem,
+            self._is_json and not passage.lossy,
+            value,
+            schema,
+            passage.ends,
+            passage.samples,
         )
 
     def _read(self, data: bytes, *, final: bool = False) -> None:
@@ -99,3 +113,4 @@ class Skimmer:
                     self._document.feed(data)
             except Refused as error:
                 self._document, self._problem = None, str(error)
+                self._is_json = isinstance(error, TooMuch)
