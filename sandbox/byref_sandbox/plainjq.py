@@ -48,10 +48,11 @@ class Pick(NamedTuple):
 
 
 _TOKEN = re.compile(
-    r"""\s*(?: (?P<field>\.[A-Za-z_][A-Za-z0-9_]*) | (?P<quoted>\.?"[^"\\]*") | (?P<number>-?[0-9]{1,15})
-             | (?P<word>[A-Za-z_][A-Za-z0-9_]*) | (?P<sign>[.|,:()\[\]{}]) )\s*""",
-    re.VERBOSE | re.ASCII,
+    r"""(?: (?P<recurse>\.\.) | (?P<field>\.[A-Za-z_][A-Za-z0-9_]*) | (?P<quoted>\.?"[^"\\\0\ud800-\udfff]*")
+          | (?P<number>-?[0-9]{1,15}) | (?P<word>[A-Za-z_][A-Za-z0-9_]*) | (?P<sign>[.|,:()\[\]{}]) ) [ \t\r\n]*""",
+    re.VERBOSE,
 )
+"""A token of jq's, as long as jq takes it: `..` is one, of which nothing plain is made."""
 
 
 class NotPlain(Exception):
@@ -113,7 +114,7 @@ class _Parser:
     def __init__(self, program: str) -> None:
         self._has_object = False
         self._tokens: list[tuple[str, str]] = []
-        at = 0
+        at = len(program) - len(program.lstrip(" \t\r\n"))
         while at < len(program):
             token = _TOKEN.match(program, at)
             if token is None:
@@ -148,8 +149,6 @@ class _Parser:
             picks = []
         elif self.take("."):
             picks = [_SAME]
-            if self._tokens[-1][0] == "field":
-                raise NotPlain  # `..name`
         elif self.take("["):
             picks = [_collected(self._chain("]"))]
         elif self.take("{"):
@@ -176,15 +175,16 @@ class _Parser:
         if self._has_object:
             raise NotPlain  # each could hold the one before several times
         self._has_object = True
-        members: dict[str, Pick] = {}
+        members: list[tuple[str, Pick]] = []
         while True:
             kind, text = self._tokens.pop()
             if kind != "word" and not (kind == "quoted" and text[0] == '"'):
                 raise NotPlain
             name = text.strip('"')
-            members[name] = self.pick() if self.take(":") else _member(name)
-            if not members[name].is_single:
+            pick = self.pick() if self.take(":") else _member(name)
+            if not pick.is_single:
                 raise NotPlain  # an object for each combination
+            members.append((name, pick))
             if not self.take(","):
                 break
         self._expect("}")
@@ -263,15 +263,16 @@ def _collected(pick: Pick) -> Pick:
     )
 
 
-def _made(members: Mapping[str, Pick]) -> Pick:
-    """An object; of a member that is not needed all is, so that what it meets is the same."""
+def _made(members: list[tuple[str, Pick]]) -> Pick:
+    """An object; of a member that is not needed, or has another after it, all is, so that what it meets is the same."""
+    last = dict(members)
 
     def run(value: Any) -> Iterator[Any]:
-        yield {name: next(pick.run(value)) for name, pick in members.items()}
+        yield {name: next(pick.run(value)) for name, pick in members}
 
     def needs(need: Need) -> Need:
         of = need if isinstance(need, Mapping) else {}
-        return reduce(_both, [pick.needs(of.get(name)) for name, pick in members.items()])
+        return reduce(_both, [pick.needs(of.get(name) if pick is last[name] else None) for name, pick in members])
 
     return Pick(run, needs)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
+import random
 from typing import Any
 
+import jq
 import pytest
 
+from byref.tools.projection import Unfit, projected
 from byref_sandbox import Sandbox, jsontext
-from byref_sandbox.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded
+from byref_sandbox.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded, parsed
+from engine.plain_programs import document, random_program
 
 DATA: dict[str, Any] = {
     "rows": [{"id": i, "tags": ["a", "b"][: i % 3], "in": {"b c": i * 2}} for i in range(7)],
@@ -32,7 +38,8 @@ NOT = ["", "..", "..rows", ".rows[", "map(", "map()", ".rows | select(.id)", ".a
        "1", "\"x\"", ".rows?", "$x", "# .", ".a.[0]", "keys_unsorted", "maps", ".rows[.z]", "\"\\(1)\"", ".\"a\\nb\"",
        "." * 300, "[" * 100, ".text[0:1]", ".z | length", ".a | length", ".z.x", ".text | .x", ".none[]", ".z[]", ".a[0]",
        "{rows", "{}", "{.z}", "{1: .z}", "{rows,}", "{a: .rows[]}", "{rows} | {rows}", "{a: {rows}}", "{rows z}", "{a: .z | .}",
-       "{$x}", "{a: 1}", "{\"\\(.z)\": .z}", "{(.text): .z}", "{a: map(.id)}", "{a: .z.x}", "-1", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id"]  # fmt: skip
+       "..\"rows\"", "{a: ..\"z\"}", ".rows[..\"z\"]", ".\frows", ".rows\v", ".rows\x1c", ".rows | {a: .x, a: 1}", "{a: .z.x, a: .z}",
+       ".\"a\0b\"", ".\"\ud800\"", "{$x}", "{a: 1}", "{\"\\(.z)\": .z}", "{(.text): .z}", "{a: map(.id)}", "{a: .z.x}", "-1", ".rows[99999999999999999999]", "é", "\0", ". .", "map(.id"]  # fmt: skip
 
 
 def picked(program: str, value: Any = DATA) -> list[Any]:
@@ -71,6 +78,31 @@ def test_every_combination_is_the_same_as_jq_or_for_jq(sandbox: Sandbox) -> None
         assert outputs == [jsontext.decode(output) for output in reply.outputs], program
         checked += 1
     assert checked >= 10
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_random_programs_are_the_same_as_jq_or_for_jq(count: int) -> None:
+    """What is answered is what jq answers, of all of a document and of as much of it as the program needs."""
+    chance = random.Random(count)
+    answered = 0
+    for _ in range(count):
+        text = random_program(chance)
+        try:
+            pick = parsed(text)
+        except NotPlain:
+            continue
+        of_jq, need = jq.compile(text), pick.needs(None)  # which raises for what is no program of jq's
+        for value in (document(chance), document(chance)):
+            try:
+                outputs = json.dumps(list(pick.run(value)))
+            except NotPlain:
+                continue
+            encoded = json.dumps(value)
+            assert outputs == json.dumps(of_jq.input_text(encoded).all()), (text, value)
+            with contextlib.suppress(Unfit, NotPlain):
+                assert outputs == json.dumps(list(pick.run(projected(encoded.encode(), need)))), (text, value)
+            answered += 1
+    assert answered > count / 8
 
 
 def test_integers_stay_exact() -> None:

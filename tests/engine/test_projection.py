@@ -15,7 +15,7 @@ from byref.tools.projection import MAX_STEPS, Unfit, cut_out, projected
 from byref_sandbox import jsontext, plainjq
 
 KEYS = ("a", "b", "0", "é", "x y")
-PICKS = (".", ".a", ".a.b", ".[]", ".[].a", "map(.a)", ".a | map(.b)", ".a[0].b", ".a[1:]", ".a[1:] | map(.b)", "map({a, z: .b})",
+PICKS = (".", ".\"é\"", ".a.\"é\"", ".a", ".a.b", ".[]", ".[].a", "map(.a)", ".a | map(.b)", ".a[0].b", ".a[1:]", ".a[1:] | map(.b)", "map({a, z: .b})",
          "[.[] | .b | .a]", "{a: .a.b}", "{a, b}.a.b", ".a, .b", ".a.b, .a.a", "length", "keys", ".a | length",
          "map(length)", '.["0"]', '.["x y"][]', "map(.a)[0].b", "[.a][0].b", "map(map(.a))")  # fmt: skip
 PATHS = ((), ("a",), ("0",), ("b", "0"), ("0", "a"), ("a", "b", "0"), ("é", "x y"))

@@ -40,7 +40,7 @@ def _decoded(text: bytes, kind: Any, path: tuple[str, ...]) -> Any:
     if len(path) > MAX_STEPS:
         raise Unfit(f"a path of {len(path):,} steps")
     for key in reversed(path):
-        members = TypedDict("Members", {key: kind}, total=False)  # type: ignore[misc]
+        members = _members({key: kind})
         kind = members | list[kind] | None if key.isdecimal() else members | None
     try:
         if not text.isascii():
@@ -56,4 +56,11 @@ def _typed(need: Need) -> Any:
     if isinstance(need, list):
         items = _typed(need[0])
         return list[items] | None  # type: ignore[valid-type]
-    return TypedDict("Members", {name: _typed(of) for name, of in need.items()}, total=False) | None  # type: ignore[operator]
+    return _members({name: _typed(of) for name, of in need.items()}) | None
+
+
+def _members(kinds: dict[str, Any]) -> Any:
+    """The type of an object of which these members are decoded."""
+    if not all(map(str.isascii, kinds)):
+        raise Unfit("msgspec finds no member with such a name")  # silently: it takes the object for one without it
+    return TypedDict("Members", kinds, total=False)  # type: ignore[operator]
