@@ -76,16 +76,16 @@ class Execution:
     language: str = "python"
 
 
-def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False) -> Data:
+def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False, for_jq: bool = False) -> Data:
     """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
-    kinds = {"json": "application/json", "text": "text/plain"}
-    content_type = kinds.get(artifact.kind, artifact.content_type)
+    is_json = artifact.kind == "json" or (for_jq and artifact.is_json)
+    content_type = "application/json" if is_json else "text/plain" if artifact.kind == "text" else artifact.content_type
     return Data(artifact.digest.hex(), PayloadLoad(artifact.payload), content_type, path, frame)
 
 
 def see_that_it_can_be_held(scope: Scope, artifact: Artifact) -> None:
     """Raise ToolError for JSON that is too large to be held as a value."""
-    if artifact.kind == "json" and artifact.payload.size > MAX_VALUE_BYTES:
+    if artifact.payload.size > MAX_VALUE_BYTES:
         ways = [name for name in ("artifact_grep", "artifact_read") if name in scope.tools]
         how = f" Find and read what you need with {' and '.join(ways)}, or" if ways else " Please"
         raise ToolError(
@@ -149,7 +149,8 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
             "Name them in several calls."
         )
     for artifact in (*(variable.artifact for variable in bound.values()), *artifacts.values()):
-        see_that_it_can_be_held(scope, artifact)
+        if artifact.kind == "json":
+            see_that_it_can_be_held(scope, artifact)
     limits = limits_of(scope)
     data: dict[str, object] = {name: data_of(artifact) for name, artifact in artifacts.items()}
     data |= {name: data_of_variable(scope, known, variable, inside) for name, variable in bound.items()}

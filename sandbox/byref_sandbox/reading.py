@@ -111,10 +111,7 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
     outputs = []
     for frame in answer.frames:
         if isinstance(frame, wire.Output):
-            try:
-                str(frame.data, "utf-8")  # msgspec does not look at the encoding
-                _ANY_JSON.decode(frame.data)
-            except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+            if not _is_readable(frame.data):
                 return JqOutcome(error=_UNREADABLE)
             outputs.append(frame.data)
     failure = _failure(answer, limits)
@@ -131,6 +128,21 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
         failure,
         _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
     )
+
+
+def _is_readable(data: bytes) -> bool:
+    """Whether an output is JSON, for which lone surrogates may be."""
+    try:
+        str(data, "utf-8")  # msgspec does not look at the encoding
+        _ANY_JSON.decode(data)
+    except (UnicodeDecodeError, RecursionError):
+        return False
+    except msgspec.DecodeError:
+        try:
+            jsontext.decode(data)
+        except jsontext.NotJSON:
+            return False
+    return True
 
 
 def _failure(answer: Answer, limits: Limits) -> Failure | None:

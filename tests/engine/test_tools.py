@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from inline_snapshot import snapshot
 from material import page, prose, records
 
-from byref import ConfigurationError, Engine, Policy, Session
+from byref import ConfigurationError, Engine, Policy, Session, ToolError
 from byref.artifacts import staging
 from byref.artifacts.grep import Found, search
 from byref.policy import TOOL_NAMES
@@ -34,6 +35,12 @@ def stock(session: Session) -> Session:
 def stocked(engine: Engine, tenant: str) -> Session:
     """All tools, 3,000 users, a log of 2 MB."""
     return stock(engine.session("chat", tenant=tenant, context_window=200_000, tools=ALL))
+
+
+@pytest.fixture
+def chat(engine: Engine, tenant: str) -> Session:
+    """All tools, and no data yet."""
+    return engine.session("chat", tenant=tenant, tools=ALL)
 
 
 @pytest.fixture(scope="module")
@@ -328,6 +335,62 @@ CASES: list[tuple[str, Any, str]] = [
     ("", {}, "there is no tool '' here"),
     ("\0\ud800", {}, "there is no tool"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "content_type", "kind", "length"),
+    [
+        ('"foo"', "application/json", "string", "3"),
+        ("1", "application/problem+json; charset=utf-8", "number", "1"),
+        (" null ", "application/json", "null", "0"),
+        ("[]", "text/json", "array", "0"),
+    ],
+)
+def test_jq_takes_a_scalar_for_what_it_is(chat: Session, text: str, content_type: str, kind: str, length: str) -> None:
+    """As a text, as bytes and above what is decoded here; by references too, which hand on text as it was stored."""
+    big = text.replace("foo", "foo" * 400_000)
+    kept = [chat.store_artifact(value, content_type=content_type) for value in (text, text.encode(), big)]
+    for artifact in kept:
+        asked = {
+            name: chat.call("artifact_jq", {"artifact_id": artifact.id, "expression": name}) for name in (".", "type")
+        }
+        assert json.loads(asked["type"].text) == kind, asked
+        assert not asked["."].is_error
+        assert chat.resolve({"x": {"$var": artifact.id, "jq": "type"}}) == {"x": kind}
+    for artifact in kept[:2]:
+        assert chat.call("artifact_jq", {"artifact_id": artifact.id, "expression": "length"}).text == length
+        assert chat.resolve({"x": {"$var": artifact.id, "jq": "."}}) == {"x": json.loads(text)}
+        assert chat.resolve({"x": {"$var": artifact.id, "jq": "[.] | .[0]"}}) == {"x": json.loads(text)}
+
+
+def test_jq_queries_a_document_of_json(engine: Engine, tenant: str) -> None:
+    session = engine.session(
+        "s", tenant=tenant, tools=ALL, policy=Policy.previews(max_result_tokens=100, preview_tokens=50)
+    )
+    data = b64encode(json.dumps({"rows": list(range(2_000))}).encode()).decode()
+    resource = {"uri": "file:///rows.json", "mimeType": "application/json", "blob": data}
+    session.process({"content": [{"type": "resource", "resource": resource}]}, tool="file")
+    [artifact] = session.artifacts()
+    assert artifact.kind == "document"
+    assert session.call("artifact_jq", {"artifact_id": artifact.id, "expression": ".rows | add"}).text == "1999000"
+    assert session.resolve({"n": {"$var": artifact.id, "jq": ".rows[-1]"}}) == {"n": 1_999}
+
+
+def test_what_is_declared_json_and_is_none_says_where_it_ends(chat: Session) -> None:
+    broken = chat.store_artifact('{"a":', content_type="application/json")
+    reply = chat.call("artifact_jq", {"artifact_id": broken.id, "expression": ".a"})
+    assert reply.text == "JqError: parse error: Unfinished JSON term at EOF at line 1, column 5"
+    with pytest.raises(
+        ToolError, match=r"is application/json, and what it says is no JSON \(Expecting value at line 1"
+    ):
+        chat.resolve({"x": {"$var": broken.id, "jq": ".a"}})
+    assert chat.resolve({"x": {"$var": broken.id}}) == {"x": '{"a":'}
+
+
+def test_a_lone_surrogate_is_picked_out_of_much_data(chat: Session) -> None:
+    """Which jq's own programs cannot read."""
+    kept = chat.store_artifact([{"a": "\ud800x"}, *["y" * 1_000] * 1_500])
+    assert chat.call("artifact_jq", {"artifact_id": kept.id, "expression": ".[0].a"}).text == '"\\ud800x"'
 
 
 @pytest.mark.parametrize(("tool", "arguments", "message"), CASES)

@@ -80,6 +80,13 @@ class Artifact:
         return jsontext.decode(data) if self.kind == "json" else decode_text(data)
 
     @property
+    def is_json(self) -> bool:
+        """Whether jq is given a value: it is structured, or its content type says that it is JSON, as of a scalar's text."""
+        declared = self.content_type.partition(";")[0].strip().lower()
+        is_declared = declared in ("application/json", "text/json") or declared.endswith("+json")
+        return self.kind == "json" or is_declared
+
+    @property
     def is_binary(self) -> bool:
         """Whether it is an image or a document, whose bytes are no text to be searched."""
         return self.kind in ("image", "document") and not self.content_type.startswith("text/")

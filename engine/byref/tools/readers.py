@@ -98,8 +98,8 @@ def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
 def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     expression = arguments.expression
     target = find(scope, arguments.artifact_id, load_parts=False)
-    native.refuse(scope, target.artifact, "jq queries JSON")
-    if target.artifact.kind != "json":
+    if not target.artifact.is_json:
+        native.refuse(scope, target.artifact, "jq queries JSON")
         ways = {"artifact_grep": "search it with artifact_grep", "artifact_read": "read it with artifact_read"}
         able = " or ".join(way for name, way in ways.items() if name in scope.tools)
         raise ToolError(
@@ -145,13 +145,17 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
         return None
     artifact = target.artifact
     if artifact.payload.size <= DECODED_HERE_BYTES:
-        return _picked_here(pick, walk(artifact.value, target.path, arguments.artifact_id))
+        try:
+            value = jsontext.decode(artifact.payload.read())
+        except jsontext.NotJSON:
+            return None  # jq says where it ends
+        return _picked_here(pick, walk(value, target.path, arguments.artifact_id))
     if scope.sandbox is None:
         return None
     with interpreter.readable_failures():
         return scope.sandbox.pick(
             arguments.expression,
-            interpreter.data_of(target.artifact, target.path),
+            interpreter.data_of(artifact, target.path, for_jq=True),
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
             max_outputs=JQ_OUTPUTS,
@@ -187,9 +191,8 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
     with interpreter.readable_failures():
-        return scope.sandbox.jq(
-            program, interpreter.data_of(target.artifact), limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES
-        )
+        data = interpreter.data_of(target.artifact, for_jq=True)
+        return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 
 
 def _rounding_note(scope: Scope) -> str:

@@ -200,6 +200,19 @@ class Substituter:
                 self._payloads[artifact.row_id] = artifact.value
         return self._payloads[artifact.row_id]
 
+    def _queried(self, artifact: Artifact) -> Any:
+        """A payload as jq is given it: of what is stored as text, or bytes, and declared to be JSON, what it says."""
+        payload = self._payload(artifact)
+        if artifact.kind == "json" or not artifact.is_json:
+            return payload
+        try:
+            return jsontext.decode(payload if isinstance(payload, bytes) else payload.encode("utf-8", "surrogatepass"))
+        except jsontext.NotJSON as error:
+            raise ToolError(
+                f"artifact {artifact.id} is {artifact.content_type}, and what it says is no JSON ({error}): "
+                "name it without jq"
+            ) from None
+
     def _decoded(self, artifact: Artifact, part: Callable[[bytes], T]) -> T:
         """A part of JSON that has not been read yet; Unfit, and then all of it is there if it was read for this."""
         if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
@@ -258,7 +271,7 @@ class Substituter:
     def _answered(
         self, target: Target, path: tuple[str, ...], program: str, pick: plainjq.Pick | None, named: str
     ) -> tuple[Any, int]:
-        value = walk(walk(self._payload(target.artifact), target.path, named), path, named)
+        value = walk(walk(self._queried(target.artifact), target.path, named), path, named)
         if self._jq_seconds <= 0:
             limit = self._scope.policy.run_seconds
             raise TooMuch(f"the jq programs of one call took more than {limit:g} s together; name fewer")
@@ -289,11 +302,11 @@ class Substituter:
         if self._jq_runs > MAX_JQ_RUNS:
             raise TooMuch(f"more than {MAX_JQ_RUNS} jq programs in one call; use paths, or code")
         steps: list[str | int] = list(target.path)
-        value = walk(self._payload(target.artifact), target.path, named)
+        value = walk(self._queried(target.artifact), target.path, named)
         for name in path:
             steps.append(int(name) if isinstance(value, list) else name)
             value = value[steps[-1]]
-        data = interpreter.data_of(target.artifact)
+        data = interpreter.data_of(target.artifact, for_jq=True)
         limits = interpreter.limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
         with interpreter.readable_failures():
