@@ -9,6 +9,7 @@ import warnings
 import zoneinfo
 from typing import Any, Final
 
+from byref_sandbox import engines
 from byref_sandbox.language.names import words
 
 _CODECS: Final = words("""idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape
@@ -69,13 +70,11 @@ def warm(language: Any) -> None:
     """Imports and runs everyday analytics, plainly and under `language`."""
     import numpy
     import pandas
-    import pyarrow
 
     methods = importlib.import_module("pandas.core.methods")  # which ones there are differs between versions
     for name in (*_MODULES, *(f"{methods.__name__}.{part.name}" for part in pkgutil.iter_modules(methods.__path__))):
         importlib.import_module(name)
-    pyarrow.set_cpu_count(1)
-    pyarrow.set_io_thread_count(1)
+    engines.make_ready(pandas)
     # Zones stay in their class's cache only as long as someone holds them. pandas 3 asks the class written in Python as well.
     for kind in (zoneinfo.ZoneInfo, importlib.import_module("zoneinfo._zoneinfo").ZoneInfo):
         _zones.extend(kind(name) for name in zoneinfo.available_timezones())

@@ -52,6 +52,8 @@ def reader(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`read_csv` and its like over a StringIO or BytesIO; the text itself is no path here, so it is refused like one."""
 
     def call(*arguments: Any, **options: Any) -> Any:
+        if options.get("engine") == "pyarrow":  # its threads are not there
+            raise NotAllowed("engine='pyarrow' is not available", "leave it out; dtype_backend='pyarrow' is there")
         source = (
             arguments[0]
             if arguments

@@ -122,8 +122,10 @@ def _hint(
         inside = _inside(missed, frame) or close
         return f"{inside}{NAMES_THERE}{listed(there)}"
     if isinstance(error, ImportError):
-        if "`Import " in message_of(error):  # an optional dependency of pandas
-            return "the package is not installed: do without it, for example with .to_string()"
+        optional = re.search(r"`Import (\w+)", message_of(error))  # a dependency of pandas
+        if optional is not None:
+            instead = missing.instead_of(optional[1])
+            return instead[0] if instead is not None else "the package is not installed: do without it"
         return _import_hint(error, known, modules)
     if isinstance(error, KeyError):
         return _key_hint(error, frame, lasti, source)

@@ -32,7 +32,7 @@ _INSTEAD = {
     "yaml toml": "use json or tomllib",
     "bs4 lxml": "use html.parser.HTMLParser, xml.etree.ElementTree.fromstring() or re",
     "orjson ujson simplejson": "use json",
-    "tabulate prettytable rich texttable": "print(frame.to_string()) or return the DataFrame",
+    "tabulate prettytable rich texttable": "print(frame.to_markdown()), or return the DataFrame",
     "tqdm": "loop without it",
     "ipywidgets": "print() or return the value",
     "pydantic attr attrs": "use dataclasses",
