@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -123,6 +124,43 @@ def modern(request: dict[str, Any]) -> None:
             send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
 
+def hides(request: dict[str, Any]) -> None:
+    """A server that knows the handshake alone and has an answer that it cannot send; to another opening it says what it is told."""
+    match request["method"], BEHAVIOUR:
+        case "initialize", _:
+            note("initialize")
+            about = {"name": "raw", "version": "1"}
+            version = request["params"]["protocolVersion"]
+            result(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about})
+        case "tools/list", _:
+            result(
+                request, {"tools": [{"name": "raw", "inputSchema": OBJECT}, {"name": "sound", "inputSchema": OBJECT}]}
+            )
+        case "tools/call", _ if request["params"]["name"] == "sound":
+            result(request, {"content": [{"type": "text", "text": "sound"}]})
+        case "tools/call", _:
+            note("call")
+            error = {"code": -32603, "message": "Handler returned an invalid result"}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+        case "server/discover", "hides-and-hangs":
+            note("discover")
+            time.sleep(3600)
+        case "server/discover", "hides-and-exits":
+            note("discover")
+            sys.exit(7)
+        case "server/discover", "hides-and-is-old":
+            note("discover")
+            result(request, {"supportedVersions": ["2025-11-25"], "capabilities": {"tools": {}}})
+        case _:
+            note("discover")
+            send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
+
+
+def note(text: str) -> None:
+    with open(os.environ.get("SHOP_NOTES", os.devnull), "a") as file:
+        file.write(f"{text}\n")
+
+
 def main() -> None:
     if BEHAVIOUR == "silent":
         time.sleep(3600)
@@ -146,8 +184,8 @@ def main() -> None:
         request = json.loads(line)
         if "id" not in request:
             continue
-        if BEHAVIOUR == "modern":
-            modern(request)
+        if BEHAVIOUR == "modern" or BEHAVIOUR.startswith("hides"):
+            (modern if BEHAVIOUR == "modern" else hides)(request)
             continue
         match request.get("method"):
             case "initialize":

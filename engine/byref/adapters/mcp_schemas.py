@@ -83,8 +83,8 @@ def with_offloading(tool: Json) -> Json:
 
 
 def _or_reference(schema: object) -> Any:
-    # An argument that goes into a header is checked by clients; one that takes anything takes a reference.
-    if not isinstance(schema, dict) or "x-mcp-header" in schema:
+    # What goes into a header, whole or a part, is refused by clients in any other form; what takes anything takes a reference.
+    if not isinstance(schema, dict) or _goes_into_header(schema):
         return schema
     said = {key: schema[key] for key in _SAID if key in schema}
     rest = {key: value for key, value in schema.items() if key not in said}
@@ -94,6 +94,18 @@ def _or_reference(schema: object) -> Any:
     if list(rest) == ["anyOf"] and isinstance(options, list):
         return {**said, "anyOf": [*options, REFERENCE]}
     return {**said, "anyOf": [rest, REFERENCE]}
+
+
+def _goes_into_header(schema: Json) -> bool:
+    left: list[object] = [schema]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            if "x-mcp-header" in one:
+                return True
+            members = one.get("properties")
+            left.extend(members.values() if isinstance(members, dict) else ())
+    return False
 
 
 def _sound_part(schema: Json) -> Json:

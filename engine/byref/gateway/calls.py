@@ -25,6 +25,10 @@ Context = ServerRequestContext[Any, Any]
 
 INTERACTIVE = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with a question."""
+QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""What a client may be asked in place of an answer, and the capability that it has then."""
+MAX_QUESTIONS = 100
+"""In place of one answer."""
 PARKED_SECONDS = 600.0
 """How long a call waits for the client to make it again with the answers."""
 MAX_PARKED = 100
@@ -64,6 +68,26 @@ async def tell(context: Context, method: str, params: Json | None) -> None:
     await context.session.send_notification(message, related_request_id=context.request_id)
 
 
+def asked(questions: object, server: str) -> list[tuple[str, str, Json | None]]:
+    """Return key, method and parameters of what a server asks in place of an answer.
+
+    Raises:
+        MCPError: the questions are none of this protocol.
+    """
+    given = list(questions.items()) if isinstance(questions, dict) and len(questions) <= MAX_QUESTIONS else []
+    found = [
+        (key, method, params)
+        for key, question in given
+        if isinstance(question, dict)
+        and isinstance(method := question.get("method"), str)
+        and method in QUESTIONS
+        and isinstance(params := question.get("params"), dict | None)
+    ]
+    if not found or len(found) < len(given):
+        raise MCPError(INTERNAL_ERROR, f"the server {server!r} asked something that is no question of this protocol")
+    return found
+
+
 class Call:
     """One request of the client; since 2026 perhaps made several times until it is answered."""
 
@@ -92,6 +116,8 @@ class Call:
         """
         if not is_modern(self.context):
             return await ask(self.context, method, params)
+        if getattr(self.context.session.client_capabilities, QUESTIONS.get(method, ""), None) is None:
+            raise MCPError(INVALID_REQUEST, f"the client did not say that it answers {method}")
         self._asked += 1
         key, answered = str(self._asked), anyio.Event()
         self._questions[key] = {"method": method, "params": params or {}}, answered

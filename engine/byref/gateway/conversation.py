@@ -24,14 +24,15 @@ from byref.adapters.arguments import may_refer
 from byref.errors import ByrefError, ToolError
 from byref.gateway import own, results
 from byref.gateway.accounts import Accounts, passes_surely
-from byref.gateway.calls import Call, Calls, Context, is_modern
+from byref.gateway.calls import Call, Calls, Context, asked, is_modern
 from byref.gateway.catalogue import Catalogue, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
 from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Upstream
-from byref.gateway.wire import dumped, finished, is_question, outgoing, taken
+from byref.gateway.ways import Ways
+from byref.gateway.wire import check_headers, dumped, finished, is_question, taken
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -42,6 +43,8 @@ OTHERS_SECONDS = 5.0
 """How long they wait once another is there: both since the conversation began. What comes later is told by `list_changed`."""
 MAX_ROUNDS = 10
 """Questions that a server may ask in the place of one answer, one after the other."""
+FIRST_PAUSE, LAST_PAUSE = 0.05, 0.25
+"""Seconds before a call is made again whose answer is not there yet: doubled each time, as the SDK's clients do."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_REPORTS = 100
 """Of progress, of one call, on their way to the client; more are dropped."""
@@ -81,6 +84,7 @@ class Conversation:
         self._upstreams = [
             Upstream(server, self._client, start_timeout=config.start_timeout) for server in config.servers
         ]
+        self._ways = {upstream: Ways(upstream, self._run_beside) for upstream in self._upstreams}
         self._own_tools = {tool["name"]: tool for tool in own_tools}
         self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools))
         self._level: str | None = None
@@ -101,6 +105,10 @@ class Conversation:
             task_status.started()
             await self._over.wait()
             tasks.cancel_scope.cancel()
+
+    def _run_beside(self, second: Upstream) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(second.run)
 
     def close(self) -> None:
         """End the servers."""
@@ -179,6 +187,7 @@ class Conversation:
         if name in self._own_tools:
             return await self._thread(lambda: own.call(self.session, name, arguments, call.context.protocol_version))
         offered = await self._named("tools", name)
+        check_headers(call.context, offered.shown, arguments)
         sent = arguments
         if may_refer(arguments) and self.session.policy.tool(name).references:
             try:
@@ -343,7 +352,7 @@ class Conversation:
         if is_modern(call.context) and (level := (params.get("_meta") or {}).get(LOG_LEVEL_META_KEY)) != self._level:
             self._level = level if isinstance(level, str) else self._level
             await self._pass_level(upstream)
-        sent = outgoing(params, to_modern=upstream.is_modern)
+        sent = params
         meta = params.get("_meta") or {}
 
         reporting = 0
@@ -359,8 +368,9 @@ class Conversation:
                 reporting -= 1
 
         call.servers.append(upstream)
+        pause = FIRST_PAUSE
         for _ in range(MAX_ROUNDS):
-            result = await upstream.request(
+            result = await self._ways[upstream].request(
                 method,
                 sent,
                 on_progress=on_progress if "progressToken" in meta else None,
@@ -371,12 +381,14 @@ class Conversation:
             sent = {key: value for key, value in sent.items() if key not in ("inputResponses", "requestState")}
             if isinstance(result.get("requestState"), str):
                 sent["requestState"] = result["requestState"]
-            questions = result.get("inputRequests")
-            if isinstance(questions, dict):
+            if result.get("inputRequests"):
                 sent["inputResponses"] = {
-                    key: await call.ask(question["method"], question.get("params"))
-                    for key, question in questions.items()
+                    key: await call.ask(method, params)
+                    for key, method, params in asked(result["inputRequests"], upstream.name)
                 }
+            else:
+                await anyio.sleep(pause)
+                pause = min(2 * pause, LAST_PAUSE)
         raise MCPError(INTERNAL_ERROR, f"the server {upstream.name!r} asked more than {MAX_ROUNDS} times")
 
     async def _thread(self, work: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
 from byref.gateway.conversation import Conversation
 from byref.gateway.threads import on_thread
-from byref.gateway.wire import dumped, finished
+from byref.gateway.wire import capable, dumped, finished
 
 WORKERS = 32
 """Threads of the engine's work, of all conversations."""
@@ -212,10 +212,8 @@ def _introduced(context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
         session = context.session
         capabilities = None if session.client_capabilities is None else dumped(session.client_capabilities)
         info = None if session.client_params is None else dumped(session.client_params.client_info)
-    known = ("roots", "sampling", "elicitation", "experimental")
-    able = capabilities if isinstance(capabilities, dict) else {}
     named = info if isinstance(info, dict) else {"name": "byref-gateway", "version": _version()}
-    return {key: able[key] for key in known if key in able}, named
+    return capable(capabilities), named
 
 
 def _version() -> str:

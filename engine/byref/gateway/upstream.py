@@ -18,6 +18,9 @@ from mcp.shared.inbound import (
     MCP_PROTOCOL_VERSION_HEADER,
     NAME_BEARING_METHODS,
     encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
@@ -50,6 +53,8 @@ MAX_QUESTIONS = 100
 """Of one server, that the client has not answered."""
 PAUSE_SECONDS = 60.0
 """A list that could not be had is not asked for again before, so that not every list of the client's waits for it."""
+SECOND_SECONDS = 10.0
+"""For the handshake-less opening of a second connection, at least; twice as long as the first took, where that is more."""
 FRESH_SECONDS = 5.0
 """A list of a server that does not say when it changes is asked for again after these."""
 
@@ -77,13 +82,22 @@ class Client(Protocol):
 class Upstream:
     """One server. `run` keeps it going until it is cancelled."""
 
-    def __init__(self, config: ServerConfig, client: Client, *, start_timeout: float) -> None:
+    def __init__(
+        self, config: ServerConfig, client: Client, *, start_timeout: float, first: Upstream | None = None
+    ) -> None:
+        """`first` is the connection beside which this is a second one, without a handshake."""
         self.name = config.name
         self.settled = anyio.Event()
         """Set once the first attempt to start it has ended, either way."""
         self.capabilities: Json = {}
         self.instructions: str | None = None
         self.version = LATEST_HANDSHAKE_VERSION
+        self.lives = 0
+        """How often it was there."""
+        self._first = first
+        self._took = 0.0
+        """Seconds until it was there the last time."""
+        self._scope = anyio.CancelScope()
         self._config = config
         self._kind: Kind = config.kind
         self._client = client
@@ -112,8 +126,26 @@ class Upstream:
         """Tell whether the server said that it has a capability."""
         return isinstance(self.capabilities.get(capability), dict)
 
+    def second(self) -> Upstream | None:
+        """Return a second connection to the server, still to be run; None where there can be none.
+
+        It asks and tells the client as this one does, has no lists, and is over if the server does not know its protocol.
+        """
+        if self.is_modern or self._kind == "sse":
+            return None
+        seconds = min(self._start_timeout, max(SECOND_SECONDS, 2 * self._took))
+        return Upstream(self._config, self._client, start_timeout=seconds, first=self)
+
+    def stop(self) -> None:
+        """Have `run` end."""
+        self._scope.cancel()
+
     async def run(self) -> None:
         """Start the server, and again, ever more slowly, whenever it is gone."""
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
         delay = FIRST_DELAY
         while True:
             began, was_sse = time.monotonic(), self._kind == "sse"
@@ -125,6 +157,10 @@ class Upstream:
                     self._kind = "auto" if was_sse else "sse"
             finally:
                 self._dispatcher = None
+            if self._first is not None and not self.lives:
+                logger.info("server %r: no second connection: %s", self.name, self._trouble)
+                self.settled.set()
+                return
             steady = time.monotonic() - began > STEADY_SECONDS
             delay = FIRST_DELAY if steady else min(2 * delay, LAST_DELAY)
             self._retry_at = time.monotonic() + delay
@@ -231,7 +267,7 @@ class Upstream:
 
     async def _live(self) -> None:
         """Connect, shake hands, and stay until the connection is gone; `_trouble` says why it went."""
-        self._trouble = "it is starting"
+        self._trouble, began = "it is starting", time.monotonic()
         async with AsyncExitStack() as stack:
             channel = await stack.enter_async_context(connected(self._config, self._kind, self._relay))
             self._lost = lost = anyio.Event()
@@ -258,8 +294,9 @@ class Upstream:
                     opening.cancel_scope.cancel()
                 if not lost.is_set():
                     self._dispatcher = dispatcher
+                    self.lives, self._took = self.lives + 1, time.monotonic() - began
                     self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
-                    if self.is_modern:
+                    if self.is_modern and self._first is None:
                         tasks.start_soon(self._listen, dispatcher)
                     tasks.start_soon(self._settle)
                     await lost.wait()
@@ -268,6 +305,10 @@ class Upstream:
                 tasks.cancel_scope.cancel()
 
     async def _settle(self) -> None:
+        if self._first is not None:
+            await self._client.started(self)
+            self.settled.set()
+            return
         self._is_awaited = self._is_awaited or self.settled.is_set()
         await self.items("tools")
         self.settled.set()
@@ -279,11 +320,15 @@ class Upstream:
                 await self._client.told(self, f"notifications/{kind}/list_changed", None)
 
     async def _shake_hands(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
-        """Open the protocol: as it was, with a handshake, or as it is without.
+        """Open the protocol: as it was, with a handshake, or as it is without; a second connection only without.
 
         Raises:
             Broken: the server does neither.
         """
+        if self._first is not None:
+            if await self._discovered(dispatcher) is None:
+                raise Broken(f"it does not speak {LATEST_MODERN_VERSION}")
+            return
         hello = {
             "protocolVersion": LATEST_HANDSHAKE_VERSION,
             "capabilities": self._client.capabilities,
@@ -325,6 +370,10 @@ class Upstream:
         except MCPError:
             self.version = before
             return None
+        supported = result.get("supportedVersions")
+        if not isinstance(supported, list) or self.version not in supported:
+            self.version = before
+            return None
         return result
 
     async def _listen(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
@@ -341,16 +390,26 @@ class Upstream:
             return (None if params is None else dict(params)), {"headers": headers}
         sent = dict(params or {})
         sent["_meta"] = {
-            **(sent.get("_meta") or {}),
-            PROTOCOL_VERSION_META_KEY: self.version,
             CLIENT_INFO_META_KEY: self._client.info,
             CLIENT_CAPABILITIES_META_KEY: self._client.capabilities,
+            **(sent.get("_meta") or {}),
+            PROTOCOL_VERSION_META_KEY: self.version,
         }
         headers[MCP_METHOD_HEADER] = method
         key = NAME_BEARING_METHODS.get(method)
         if key is not None and isinstance(sent.get(key), str):
             headers[MCP_NAME_HEADER] = encode_header_value(sent[key])
+        if method == "tools/call":
+            headers |= self._repeated(sent)
         return sent, {"headers": headers}
+
+    def _repeated(self, call: Json) -> dict[str, str]:
+        """The headers for arguments that a tool's schema wants in such; where the schema is wrong in that, none."""
+        listed = (self._first or self).known("tools")
+        schema = next((tool["inputSchema"] for tool in listed if tool["name"] == call["name"]), None)
+        if schema is None or find_invalid_x_mcp_header(schema) is not None:
+            return {}
+        return mcp_param_headers(x_mcp_header_map(schema), call.get("arguments") or {})
 
     # What the server says by itself
 
@@ -363,7 +422,7 @@ class Upstream:
             raise MCPError(INTERNAL_ERROR, f"{MAX_QUESTIONS} requests are waiting for the client already")
         self._asking += 1
         try:
-            return await self._client.asked(self, method, None if params is None else dict(params))
+            return await self._client.asked(self._first or self, method, None if params is None else dict(params))
         finally:
             self._asking -= 1
 
@@ -376,7 +435,7 @@ class Upstream:
             return
         self._notifying += 1
         try:
-            await self._client.told(self, method, None if params is None else dict(params))
+            await self._client.told(self._first or self, method, None if params is None else dict(params))
         finally:
             self._notifying -= 1
 

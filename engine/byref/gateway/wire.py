@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
 from mcp.types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -22,7 +24,16 @@ _CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "server/discover"}
 )
 _MODERN = ("resultType", "ttlMs", "cacheScope")
-_OF_THE_CONNECTION = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, "progressToken")
+_OF_THE_REQUEST = frozenset({CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY})
+"""What every request of 2026-07-28 says of the client; a handshake says it once."""
+_OF_THE_CONNECTION = frozenset({PROTOCOL_VERSION_META_KEY, "progressToken"})
+_CAPABILITIES = ("roots", "sampling", "elicitation", "experimental")
+
+
+def capable(capabilities: object) -> Json:
+    """Return what a client can do, as its servers are to hear it: no more than the gateway carries."""
+    able = capabilities if isinstance(capabilities, dict) else {}
+    return {key: able[key] for key in _CAPABILITIES if key in able}
 
 
 def dumped(model: BaseModel) -> Json:
@@ -59,6 +70,18 @@ def taken(method: str, key: str, items: list[Json], context: Context) -> list[Js
     return items if is_taken(items) else [item for item in items if is_taken([item])]
 
 
+def check_headers(context: Context, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """See to it that the arguments that a client repeats in HTTP headers say there what they say in the call.
+
+    Raises:
+        MCPError: they do not; what reads the headers alone would be misled.
+    """
+    if is_modern(context) and context.request is not None:
+        refusal = validate_mcp_param_headers(tool["inputSchema"], arguments, context.request.headers)
+        if refusal is not None:
+            raise MCPError(refusal.code, refusal.message)
+
+
 def outgoing(params: Mapping[str, Any], *, to_modern: bool) -> Json:
     """Return a client's parameters for a server: without what is about the client's own connection."""
     sent = dict(params)
@@ -67,8 +90,10 @@ def outgoing(params: Mapping[str, Any], *, to_modern: bool) -> Json:
         sent.pop("requestState", None)
     meta = sent.pop("_meta", None)
     if isinstance(meta, dict):
-        dropped = _OF_THE_CONNECTION if to_modern else (*_OF_THE_CONNECTION, LOG_LEVEL_META_KEY)
+        dropped = _OF_THE_CONNECTION if to_modern else _OF_THE_CONNECTION | _OF_THE_REQUEST
         kept = {key: value for key, value in meta.items() if key not in dropped}
+        if CLIENT_CAPABILITIES_META_KEY in kept:
+            kept[CLIENT_CAPABILITIES_META_KEY] = capable(kept[CLIENT_CAPABILITIES_META_KEY])
         if kept:
             sent["_meta"] = kept
     return sent
