@@ -18,7 +18,7 @@ REFUSED = {
     "a parent's __getattr__ reads anything": "d = pd.DataFrame({'a': [1]})\nsuper(pd.DataFrame, d).__getattr__('__dict__')",
     "a parent's __setattr__ sets anything": "d = pd.DataFrame({'a': [1]})\nsuper(pd.DataFrame, d).__setattr__('__array_interface__', {})",
     "a parent's __init__ fills an object again": "d = pd.DataFrame({'a': [1]})\nsuper(pd.DataFrame, d).__init__([1])",
-    "an in-place operator reads what it adds to": _THIEF + "d = pd.DataFrame({'a': [1]})\nd.plot += thief",
+    "an in-place operator reads what it adds to": _THIEF + "d = pd.DataFrame({'a': [1]})\nd.to_pickle += thief",
     "an in-place operator reads an error's object": _THIEF
     + "try: [].foo\nexcept AttributeError as error:\n    error.obj += thief",
     "a view's base is resized under it": "v = np.arange(10)[:]\nv.base.resize(10 ** 5)\nv[0]",
@@ -31,6 +31,75 @@ REFUSED = {
     "what codes are a view of": "k = pd.Categorical(['a']).codes.base\nk[0] = 99\nk[0]",
     "codes of a level": "k = pd.MultiIndex.from_product([['a'], [1]]).codes[0]\nk.setflags(write=True)\nk[0] = 99\nk[0]",
     "two variables": "a = b = np.arange(10)\na.resize(100)",
+    "a class of arrays by a property": "np.ma.array([1]).baseclass((1,), dtype=object, buffer=np.array([1]))",
+    "a class of arrays by a mask": "np.ma.masked.baseclass((1,))",
+    "a class of arrays by getattr": "getattr(np.ma.array([1]), 'baseclass')((1,))",
+    "a class of arrays by attrgetter": "operator.attrgetter('baseclass')(np.ma.array([1]))((1,))",
+    "a class of arrays by a property's getter": "np.ma.MaskedArray.baseclass.fget(np.ma.array([1]))",
+    "a class of arrays in a pattern": "match np.ma.array([1]):\n    case object(baseclass=found): found((1,))",
+    "a class of arrays by a hint": "import numpy.typing as nt\nnt.NDArray((1,), dtype=object, buffer=np.array([1]))",
+    "a class of arrays by a hint with arguments": "import numpy.typing as nt\nnt.NDArray[np.int64]((1,), dtype=object, buffer=np.array([1]))",
+    "a class of arrays by a hint's origin": "import numpy.typing as nt\ntyping.get_origin(nt.NDArray)((1,))",
+    "a class of arrays by a subscript": "np.ndarray[int, np.dtype[np.int64]]((1,))",
+    "a class of arrays by a hint's mro": "import numpy.typing as nt\nnt.NDArray.mro()[0]((1,))",
+    "a class of arrays by an alias of an alias": "import numpy.typing as nt\ntyping.Annotated[nt.NDArray, 1].mro()",
+    "classes by a hint": "typing.get_origin(typing.Type[int])('X', (), {'__array_interface__': {}})",
+    "classes by an alias": "typing.Type[int].mro(int)",
+    "bases by an alias": "typing.List[int].mro()",
+    "a registration by a hint": "class B: pass\ntyping.Sized.register(B)",
+    "a registration by a hint of one's own": (
+        "T = typing.TypeVar('T')\nclass B(typing.Generic[T], collections.abc.Sized): __match_args__ = ('x',)\nB[int].register(types.GeneratorType)"
+    ),
+    "what isinstance asks": "class B(collections.abc.Sized): pass\nB._abc_impl",
+    "what isinstance asks is set": "class B(collections.abc.Sized): pass\nsetattr(B, '_abc_impl', vars(collections.abc.Sized))",
+    "what isinstance asks is set in place": "class B(collections.abc.Sized): pass\nB._abc_impl += 1",
+    "what isinstance asks is deleted": "class A(collections.abc.Sized): pass\nclass B(A): pass\ndelattr(B, '_abc_impl')",
+    "what a protocol is": "class P(typing.Protocol): pass\nP._is_protocol = False",
+    "what a protocol is at run time": "class P(typing.Protocol): pass\nP._is_runtime_protocol = True",
+    "what a protocol is as a field": "from dataclasses import dataclass\n@dataclass\nclass P(typing.Protocol):\n    _is_protocol: bool = False",
+    "getters of a library's properties": "pd.MultiIndex.codes.fget(pd.MultiIndex.from_product([['a'], [1]]))",
+    "getters by attrgetter": "operator.attrgetter('fget')(pd.Series.array)(pd.Series([1]))",
+    "setters of a library's properties": "np.ma.MaskedArray.mask.fset(np.ma.array([1]), 1)",
+    "codes are made writable by a flag": "k = pd.Categorical(['a']).codes\nk.flags['WRITEABLE'] = True\nk[0] = 99",
+    "codes are made writable by a short flag": "k = pd.Categorical(['a']).codes\nk.flags['W'] = 1\nk[0] = 99",
+    "codes are made writable by a flag's attribute": "k = pd.Categorical(['a']).codes\nk.flags.writeable = True\nk[0] = 99",
+    "codes are made writable by a flag and setattr": "setattr(pd.Categorical(['a']).codes.flags, 'writeable', True)",
+    "codes are made writable by a flag and setitem": (
+        "operator.setitem(operator.attrgetter('flags')(pd.Categorical(['a']).codes), 'WRITEABLE', True)"
+    ),
+    "codes are made writable by a flag of a masked view": (
+        "k = np.ma.array(pd.Categorical(['a']).codes, copy=False)\nk.flags['WRITEABLE'] = True"
+    ),
+    "flags of something else": "type(np.zeros(1).flags)(np.zeros(1))",
+    "other flags": "np.zeros(1).flags['ALIGNED'] = False",
+    "slots with names of their own": """
+class K(str):
+    def __deepcopy__(self, memo): return "__array_interface__"
+class C: __slots__ = (K("k"), "__dict__")
+""",
+    "slots that are added to": "names = ['a']\nclass C: __slots__ = names\nnames.append('__class__')",
+    "slots in a loop": "class C:\n    for __slots__ in [['a']]: pass",
+    "slots of a method": "class C:\n    def __slots__(self): pass",
+    "text that is equal to all": "class S(str):\n    def __eq__(self, other): return True",
+    "text with the hash of another": "class S(str):\n    __hash__ = lambda self: 1",
+    "text that is equal to all by another base": "class M:\n    def __eq__(self, other): return True\nclass S(M, str): pass",
+    "text that takes what it is added to": "class S(str):\n    def __radd__(self, other): return '__class__'",
+    "text with a generated comparison": "from dataclasses import dataclass\n@dataclass\nclass S(str):\n    x: int = 1",
+    "a figure of a class of one's own": "plt.figure(FigureClass=print)",
+    "figures of a class of one's own": "plt.subplots(FigureClass=print)",
+    "a mosaic of a class of one's own": "plt.subplot_mosaic('AB', FigureClass=print)",
+    "a frame's figure of a class of one's own": "plt.subplots(2, **{'FigureClass': print})",
+    "axes of a projection of one's own": """
+class P:
+    def _as_mpl_axes(self): return print, {}
+plt.subplots(subplot_kw={"projection": P()})
+""",
+    "axes of a class of one's own": "plt.figure().add_subplot(axes_class=print)",
+    "the canvas of a figure": "plt.figure().canvas.print_png",
+    "any method by getp": "plt.getp(pd.Series([1]), 'x')",
+    "settings by their class": "type(plt.rcParams)({})",
+    "options by their class": "type(pd.options.mode)(np.zeros(1)).ctypes",
+    "a setting that is deleted": "del plt.rcParams['backend']",
     "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
     "a name to aggregate by, of a class of text": "class S(str): pass\npd.Series([1]).groupby([1]).agg(a=S('__reduce__'))",
     "a name to aggregate by, in a class of tuples": (
@@ -127,11 +196,39 @@ from dataclasses import dataclass
 @typing.runtime_checkable
 class P(typing.Protocol):
     data: object
-P._is_protocol = False
 P = dataclass(P)
-P._is_protocol = True
 P.__match_args__
 """,
+    "an attribute of a namespace that is copied as another": """
+class K(str):
+    def __deepcopy__(self, memo): return "__array_interface__"
+n = copy.deepcopy(types.SimpleNamespace(**{K("k"): {"shape": (1,), "typestr": "|u1", "data": (id([]), True), "version": 3}}))
+np.asarray(n).dtype == "u1"
+""",
+    "the dict of options": "getattr(pd.options.display, 'd', None)",
+    "settings as a dict of another's methods": """
+try: dict.__setitem__(plt.rcParams, "backend", 5)
+except TypeError: pass
+try: dict.update(plt.rcParams, backend=5)
+except TypeError: pass
+plt.rcParams["backend"] == 5 or isinstance(plt.rcParams, dict)
+""",
+    "a memo of a class of its own": """
+seen = []
+class E:
+    def __deepcopy__(self, memo):
+        seen.append(type(memo))
+        return self
+copy.deepcopy(E())
+seen != [dict]
+""",
+    "hints of newer Pythons that run what they say": (
+        "[part for part in typing.get_args(typing.Union['print(1)', int]) if not isinstance(part, str | type)]"
+    ),
+    "annotations of a library's function": (
+        "[f for f in (np.linalg.norm, statistics.mean, pd.DataFrame.pipe, textwrap.wrap) if f.__annotations__]"
+    ),
+    "defaults that matplotlib goes back to": "plt.rcParamsDefault['font.size'] = 77\nplt.rcdefaults()\nplt.rcParams['font.size'] == 77",
     "the fields behind a dtype's": """
 class X:
     def __ror__(self, other): self.got = other; return {}
@@ -225,6 +322,98 @@ found
         "[g.agg(None, t=('v', 'sum')).t.tolist(), g.v.agg(t='sum', m=max).values.tolist()]",
         [[3], [[3, 2]]],
     ),
+    "flags of arrays": (
+        """
+a = np.zeros(3)
+a.flags.writeable = False
+b = np.zeros(3)
+b.flags["WRITEABLE"] = False
+try: a[0] = 1
+except ValueError as error: found = str(error)
+[a.flags.writeable, b.flags["W"], b.flags.c_contiguous, found, a.flags == b.flags, repr(a.flags)[:16], pd.DataFrame().flags.allows_duplicate_labels]
+""",
+        [False, False, True, "assignment destination is read-only", True, "  C_CONTIGUOUS :", True],
+    ),
+    "hints of arrays": (
+        """
+import numpy.typing as npt
+from numpy.typing import NDArray, ArrayLike
+def f(a: npt.NDArray[np.float64], b: "ArrayLike" = None, c: ArrayLike | None = None) -> np.ndarray:
+    x: np.ndarray[tuple[int, ...], np.dtype[np.int64]] = np.zeros(1)
+    return x
+Both = NDArray[np.int64] | list[int]
+[isinstance(f(0), typing.get_origin(NDArray)), typing.get_origin(NDArray[np.int8]) is np.ndarray, typing.get_args(dict[str, int])]
+""",
+        [True, True, (str, int)],
+    ),
+    "slots of all kinds": (
+        """
+class A:
+    __slots__ = "one"
+class B(A):
+    __slots__ = ["_two", "__three"]
+    def __init__(self): self.one, self._two, self.__three = 1, [2], 3
+    def all(self): return [self.one, self._two, self.__three]
+class C(B):
+    __slots__: tuple = ("four", "__dict__")
+class D:
+    __slots__ = {"x": "documented"}
+c = C()
+c.four, c.five = 4, 5
+d = copy.deepcopy(c)
+[d.all(), d.four, d.five, d._two is c._two, copy.copy(c)._two is c._two]
+""",
+        [[1, [2], 3], 4, 5, False, True],
+    ),
+    "text of a class of one's own": (
+        """
+class Word(str):
+    def __new__(cls, text): return super().__new__(cls, text.strip())
+    def __add__(self, other): return Word(str(self) + other)
+    def __repr__(self): return f"Word({str(self)})"
+class Color(str, enum.Enum):
+    RED = "red"
+[Word(" a ") + "b" == "ab", {Word("a"): 1}["a"], repr(Word("a")), {Color.RED: 1}["red"], Color("red") is Color.RED]
+""",
+        [True, 1, "Word(a)", 1, True],
+    ),
+    "copies of a generic class": (
+        """
+class Stack(typing.Generic[typing.TypeVar("T")]):
+    def __init__(self): self.items = [1]
+s = Stack[int]()
+[copy.deepcopy(s).items, copy.copy(s).items is s.items]
+""",
+        [[1], True],
+    ),
+    "settings": (
+        """
+import matplotlib as mpl
+old = plt.rcParams.copy()
+mpl.rcParams["font.size"] = 7
+plt.rcParams.update({"figure.figsize": (2, 2)})
+with plt.rc_context({"font.size": 3}):
+    inside = plt.rcParams["font.size"]
+found = [inside, plt.rcParams["font.size"], plt.figure().get_size_inches().tolist(), "font.size" in plt.rcParams, old["font.size"]]
+plt.rcParams.update(old)
+found + [mpl.rcParams["font.size"], plt.rcParams.get("nothing"), dict(plt.rcParams)["font.size"], list(plt.rcParams.find_all("font.size"))]
+""",
+        [3.0, 7.0, [2.0, 2.0], True, 10.0, 10.0, None, 10.0, ["font.size"]],
+    ),
+    "options": (
+        "pd.options.display.max_rows = 7\nfound = [pd.get_option('display.max_rows'), pd.options.display.html.border]\n"
+        "pd.reset_option('display.max_rows')\n[*found, 'max_rows' in dir(pd.options.display)]",
+        [7, 1, True],
+    ),
+    "projections by name": (
+        "[a.name for a in (plt.subplot(projection='polar'), plt.figure().add_subplot(projection='3d'), "
+        "plt.subplots(subplot_kw={'polar': True})[1])]",
+        ["polar", "3d", "polar"],
+    ),
+    "getters of one's own properties": (
+        "class A:\n    @property\n    def x(self): return 1\nclass B(A):\n    x = property(lambda self: A.x.fget(self) + 1)\nB().x",
+        2,
+    ),
     "a rule in a zone": (
         "from dateutil.rrule import rrulestr\n"
         "[str(d) for d in rrulestr('DTSTART;TZID=Europe/Paris:20240101T090000\\nRRULE:FREQ=DAILY;COUNT=1')]",
@@ -236,11 +425,13 @@ found
 @pytest.fixture(scope="module")
 def language() -> Iterator[Language]:
     """Return one language for all."""
-    yield Language()
+    made = Language()
+    made.load_plots()
+    yield made
 
 
 def _run(language: Language, code: str) -> object:
-    return language.run(language.compile("import warnings\n" + code), {}, io.StringIO()).value
+    return language.run(language.compile("import warnings, types, copy\n" + code), {}, io.StringIO()).value
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -92,7 +92,7 @@ TAKEN = {
         Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NamedTuple NewType
         NoReturn Never Optional OrderedDict ParamSpec Protocol Required NotRequired Self Sequence Set Sized SupportsFloat
         SupportsInt Text Tuple Type TypeAlias TypeVar TypedDict Union Annotated cast overload final override no_type_check
-        TYPE_CHECKING assert_never assert_type get_args get_origin runtime_checkable is_typeddict TypeGuard Concatenate LiteralString
+        TYPE_CHECKING assert_never assert_type runtime_checkable is_typeddict TypeGuard Concatenate LiteralString
         Unpack TypeVarTuple AbstractSet KeysView ValuesView ItemsView MappingView Reversible ChainMap ContextManager Coroutine
         Awaitable AsyncIterator AsyncIterable IO TextIO BinaryIO Pattern Match SupportsAbs SupportsIndex SupportsRound SupportsBytes
         SupportsComplex""",

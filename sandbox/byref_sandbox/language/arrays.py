@@ -133,6 +133,50 @@ def setflags(value: Any) -> Any:
     return call
 
 
+class ArrayFlags:
+    """`array.flags`, which makes nothing writable either: the real ones can be set as items."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+
+    @property
+    def writeable(self) -> bool:
+        """Whether the array may be written to; setting it is `setflags`."""
+        return bool(self._array.flags.writeable)
+
+    @writeable.setter
+    def writeable(self, value: object) -> None:
+        setflags(self._array)(write=value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._array.flags, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array.flags[key]
+
+    def __setitem__(self, key: str, value: object) -> None:
+        if key not in ("W", "WRITEABLE"):
+            raise NotAllowed(f"flags[{str(key)[:60]!r}] cannot be set", "set flags.writeable, or copy the array")
+        self.writeable = value
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._array.flags)
+
+
+def flags(value: Any) -> Any:
+    """`array.flags`; those of anything else as they are."""
+    return ArrayFlags(value) if isinstance(value, np.ndarray) else value.flags
+
+
 def base(value: Any) -> Any:
     """`array.base`, unless the array is a read-only view of one that is not."""
     found = value.base
@@ -230,6 +274,7 @@ def _own_codes(codes: Any) -> Any:
 
 MEMORY = {
     "setflags": setflags,
+    "flags": flags,
     "base": base,
     "at": at,
     "from_codes": from_codes,

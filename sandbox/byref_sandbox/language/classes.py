@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from byref_sandbox.language import names
 from byref_sandbox.language.facades import StandInMeta, stand_in
-from byref_sandbox.language.inspecting import mro_of, name_of
+from byref_sandbox.language.inspecting import module_of, mro_of, name_of
 from byref_sandbox.language.refusal import NotAllowed
 
 _build_class = builtins.__build_class__
+_LIES_OF_TEXT = names.words("__eq__ __ne__ __hash__ __radd__ __rmod__")
 
 
 class Classes:
@@ -46,6 +47,15 @@ class Classes:
         self.user_classes.add(candidate)
         return True
 
+    def in_place_of(self, cls: type) -> type:
+        """What code has of a class: itself, unless it must not be had."""
+        if issubclass(cls, type):
+            return self.type
+        known = self.stand_ins.get(cls)
+        if known is None and str(module_of(cls)).startswith("pandas.io"):
+            known = self.stand_ins[cls] = stand_in(cls, "there are no files here")
+        return cls if known is None else known
+
     def is_of_user(self, value: object) -> bool:
         """Whether a value is a class of the code, or an instance of one."""
         return self.is_user_class(type(value)) or self.is_user_class(value)
@@ -60,6 +70,8 @@ class Classes:
                     f"a class cannot inherit from {name_of(base)}",
                     "inherit from object, your own classes, exceptions or builtin containers",
                 )
+        if any(issubclass(type(base), type) and issubclass(base, str) for base in bases):
+            self._check_text(name, {*body.__code__.co_names}, *bases)
         if metaclass is not None:
             if metaclass is not self.abc_meta:
                 raise NotAllowed("metaclasses are not available", "use __init_subclass__ or a class decorator")
@@ -72,11 +84,22 @@ class Classes:
         """Count a class as made by the code."""
         if issubclass(type(cls), type):
             self.user_classes.add(cls)
+            if issubclass(cls, str):
+                self._check_text(cls.__name__, set(), cls)
             # Positional patterns read attributes by these names, past the guards; anything may be an instance of a protocol.
             may_be_read = names.is_ordinary if Protocol in mro_of(cls) else names.is_own
             if not all(type(name) is str and may_be_read(name) for name in getattr(cls, "__match_args__", ())):
                 cls.__match_args__ = ()  # type: ignore[misc]
         return cls
+
+    def _check_text(self, name: str, defined: set[str], *bases: Any) -> None:
+        """Raise NotAllowed for a class of text that is not what it says: libraries look names up and put them together."""
+        classes = {cls for base in bases if issubclass(type(base), type) for cls in mro_of(base)}
+        defined.update(*(vars(cls) for cls in classes & self.user_classes - self.enum_classes))
+        if lies := sorted(_LIES_OF_TEXT & defined):
+            raise NotAllowed(
+                f"{name!r} inherits from str and cannot define {lies[0]}", "define a method of another name"
+            )
 
     def _is_base(self, base: Any) -> bool:
         if issubclass(type(base), type):
@@ -96,16 +119,7 @@ class Classes:
             def __call__(cls, *arguments: Any) -> Any:  # noqa: N805
                 if len(arguments) != 1:
                     raise NotAllowed("type() with three arguments is not available", "use a class statement")
-                value = arguments[0]
-                kind = type(value)
-                if issubclass(kind, type):
-                    return cls
-                known = guards.stand_ins.get(kind)
-                if known is not None:
-                    return known
-                if (kind.__module__ or "").startswith("pandas.io"):
-                    return guards.stand_ins.setdefault(kind, stand_in(kind, "there are no files here"))
-                return kind
+                return guards.in_place_of(type(arguments[0]))
 
             def __getitem__(cls, item: object) -> object:  # noqa: N805
                 return types.GenericAlias(cls, (item,))

@@ -1,14 +1,15 @@
 """`copy` as the language has it.
 
 Python's deepcopy keeps everything it copies in its memo, the attributes of instances as plain dicts among it, and hands that to every
-`__deepcopy__`; and what `__new__` returns gets the attributes of the original, whatever it is. Neither may happen past the guards.
+`__deepcopy__`; what `__new__` returns gets the attributes of the original, whatever it is; and the names of those attributes are copied
+like values, so that a name with a `__deepcopy__` of its own sets another. None of this may happen past the guards.
 """
 
 from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from byref_sandbox.language.refusal import NotAllowed
@@ -41,7 +42,8 @@ class Memo(dict[Any, Any]):
 
 def deepcopy(x: Any, memo: Any = None) -> Any:
     """copy.deepcopy(); a memo that is no `Memo` is not looked at."""
-    return copy.deepcopy(x, memo._known if type(memo) is Memo else _Known())
+    known = memo._known if type(memo) is Memo else None
+    return copy.deepcopy(x, known if type(known) is _Known else _Known())
 
 
 def own_deepcopy(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -55,36 +57,53 @@ def own_deepcopy(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
     return with_memo
 
 
-class _Reducers:
-    """copy's table of how classes are taken apart, with those of the code."""
+def _reconstruct(
+    x: Any,
+    memo: dict[int, Any] | None,
+    make: Callable[..., Any],
+    arguments: Iterable[Any],
+    state: Any = None,
+    items: Iterable[Any] | None = None,
+    pairs: Iterable[tuple[Any, Any]] | None = None,
+    *,
+    deepcopy: Callable[[Any, Any], Any] = copy.deepcopy,
+) -> Any:
+    """copy._reconstruct(), for an instance of the same class, with attributes under the names that they had."""
 
-    def __init__(self, others: dict[type, Callable[[Any], Any]]) -> None:
-        self.others = others
+    def copied(value: Any) -> Any:
+        return value if memo is None else deepcopy(value, memo)
 
-    def get(self, cls: type) -> Callable[[Any], Any] | None:
-        """How instances of a class are taken apart, if not by themselves."""
-        return _reduced if any(guards.is_user_class(cls) for guards in _languages) else self.others.get(cls)
+    made = make(*map(copied, arguments))
+    if type(made) is not type(x) and any(guards.is_user_class(type(x)) for guards in _languages):
+        raise NotAllowed(
+            f"a copy of {type(x).__name__!r} came out as {type(made).__name__!r}", "define __copy__ instead"
+        )
+    if memo is not None:
+        memo[id(x)] = made
+    if hasattr(made, "__setstate__"):
+        if state is not None:
+            made.__setstate__(_named(state, copied) if type(state) is dict else copied(state))
+    else:
+        held, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
+        if held is not None:
+            made.__dict__.update(_named(held, copied))
+        for name, value in _named(slots or {}, copied).items():
+            setattr(made, name, value)
+    for item in items or ():
+        made.append(copied(item))
+    for key, value in pairs or ():
+        made[copied(key)] = copied(value)
+    return made
 
 
-def _reduced(instance: Any) -> Any:
-    reduced = instance.__reduce_ex__(4)
-    if type(reduced) is not tuple:
-        return reduced
-    make, arguments, *state = reduced
-
-    def remake(*given: Any) -> Any:
-        made = make(*given)
-        if type(made) is not type(instance):
-            raise NotAllowed(
-                f"a copy of {type(instance).__name__!r} came out as {type(made).__name__!r}", "define __copy__ instead"
-            )
-        return made
-
-    return (remake, arguments, *state)
+def _named(attributes: dict[str, Any], copied: Callable[[Any], Any]) -> dict[str, Any]:
+    if not all(type(name) is str for name in attributes):
+        raise NotAllowed("attributes whose names are no plain strings cannot be copied", "define __copy__ instead")
+    return {name: copied(value) for name, value in attributes.items()}
 
 
 def install(guards: Guards) -> None:
     """Have this process's `copy` mind the classes of a language."""
     _languages.add(guards)
-    if type(vars(copy)["dispatch_table"]) is not _Reducers:
-        vars(copy)["dispatch_table"] = _Reducers(vars(copy)["dispatch_table"])
+    guards.stand_ins[Memo] = dict
+    vars(copy)["_reconstruct"] = _reconstruct

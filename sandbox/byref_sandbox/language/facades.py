@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Mapping
 
 from byref_sandbox.language.refusal import NotAllowed, no_files, not_written
@@ -96,5 +97,7 @@ def stand_in(
             raise NotAllowed(f"{real.__name__}() cannot be called", hint)
         return make(*arguments, **options)
 
-    about = {"__new__": call, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    about: dict[str, object] = {"__new__": call, "_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
+    if hasattr(real, "__class_getitem__"):
+        about["__class_getitem__"] = classmethod(types.GenericAlias)
     return kind(real.__name__, (), about)

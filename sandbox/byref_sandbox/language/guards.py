@@ -12,7 +12,7 @@ from byref_sandbox.language.arrays import check_buffer, check_reshaped
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.classes import Classes
 from byref_sandbox.language.facades import Facade, facade_name
-from byref_sandbox.language.inspecting import has, is_own_frame, is_there, module_of, mro_of, name_of, static
+from byref_sandbox.language.inspecting import has, is_own_function, is_there, module_of, mro_of, name_of, static
 from byref_sandbox.language.refusal import NotAllowed, not_written
 from byref_sandbox.language.templates import safe_template
 
@@ -30,8 +30,8 @@ class Guards(Classes):
         super().__init__()
         self.wrappers: dict[str, Wrapper] = {}
         """By attribute name, for methods of library objects that are had in another form."""
-        self.substitutes: dict[str, tuple[type, Callable[[Any], Any]]] = {}
-        """By attribute name, what objects of a class have in its place."""
+        self.substitutes: dict[str, Callable[[Any], Any]] = {}
+        """By attribute name, what an object of a library has in its place."""
         self.memory: dict[str, Callable[[Any], Any]] = {}
         """By attribute name, what a value has in its place where it would give way to memory that compiled code trusts."""
         self.writable_types: tuple[type, ...] = ()
@@ -58,9 +58,11 @@ class Guards(Classes):
             return getattr(value, name)
         if kind is super:
             raise NotAllowed(f"super().{name} is not available", f"use self.{name}")
+        if module_of(kind) in ("typing", "types") and (origin := getattr(value, "__origin__", None)) is not None:
+            return self.checked(origin, name)  # Sized[int] has what Sized has, `register` among it
         unbound = issubclass(kind, type)
         if name in names.TRUSTED_ATTRIBUTES:
-            return self._no_module(self._trusted(value, name, unbound), name)
+            return self._had(self._trusted(value, name, unbound), name)
         if name == "obj":
             if issubclass(kind, BaseException):
                 raise NotAllowed("the attribute 'obj' of an error is not available")
@@ -78,11 +80,16 @@ class Guards(Classes):
         elif name in names.CLASS_ATTRIBUTES:
             if unbound:
                 raise NotAllowed(f"{name_of(value)}.{name} is not available", "use isinstance() or inheritance")
+        elif name in names.PROPERTY_ATTRIBUTES and issubclass(kind, property):
+            found = getattr(value, name)
+            if found is not None and not is_own_function(found):
+                raise NotAllowed(f"{name} of a library's property is not available", "use the attribute of the object")
+            return found
         elif self._is_library(value if unbound else kind) and not issubclass(kind, tuple):
             return self._library(value, name, unbound)
-        elif name in self.substitutes and issubclass(kind, self.substitutes[name][0]):
-            return self.substitutes[name][1](value)
-        return self._no_module(getattr(value, name), name)
+        elif name in self.substitutes:
+            return self.substitutes[name](value)
+        return self._had(getattr(value, name), name)
 
     def _library(self, value: Any, name: str, unbound: bool) -> Any:
         wrap = self.wrappers.get(name)
@@ -106,10 +113,12 @@ class Guards(Classes):
             return self.memory[name](value)
         return lambda instance, *arguments, **options: self.checked(instance, name)(*arguments, **options)
 
-    def _no_module(self, value: Any, name: str) -> Any:
-        if type(value) is types.ModuleType:
+    def _had(self, value: Any, name: str) -> Any:
+        """What code has of an attribute's value: no module, and no class that must not be had itself."""
+        kind = type(value)
+        if kind is types.ModuleType:
             raise NotAllowed(f".{name} is a module and not available")
-        return value
+        return self.in_place_of(value) if issubclass(kind, type) else value
 
     def _format(self, value: Any, kind: type, name: str) -> Any:
         if issubclass(kind, str):
@@ -123,7 +132,7 @@ class Guards(Classes):
             )
         if kind is super:
             raise NotAllowed(f"super().{name} is not available", "use an f-string")
-        return self._no_module(getattr(value, name), name)
+        return self._had(getattr(value, name), name)
 
     def private(self, value: Any, name: str) -> Any:
         """`value`, if its attributes that begin with an underscore are the code's own."""
@@ -132,7 +141,7 @@ class Guards(Classes):
             return value
         if self.is_user_class(value) and (has(value, name) or not has(kind, name)):
             return value  # but not what only its metaclass has: EnumMeta's would read any module
-        if kind is types.FunctionType and is_own_frame(value.__globals__):
+        if is_own_function(value):
             return value
         if (module_of(kind) == "builtins" or value is self.type) and not is_there(value, kind, name):
             return value  # Python says so
@@ -158,7 +167,7 @@ class Guards(Classes):
         if name == "__dict__":
             return self._namespace(value, kind)
         if name == "__annotations__":
-            return dict(value.__annotations__) if self.is_of_user(value) or kind is types.FunctionType else {}
+            return dict(value.__annotations__) if self.is_of_user(value) or is_own_function(value) else {}
         if name in ("__cause__", "__context__", "__notes__"):
             return getattr(value, name)
         if name in ("__setattr__", "__delattr__"):
@@ -236,9 +245,8 @@ class Guards(Classes):
         if self.is_of_user(value):
             if name not in names.WRITTEN_DUNDERS or issubclass(kind, type):
                 return value
-        elif kind is types.FunctionType:
-            if is_own_frame(value.__globals__):
-                return value
+        elif is_own_function(value):
+            return value
         elif not name.startswith("_"):
             allowed = self.writable_attributes.get(kind)
             if allowed is not None and name in allowed:
@@ -266,15 +274,14 @@ class Guards(Classes):
             raise TypeError(f"getattr expected at most 3 arguments, got {2 + len(default)}")
         try:
             if names.is_ordinary(name):
-                found = getattr(value, name)
-                return found if type(found) is not types.ModuleType else self._no_module(found, name)
+                return self._had(getattr(value, name), name)
             if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.READ_DUNDERS):
                 raise NotAllowed(f"attribute {name!r} is not available", names.why_refused(name))
             if names.is_dunder(name):
                 return self.dunder(value, name)
             if name.startswith("_"):
                 value = self.private(value, name)
-                return self._no_module(getattr(value, name), name)
+                return self._had(getattr(value, name), name)
             return self.checked(value, name)
         except AttributeError:
             if default:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,11 @@ def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], A
         return look_up(self, name)
 
     return public_only
+
+
+def is_own_function(value: object) -> bool:
+    """Whether a value is a function of code of this language."""
+    return type(value) is types.FunctionType and is_own_frame(value.__globals__)
 
 
 def has(kind: type, name: str) -> bool:

@@ -7,10 +7,9 @@ import importlib
 import re
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing
 import pandas as pd
 import pyarrow
 from pandas._config.config import DictWrapper
@@ -37,6 +36,8 @@ from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.modules import Modules, public
 from byref_sandbox.language.refusal import NotAllowed
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
 
 def install(guards: Guards, modules: Modules) -> None:
     """Add both to the modules, and what only they know to the guards."""
@@ -59,11 +60,13 @@ def install(guards: Guards, modules: Modules) -> None:
     guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
     guards.writable_attributes[np.matrix] = guards.writable_attributes[np.ndarray]
     guards.writable_attributes[np.ma.MaskedArray] = guards.writable_attributes[np.ndarray] | {"mask", "fill_value"}
+    guards.writable_attributes[arrays.ArrayFlags] = names.words("writeable")
+    guards.stand_ins[arrays.ArrayFlags] = stand_in(type(np.zeros(1).flags), "use array.flags")
     guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
     groups = (getattr(pd.options, name) for name in _OPTION_GROUPS)
-    options = frozenset(option for group in groups for option in dir(group))
-    guards.stand_ins[DictWrapper] = stand_in(DictWrapper, "use pd.set_option()")
-    guards.writable_attributes[DictWrapper] = options - {"string_storage"}
+    settable = frozenset(option for group in groups for option in dir(group))
+    guards.stand_ins[_Options] = stand_in(DictWrapper, "use pd.set_option()")
+    guards.writable_attributes[_Options] = settable - {"string_storage"}
 
 
 def _no_zone_files() -> None:
@@ -123,7 +126,10 @@ def _numpy(guards: Guards, modules: Modules) -> None:
     for name in ("loadtxt", "genfromtxt", "fromregex"):
         exposed[name] = frames.reader(getattr(np, name), f"np.{name}")
     exposed["__version__"] = np.__version__
-    modules.add("numpy.typing", {name: getattr(np.typing, name) for name in ("NDArray", "ArrayLike", "DTypeLike")})
+    # The real ones are made of the real class, which their arguments and a call of them would give.
+    array_hint = types.GenericAlias(array_class, (Any, types.GenericAlias(np.dtype, (_Scalar,))))
+    hints = {"NDArray": array_hint, "ArrayLike": Any, "DTypeLike": Any}
+    exposed["typing"] = modules.add("numpy.typing", hints)
     modules.add("numpy", exposed, np, NUMPY_HINTS)
 
 
@@ -172,9 +178,34 @@ def _pandas(guards: Guards, modules: Modules) -> None:
         exposed[name] = frames.pivot(getattr(pd, name), name)
     for name in PANDAS_OPTIONS:
         exposed[name] = _options(getattr(pd, name), name)
-    exposed["options"] = Facade("pandas.options", {name: getattr(pd.options, name) for name in _OPTION_GROUPS})
+    groups = {name: _Options(getattr(pd.options, name)) for name in _OPTION_GROUPS}
+    exposed["options"] = Facade("pandas.options", groups)
     exposed["__version__"] = pd.__version__
     modules.add("pandas", exposed, pd, PANDAS_HINTS)
+
+
+class _Options:
+    """`pd.options.display` and its like: the real ones have the dict that holds them all as an attribute."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: DictWrapper) -> None:
+        object.__setattr__(self, "_group", group)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in dir(self._group):
+            raise AttributeError(f"No such option: {name!r}", name=name)
+        found = getattr(self._group, name)
+        return _Options(found) if type(found) is DictWrapper else found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._group, name, value)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._group)
+
+
+_Options.__name__ = _Options.__qualname__ = DictWrapper.__name__
 
 
 def _listed(module: types.ModuleType) -> list[str]:

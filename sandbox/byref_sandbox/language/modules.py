@@ -16,6 +16,7 @@ import operator
 import sys
 import traceback
 import types
+import typing
 import warnings
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,6 +132,7 @@ class Modules:
                 "singledispatch": _singledispatch,
             },
             "collections": {"namedtuple": self._namedtuple, "abc": abstract},
+            "typing": {"get_origin": self._get_origin, "get_args": self._get_args},
             "zoneinfo": {"available_timezones": lambda: set(zones)},
             "sys": {
                 "stdout": output,
@@ -154,6 +156,21 @@ class Modules:
     def _stand_in(self, real: type, make: Callable[..., object]) -> type:
         made = self._guards.stand_ins[real] = stand_in(real, "", make)
         return made
+
+    def _get_origin(self, hint: Any) -> Any:
+        """typing.get_origin() by the rules of the language."""
+        return self._part_of_hint(typing.get_origin(hint))
+
+    def _get_args(self, hint: Any) -> tuple[Any, ...]:
+        """typing.get_args() by the rules of the language."""
+        return tuple(map(self._part_of_hint, typing.get_args(hint)))
+
+    def _part_of_hint(self, part: Any) -> Any:
+        if type(part) is typing.ForwardRef:
+            return part.__forward_arg__  # newer versions of Python evaluate them
+        if type(part) is list:  # the arguments of a Callable
+            return list(map(self._part_of_hint, part))
+        return self._guards.in_place_of(part) if issubclass(type(part), type) else part
 
     def _attrgetter(self, *paths: str) -> Callable[[Any], Any]:
         """operator.attrgetter by the rules of the language."""
@@ -328,6 +345,7 @@ def _member_names(members: Any) -> Any:
 def _simple_namespace(*mappings: Any, **attributes: Any) -> types.SimpleNamespace:
     for mapping in mappings:
         attributes = {**dict(mapping), **attributes}
+    attributes = {str.__str__(name): value for name, value in attributes.items()}
     for name in attributes:
         if names.is_dunder(name):
             raise NotAllowed(f"{name!r} cannot be an attribute")
@@ -343,7 +361,7 @@ def _redirect_stdout(target: Any) -> Iterator[Any]:
 
 
 def _set_recursion_limit(limit: int) -> None:
-    sys.setrecursionlimit(min(limit, MAX_RECURSION))
+    sys.setrecursionlimit(min(operator.index(limit), MAX_RECURSION))
 
 
 def _exit(status: object = None) -> None:

@@ -12,9 +12,10 @@ def words(text: str) -> frozenset[str]:
 
 REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | words(
     """tb_lasti f_lasti f_trace_lines f_trace_opcodes cr_running ag_running
-    func_globals func_code func_closure func_defaults func_dict"""
+    func_globals func_code func_closure func_defaults func_dict
+    _abc_impl _is_protocol _is_runtime_protocol"""
 )
-"""Frames, code, tracebacks, and what compiled functions call their globals: refused wherever they are written."""
+"""Frames, code, tracebacks, what compiled functions call their globals, and what makes isinstance lie: refused wherever they are written."""
 
 FILE_METHODS = words("""to_pickle to_sql to_excel to_parquet to_feather to_hdf to_stata to_gbq to_orc to_clipboard to_xml to_iceberg
     tofile dump dumps""")
@@ -26,12 +27,14 @@ EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
 MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize sp_index")
 """numpy: raw addresses and the ways to make an array look at memory that is not its own."""
-TRUSTED_ATTRIBUTES = words("setflags base at from_codes set_codes set_levels codes levels")
+TRUSTED_ATTRIBUTES = words("setflags flags base at from_codes set_codes set_levels codes levels")
 """Ways to memory that compiled code trusts without looking: integers out of range there end the process."""
 BUFFER_ATTRIBUTES = words("readinto readinto1 pack_into")
 """What writes bytes into any buffer: into an array of objects, too, which are addresses there."""
-CLASS_ATTRIBUTES = words("mro register")
-"""Of classes: `register` makes isinstance lie."""
+CLASS_ATTRIBUTES = words("mro register baseclass")
+"""Of classes: `register` makes isinstance lie, `baseclass` is a property whose getter would not be asked for by its name."""
+PROPERTY_ATTRIBUTES = words("fget fset fdel")
+"""Of a property: the functions behind it, which read and set attributes past the checks of their names."""
 LIBRARY_ATTRIBUTES = words("from_file from_arrow from_spmatrix pyarrow_dtype env loader handles parser set_state")
 FIGURE_ATTRIBUTES = words("canvas")
 """matplotlib: what writes files and opens windows."""
@@ -48,6 +51,7 @@ CHECKED_ATTRIBUTES = (
     | TRUSTED_ATTRIBUTES
     | BUFFER_ATTRIBUTES
     | CLASS_ATTRIBUTES
+    | PROPERTY_ATTRIBUTES
     | LIBRARY_ATTRIBUTES
     | FIGURE_ATTRIBUTES
     | {"pivot_table", "obj", "fields", "data"}

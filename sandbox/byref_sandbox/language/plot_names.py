@@ -30,7 +30,7 @@ PARTS = {
     "colorbar": "Colorbar",
     "colors": """Colormap LinearSegmentedColormap ListedColormap Normalize NoNorm LogNorm SymLogNorm PowerNorm BoundaryNorm TwoSlopeNorm
         CenteredNorm FuncNorm AsinhNorm LightSource to_hex to_rgb to_rgba to_rgba_array is_color_like same_color hsv_to_rgb rgb_to_hsv
-        from_levels_and_colors make_norm_from_scale CSS4_COLORS TABLEAU_COLORS BASE_COLORS XKCD_COLORS""",
+        from_levels_and_colors CSS4_COLORS TABLEAU_COLORS BASE_COLORS XKCD_COLORS""",
     "container": "Container BarContainer ErrorbarContainer StemContainer",
     "dates": """date2num num2date datestr2num num2timedelta drange DateFormatter ConciseDateFormatter AutoDateFormatter AutoDateLocator
         YearLocator MonthLocator WeekdayLocator DayLocator HourLocator MinuteLocator SecondLocator MicrosecondLocator RRuleLocator rrulewrapper

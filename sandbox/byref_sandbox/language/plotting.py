@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, Final
 
 from byref_sandbox.language import fonts, plot_names
-from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.gallery import Drawn, Gallery
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.modules import Modules, public
@@ -40,14 +41,15 @@ class Plots:
             for name in (*plot_names.TOOLKITS, "pandas.plotting._matplotlib", "contourpy"):
                 importlib.import_module(name)
         import matplotlib.pyplot
-        from matplotlib.figure import Figure, FigureBase
+        from matplotlib.figure import Figure
 
         importlib.import_module("PIL.Image").preinit()
         fonts.hold_fonts()
         self._pyplot = matplotlib.pyplot
         self._gallery = Gallery(self._pyplot, _originals.setdefault("savefig", Figure.savefig))
         self._wall_up(Figure)
-        guards.substitutes["canvas"] = (FigureBase, _canvas)
+        guards.substitutes["canvas"] = _canvas
+        guards.stand_ins[Settings] = stand_in(matplotlib.RcParams, "use plt.rcParams")
         for name in PLOT_METHODS - {"style"}:
             guards.wrappers[name] = lambda method, _name: method
         self._add_modules(modules)
@@ -91,7 +93,7 @@ class Plots:
 
     def _wall_up(self, figure_class: Any) -> None:
         import matplotlib
-        from matplotlib import cbook, font_manager, image, texmanager, text, ticker
+        from matplotlib import cbook, figure, font_manager, image, texmanager, text, ticker
         from pandas.plotting import _core
 
         gallery = self._gallery
@@ -102,6 +104,8 @@ class Plots:
         backend = importlib.import_module("pandas.plotting._matplotlib")
         for owner, name, make in (
             (matplotlib.RcParams, "__setitem__", _checked_setting),
+            (matplotlib.pyplot, "figure", _no_figure_class),
+            (figure.FigureBase, "_process_projection_requirements", _known_projection),
             (font_manager.FontProperties, "set_file", _no_font_file),
             (text.Text, "set_usetex", _no_usetex),
             (ticker.StrMethodFormatter, "__init__", _checked_template),
@@ -144,21 +148,18 @@ class Plots:
         own = self._pyplot_functions() | {"cm": parts["cm"], "style": parts["style"]}
         names = public(self._pyplot, plot_names.PYPLOT.split())
         pyplot = modules.add("matplotlib.pyplot", names | own, self._pyplot, plot_names.HINTS["matplotlib.pyplot"])
+        vars(parts["artist"])["getp"] = _getp
         parts |= {"pyplot": pyplot, "use": _nothing, "rc_context": _rc_context, "cycler": cycler.cycler}
+        parts |= {name: vars(pyplot)[name] for name in ("rcParams", "rcParamsDefault")}
         top = public(matplotlib, plot_names.TOP.split())
         modules.add("matplotlib", top | parts, matplotlib, plot_names.HINTS["matplotlib"])
         modules.facades["pylab"] = modules.facades["matplotlib.pylab"] = pyplot
 
     def _pyplot_functions(self) -> dict[str, Any]:
-        figure = self._pyplot.figure
-
-        def make_figure(*arguments: Any, **options: Any) -> Any:
-            if "FigureClass" in options:
-                raise NotAllowed("FigureClass is not available", "use plt.figure() and draw on it")
-            return figure(*arguments, **options)
-
         functions: dict[str, Any] = {
-            "figure": make_figure,
+            **_settings(self._pyplot),
+            "figure": self._pyplot.figure,
+            "getp": _getp,
             "savefig": self._pyplot.savefig,
             "show": self._pyplot.show,
             "rc_context": _rc_context,
@@ -191,6 +192,57 @@ class Plots:
         self._gallery.reset()
 
 
+class Settings(MutableMapping[str, Any]):
+    """`plt.rcParams`: the real ones are a dict, whose own methods would set what they do not check."""
+
+    __slots__ = ("_real",)
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getitem__(self, key: str) -> Any:
+        return self._real[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._real[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        raise NotAllowed(f"the setting {str(key)[:60]!r} cannot be deleted", "plt.rcdefaults() undoes changes")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._real)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+    def __str__(self) -> str:
+        return str(self._real)
+
+    def copy(self) -> Settings:
+        """Settings of their own."""
+        return Settings(self._real.copy())
+
+    def find_all(self, pattern: str) -> Settings:
+        """The settings whose names match a regular expression, on their own."""
+        return Settings(self._real.find_all(pattern))
+
+
+def _settings(pyplot: Any) -> dict[str, Settings]:
+    return {"rcParams": Settings(pyplot.rcParams), "rcParamsDefault": Settings(pyplot.rcParamsDefault.copy())}
+
+
+def _getp(obj: Any, *arguments: Any, **options: Any) -> Any:
+    """getp() of what matplotlib draws: the real one calls any method by the name that it makes of a text."""
+    from matplotlib.artist import Artist, getp
+
+    if not all(isinstance(each, Artist) for each in (obj if type(obj) in (list, tuple) else [obj])):
+        raise NotAllowed("getp() is of what was drawn", "call the object's own method")
+    return getp(obj, *arguments, **options)
+
+
 def _nothing(*_arguments: object, **_options: object) -> None:
     """For what has no meaning without a window: the backend stays Agg."""
 
@@ -202,9 +254,13 @@ def _refuse(refusal: NotAllowed) -> Callable[..., Any]:
     return call
 
 
-def _canvas(figure: Any) -> Facade:
-    """A figure's canvas, without what writes files and opens windows."""
-    canvas = figure.canvas
+def _canvas(value: Any) -> Any:
+    """A figure's canvas, without what writes files and opens windows; what else is called so as it is."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    canvas = value.canvas
+    if not isinstance(canvas, FigureCanvasBase):
+        return canvas
     width, height = canvas.get_width_height()
     return Facade(
         "figure.canvas",
@@ -224,6 +280,7 @@ def _canvas(figure: Any) -> Facade:
 
 def _checked_setting(real: Callable[..., None]) -> Callable[..., None]:
     def set_item(settings: Any, key: Any, value: Any) -> None:
+        key = str.__str__(key) if isinstance(key, str) else key
         if key in plot_names.FIXED_SETTINGS:
             if key == "text.usetex" and value:
                 raise NotAllowed("usetex is not available", _NO_TEX)
@@ -233,6 +290,31 @@ def _checked_setting(real: Callable[..., None]) -> Callable[..., None]:
         real(settings, key, value)
 
     return set_item
+
+
+def _no_figure_class(real: Callable[..., Any]) -> Callable[..., Any]:
+    """plt.figure(), which subplots() and its like call with what they are given: a figure's class gets the canvas."""
+
+    def figure(*arguments: Any, **options: Any) -> Any:
+        if "FigureClass" in options:
+            raise NotAllowed("FigureClass is not available", "use plt.figure() and draw on it")
+        return real(*arguments, **options)
+
+    return functools.wraps(real)(figure)
+
+
+def _known_projection(real: Callable[..., Any]) -> Callable[..., Any]:
+    def process(figure: Any, **options: Any) -> Any:
+        from matplotlib.axes import Axes
+
+        kind, projection = options.get("axes_class"), options.get("projection")
+        if not (kind is None or (isinstance(kind, type) and issubclass(kind, Axes))):
+            raise NotAllowed("axes_class is a class of matplotlib's axes", "leave it out")
+        if not (projection is None or isinstance(projection, str)):
+            raise NotAllowed("a projection is given by its name", "use projection='polar' or projection='3d'")
+        return real(figure, **options)
+
+    return process
 
 
 def _no_font_file(real: Callable[..., None]) -> Callable[..., None]:
@@ -265,7 +347,7 @@ def _checked_format(real: Callable[..., str]) -> Callable[..., str]:
 
 
 def _template(text: Any) -> str:
-    template = str(text)
+    template = str.__str__(str(text))
     if (refused := refused_attribute(template)) is not None:
         raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use a function")
     return template

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -77,8 +77,8 @@ class Transformer(RestrictingNodeTransformer):
         )
         if name not in allowed:
             self.error(node, f"{name!r} cannot be defined", names.why_refused(name))
-        elif name == "__match_args__":
-            self.error(node, "__match_args__ must be assigned a literal tuple of strings")
+        elif name in ("__match_args__", "__slots__"):
+            self.error(node, f"{name} must be assigned a literal tuple of strings")
         elif name in _WRAPPED_METHODS and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
             self.error(node, f"{name} must be a plain method")
 
@@ -149,11 +149,19 @@ class Transformer(RestrictingNodeTransformer):
     # Statements ----------------------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        if self._scope == "class" and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__match_args__"]:
-            if not _literal_names(node.value):
-                self.error(node, "__match_args__ must be a literal tuple of ordinary attribute names")
-            return node
-        return self.node_contents_visit(node)
+        return node if self._lists_names(node, node.targets) else self.node_contents_visit(node)
+
+    def _lists_names(self, node: ast.Assign | ast.AnnAssign, targets: list[ast.expr]) -> bool:
+        """Whether this is a class's `__match_args__` or `__slots__`, whose value is then a tuple of its own."""
+        match self._scope, targets, node.value:
+            case "class", [ast.Name(id="__match_args__" | "__slots__" as name)], ast.expr() as value:
+                listed = _literal_names(value, names.is_ordinary if name == "__match_args__" else _may_be_slot)
+                if listed is None:
+                    self.error(node, f"{name} must be a literal tuple of ordinary attribute names")
+                else:
+                    node.value = _at(value, ast.Tuple([ast.Constant(each) for each in listed], ast.Load()))
+                return True
+        return False
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         visited = self.node_contents_visit(node)
@@ -165,8 +173,9 @@ class Transformer(RestrictingNodeTransformer):
         if isinstance(node.target, ast.Name) and node.target.id in names.REFUSED_ATTRIBUTES:
             self.error(node, f"{node.target.id!r} cannot be a field")
         node.annotation = self._annotation(node.annotation)
-        node.target = self.visit(node.target)
-        node.value = node.value and self.visit(node.value)
+        if not self._lists_names(node, [node.target]):
+            node.target = self.visit(node.target)
+            node.value = node.value and self.visit(node.value)
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
@@ -361,10 +370,18 @@ def _harmless_template(node: ast.Attribute) -> bool:
     return type(template) is str and node.attr in ("format", "format_map") and refused_attribute(template) is None
 
 
-def _literal_names(node: ast.expr) -> bool:
-    return isinstance(node, (ast.Tuple, ast.List)) and all(
-        isinstance(e, ast.Constant) and type(e.value) is str and names.is_ordinary(e.value) for e in node.elts
-    )
+def _literal_names(node: ast.expr, may_be: Callable[[str], bool]) -> list[str] | None:
+    """The names that a literal lists, if it is one and each may be listed; a dict's are its keys."""
+    try:
+        listed = ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return None
+    found: list[Any] = [listed] if type(listed) is str else [*listed] if type(listed) in (tuple, list, dict) else [None]
+    return found if all(type(name) is str and may_be(name) for name in found) else None
+
+
+def _may_be_slot(name: str) -> bool:
+    return name in ("__dict__", "__weakref__") or not (names.is_dunder(name) or name in names.REFUSED_ATTRIBUTES)
 
 
 _WRAPPED_METHODS = {"__getattr__": LOOK_UP, "__deepcopy__": DEEPCOPY}
