@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from byref.describe.truncate import truncate, truncate_json
+from byref.describe.jsontext import noted
+from byref.describe.truncate import INCOMPLETE, incomplete_json, truncate, truncate_json
 from byref.interpreter import Execution, missing_name
 from byref.scope import Scope
 from byref.variables import Variable
@@ -57,21 +58,27 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     if outcome.kind == "none":
         return []
+    is_json = outcome.kind == "json" and isinstance(outcome.value, dict | list)
+    size = len(outcome.text.encode("utf-8", "surrogatepass"))
     if execution.result is None:
-        whole = truncate(outcome.text, budget=limit * 3 // 4, measure=scope.count)
-        cut = f"[INCOMPLETE: {whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields.]"
-        return [whole.text, cut] if whole.omitted_bytes else [whole.text]
+        budget = limit * 3 // 4
+        whole = truncate(outcome.text, budget=budget, measure=scope.count)
+        left = f"{whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields."
+        if not whole.omitted_bytes:
+            return [whole.text]
+        if is_json:
+            told = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
+            return [incomplete_json(outcome.value, told, budget=budget, measure=scope.count, size=size)]
+        return [whole.text, f"[INCOMPLETE: {left}]"]
     name = list(names)[-1]
-    if outcome.kind == "json" and isinstance(outcome.value, dict | list):
-        size = len(outcome.text.encode("utf-8", "surrogatepass"))
-        shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size)
-    else:
-        shown = truncate(outcome.text, budget=limit // 4, measure=scope.count)
-    return [
-        shown.text,
-        f"[INCOMPLETE: the value is too big to show; all of it is now the variable {name}: {names[name]}. "
-        f"Compute on {name} in the next call instead of printing it.]",
-    ]
+    told = (
+        f"the value is too big to show; all of it is now the variable {name}: {names[name]}. "
+        f"Compute on {name} in the next call instead of printing it."
+    )
+    if is_json:
+        shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size).text
+        return [noted(shown, INCOMPLETE, told)]
+    return [truncate(outcome.text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {told}]"]
 
 
 def _error_text(execution: Execution, known: list[Variable]) -> str:

@@ -148,15 +148,55 @@ def test_lists_of_anything_are_bounded_and_go_on(local: Engine, tenant: str, lim
     for _ in names:
         reply = session.call("list_artifacts", arguments)
         assert reply.tokens <= limit
-        listed, _, note = reply.content.partition("\n[INCOMPLETE: ")
-        entries = json.loads(listed)
-        assert entries
-        seen += [entry["pointer"] for entry in entries]
-        if not note:
+        *entries, last = json.loads(reply.content)
+        assert entries or len(seen) == len(names) - 1
+        if not isinstance(last, str):
+            seen += [entry["pointer"] for entry in [*entries, last]]
             break
+        seen += [entry["pointer"] for entry in entries]
+        note = last.removeprefix("[INCOMPLETE: ")
         assert note.startswith(f"{len(names) - len(seen)} more.")
         arguments = {"after": re.search(r'after="(.+?)"', note)[1]}  # type: ignore[index]
     assert seen == [artifact.pointer for artifact in session.artifacts()]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        (".rows", list),
+        (".rows | map(.id)", list),
+        ('[.rows[].id | "漢字 \\(.)"]', list),
+        ("[.rows]", list),
+        (". | del(.rows[2000:])", dict),
+        ("{rows: .rows[:300], note, more: {deep: [.rows[:300]]}}", dict),
+        ("{deep: {deeper: {all: .rows[0:900]}}}", dict),
+        ("[.rows[] | 9007199254740993.5 + .id]", list),
+    ],
+)
+def test_one_array_or_object_parses_at_any_length(
+    local: Engine, kept: dict[str, str], expression: str, kind: type, limit: int
+) -> None:
+    reply = opened(local, limit).call("artifact_jq", {"artifact_id": kept["records"], "expression": expression})
+    assert reply.tokens <= limit and not reply.is_error
+    told = json.loads(reply.content)
+    assert type(told) is kind
+    notes = [one for one in told if isinstance(one, str)] if kind is list else told.values()
+    assert any(str(note).startswith("[INCOMPLETE: ") for note in notes)
+
+
+def test_an_array_is_read_on_as_its_reply_says(local: Engine, kept: dict[str, str]) -> None:
+    session, expression, got = opened(local, 4_000), ".rows | map(.id)", list[int]()
+    for _ in range(12):
+        arguments = {"artifact_id": kept["records"], "expression": f"{expression} | .[{len(got)}:]"}
+        *elements, last = json.loads(session.call("artifact_jq", arguments).content)
+        got += elements
+        if not isinstance(last, str):
+            got.append(last)
+            break
+        more = re.search(r"(\d[\d,]*) of ([\d,]+) elements of the output shown\. Go on with \| \.\[(\d+):\]", last)
+        assert more is not None and int(more[3]) == len(elements)
+    assert got == [row["id"] for row in DATA["records"]["rows"]]
 
 
 ANYTHING = st.recursive(

@@ -13,3 +13,18 @@ def compact(value: object) -> str:
 def encodable(text: str) -> str:
     """The text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def noted(text: str, word: str, what: str) -> str:
+    """Return the JSON text of an array or object with a note inside, so that it still parses.
+
+    It is the string `[word: what]`: the last element of the array; of the object the last member, whose name is `[word]`.
+    """
+    members, note = text[1:-1].rstrip(), compact(f"[{word}: {what}]")
+    note = note if text.startswith("[") else f"{compact(f'[{word}]')}:{note}"
+    return f"{text[0]}{members}{',' if members else ''}{note}{text[-1]}"
+
+
+def is_container(text: str) -> bool:
+    """Tell whether JSON text is that of an array or object."""
+    return text[:1] in ("[", "{")

@@ -8,9 +8,11 @@ from typing import Final
 
 from byref.describe.cuts import cut
 from byref.describe.gaps import attribute, shown
-from byref.describe.jsontext import compact
+from byref.describe.jsontext import compact, noted
 from byref.describe.search import most_within
 
+INCOMPLETE: Final = "INCOMPLETE"
+"""The word of a note that says what is missing."""
 _PIECE: Final = 1 << 19
 """Characters encoded at once."""
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
@@ -108,6 +110,14 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
         make=lambda room: _cut_json(value, room, size, measure),
         whole=lambda found: not found.omitted_bytes,
     ) or _cut_json(value, 0, size, measure)
+
+
+def incomplete_json(value: object, what: str, *, budget: int, measure: Callable[[str], int], size: int) -> str:
+    """Return an array or object as `truncate_json` cuts it, with a note inside that says `what` is missing."""
+    bare = noted("[]" if isinstance(value, list) else "{}", INCOMPLETE, what)
+    room = budget - measure(bare)
+    text = noted(truncate_json(value, budget=max(room, 1), measure=measure, size=size).text, INCOMPLETE, what)
+    return text if measure(text) <= budget else bare
 
 
 def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int]) -> Truncated:

@@ -13,8 +13,9 @@ from byref.artifacts import listing, quotas, staging, store
 from byref.artifacts.notes import first_note
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
+from byref.describe.jsontext import noted
 from byref.describe.shape import kind_of, shape
-from byref.describe.truncate import head_of
+from byref.describe.truncate import INCOMPLETE, head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
 from byref.intake import Taken
 from byref.knobs import shown
@@ -240,9 +241,10 @@ def _list(scope: Scope, arguments: ListArguments) -> Answer:
 
 def _page(listed: list[listing.Listed], total: int, most: int) -> str:
     content = _json([_entry(artifact, most) for artifact in listed])
-    if left := total - len(listed):
-        content += f'\n[INCOMPLETE: {left:,} more. Go on with after="{_pointer(listed[-1].id)}".]'
-    return content
+    left = total - len(listed)
+    return (
+        noted(content, INCOMPLETE, f'{left:,} more. Go on with after="{_pointer(listed[-1].id)}".') if left else content
+    )
 
 
 def _entry(artifact: listing.Listed, most: int) -> dict[str, object]:

@@ -15,6 +15,9 @@ from byref import interpreter
 from byref.artifacts import grep, lines
 from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
+from byref.describe.jsontext import is_container, noted
+from byref.describe.preview import preview
+from byref.describe.truncate import INCOMPLETE
 from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import native
@@ -27,9 +30,14 @@ GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
 JQ_BYTES = 1 << 20
 MAX_EXPRESSION_CHARS = 20_000
+_NOTE_CHARS = 200
+"""Of the note in an array of which the first elements are shown."""
 DECODED_HERE_BYTES = 1 << 20
 """An artifact of at most this size is decoded in this process for a program that only picks: sooner done than asked for."""
 _LIMIT_HINT = "select or slice first and compute on less, or ask for a plain path, e.g. .rows[:100]"
+_SELECT_LESS = "Select less: keys, length, a slice, fewer fields."
+_SPARE = 12
+"""Tokens by which texts together may be more than each by itself."""
 _LONG_NUMBER = re.compile(rb"[0-9]{16}")
 
 _KEYS = dict.fromkeys((*KEYS, "data", "source"), "artifact_id")
@@ -124,9 +132,11 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         fault = jq_fault(reply.error.message) if target.path else reply.error.message
         content = f"{reply.error.kind}: {fault}" + (f"\n{hint}" if hint else "")
     else:
-        note = _rounding_note(scope) if rounded else ""
+        note = _rounding(scope) if rounded else ""
         content = bounded(
-            scope, lambda characters: _outputs(outputs, characters, truncated=reply.truncated) + note, least=1
+            scope,
+            lambda size: _told(_outputs(scope, outputs, size, truncated=reply.truncated, beside=note), note),
+            least=1,
         )
     run = Outcome(text=content, error=reply.error, usage=reply.usage)
 
@@ -195,13 +205,23 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 
 
-def _rounding_note(scope: Scope) -> str:
+def _rounding(scope: Scope) -> str:
     code = " or code_interpreter" if "code_interpreter" in scope.tools else ""
-    return f"\n[jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)){code}]"
+    return f"jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)){code}"
 
 
-def _outputs(outputs: list[str], characters: int, *, truncated: bool) -> str:
-    """Outputs, one a line, cut with exact counts."""
+def _told(content: str, note: str) -> str:
+    """What a reply says of itself: inside of an array or object, else behind it."""
+    if not note:
+        return content
+    return noted(content, "ROUNDED", note) if is_container(content) and "\n" not in content else f"{content}\n[{note}]"
+
+
+def _outputs(scope: Scope, outputs: list[str], characters: int, *, truncated: bool, beside: str) -> str:
+    """Outputs, one a line, cut with exact counts; an array or object that is too long is cut inside, and parses.
+
+    `beside` is a note that has to find room in a reply as well.
+    """
     if not outputs and truncated:
         return f"[INCOMPLETE: the first output alone is larger than {JQ_BYTES:,} bytes. Select less, e.g. with keys or length.]"
     if not outputs:
@@ -216,14 +236,37 @@ def _outputs(outputs: list[str], characters: int, *, truncated: bool) -> str:
     if shown == len(outputs) and not truncated:
         return "\n".join(outputs)
     if not shown:
-        first = outputs[0][:characters]
         which = "the output" if total == "1" else f"the first of {total} outputs"
-        return (
-            f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of {which}. "
-            "Select less: keys, length, a slice, fewer fields.]"
-        )
+        if is_container(outputs[0]):
+            return _cut(scope, outputs[0], which, characters, beside)
+        first = outputs[0][:characters]
+        return f"{first}\n[INCOMPLETE: {len(first):,} of {len(outputs[0]):,} characters of {which}. {_SELECT_LESS}]"
     kept = "\n".join(outputs[:shown])
     return f"{kept}\n[INCOMPLETE: {shown:,} of {total} outputs shown. Narrow the filter or take a slice.]"
+
+
+def _cut(scope: Scope, output: str, which: str, characters: int, beside: str) -> str:
+    """Of an array as many of its first elements as fit, of an object, and where not even one does, a preview."""
+    value = jsontext.decode(output.encode("utf-8", "surrogatepass"))
+    if isinstance(value, list):
+        shown, room = 0, characters - _NOTE_CHARS
+        for element in value:
+            room -= len(_compact(element)) + 1
+            if room < 0:
+                break
+            shown += 1
+        if shown:
+            on = "" if which != "the output" else f" Go on with | .[{shown}:] behind the filter."
+            what = f"{shown:,} of {len(value):,} elements of {which} shown.{on} {_SELECT_LESS}"
+            return noted(_compact(value[:shown]).decode(), INCOMPLETE, what)
+    what = f"{which} has {len(output):,} characters. {_SELECT_LESS}"
+    bare = noted(output[0] + output[-1], INCOMPLETE, what)
+    room = scope.policy.reply_tokens - scope.count(bare) - scope.count(beside) - _SPARE
+    try:
+        told = preview(value, budget=room, measure=scope.count, total=scope.count(output, "json")).text
+    except ValueError:
+        return bare
+    return noted(told, INCOMPLETE, what) if is_container(told) else bare
 
 
 def _lines_of(given: dict[str, Any]) -> dict[str, Any]:
