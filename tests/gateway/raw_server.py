@@ -83,6 +83,8 @@ def call(request: dict[str, Any]) -> Any:
             return {"content": [{"type": "text", "text": "half \ud800 of a pair"}]}
         case "rude":
             return ["no object"]
+        case "echo":
+            return json.loads(request["params"]["arguments"]["result"])
         case "odd":
             return {
                 "content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "seen"}],
@@ -192,12 +194,21 @@ def main() -> None:
                 version = request["params"]["protocolVersion"]
                 about = {"name": "raw", "version": "1"}
                 able: dict[str, Any] = {"tools": {}, **({"resources": {}} if BEHAVIOUR in SHELVES else {})}
+                able |= {"prompts": {}, "resources": {}} if BEHAVIOUR == "echo" else {}
                 said = {"protocolVersion": version, "capabilities": able, "serverInfo": about}
                 result(request, said | ({"instructions": "Mind the gap."} if BEHAVIOUR == "guide" else {}))
             case "tools/list":
                 result(request, tools(request))
             case "tools/call":
                 result(request, call(request))
+            case "prompts/list":
+                result(request, {"prompts": [{"name": "echo", "arguments": [{"name": "result"}]}]})
+            case "prompts/get":
+                result(request, json.loads(request["params"]["arguments"]["result"]))
+            case "resources/list" if BEHAVIOUR == "echo":
+                result(request, {"resources": []})
+            case "resources/read" if BEHAVIOUR == "echo":
+                result(request, json.loads(request["params"]["uri"].removeprefix("echo:")))
             case "resources/list" if BEHAVIOUR == "shelf":
                 result(request, {"resources": [{"uri": "shelf://gone", "name": "gone"}]})
             case "resources/read" if BEHAVIOUR in SHELVES:

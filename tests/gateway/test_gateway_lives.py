@@ -280,14 +280,14 @@ def test_a_method_that_nobody_knows_is_its_servers(place: Place) -> None:
 
 @pytest.mark.slow
 def test_what_no_sdk_knows_passes(place: Place) -> None:
-    """Asked by hand: the official client would refuse it."""
+    """Beside the content, where a client need not look; of the content it becomes text."""
     config = place.write({"odd": raw("odd")})
     with by_hand(place, "--config", config) as (ask, _):
         listed = ask("tools/list", {})["result"]["tools"]
         assert any(tool["name"] == "raw" for tool in listed)
         result = ask("tools/call", {"name": "raw", "arguments": {}})["result"]
     assert result == {
-        "content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "seen"}],
+        "content": [{"type": "text", "text": '{"type": "hologram", "depth": 3}'}, {"type": "text", "text": "seen"}],
         "structuredContent": {"list": [None, 1.0, 12345678901234567890]},
         "extra": {"kept": None},
         "_meta": {"k": None},

@@ -68,12 +68,15 @@ async def tell(context: Context, method: str, params: Json | None) -> None:
     await context.session.send_notification(message, related_request_id=context.request_id)
 
 
-def asked(questions: object, server: str) -> list[tuple[str, str, Json | None]]:
-    """Return key, method and parameters of what a server asks in place of an answer.
+def asked(result: Json, server: str) -> list[tuple[str, str, Json | None]]:
+    """Return key, method and parameters of what a server asks in place of an answer; nothing if it wants to be asked again.
 
     Raises:
         MCPError: the questions are none of this protocol.
     """
+    questions = result.get("inputRequests")
+    if not questions and isinstance(result.get("requestState"), str):
+        return []
     given = list(questions.items()) if isinstance(questions, dict) and len(questions) <= MAX_QUESTIONS else []
     found = [
         (key, method, params)

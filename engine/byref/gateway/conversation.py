@@ -29,6 +29,7 @@ from byref.gateway.catalogue import Catalogue, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
+from byref.gateway.readable import readable
 from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Upstream
 from byref.gateway.ways import Ways
@@ -148,7 +149,7 @@ class Conversation:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
         except ToolError as error:
             raise MCPError(INVALID_PARAMS, mcp_content.sendable(str(error))) from error
-        return finished(result, context)
+        return finished(readable(context.method, result, context.protocol_version), context)
 
     async def heard(self, context: Context) -> None:
         """Take a notification."""
@@ -376,16 +377,16 @@ class Conversation:
                 on_progress=on_progress if "progressToken" in meta else None,
                 timeout=self._config.call_timeout,
             )
-            if not is_question(result) or is_modern(call.context):
+            if not is_question(result):
+                return result
+            questions = asked(result, upstream.name)
+            if is_modern(call.context):
                 return result
             sent = {key: value for key, value in sent.items() if key not in ("inputResponses", "requestState")}
             if isinstance(result.get("requestState"), str):
                 sent["requestState"] = result["requestState"]
-            if result.get("inputRequests"):
-                sent["inputResponses"] = {
-                    key: await call.ask(method, params)
-                    for key, method, params in asked(result["inputRequests"], upstream.name)
-                }
+            if questions:
+                sent["inputResponses"] = {key: await call.ask(method, params) for key, method, params in questions}
             else:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, LAST_PAUSE)

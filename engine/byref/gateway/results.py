@@ -35,7 +35,7 @@ _CONTENT: Final[Mapping[str, frozenset[str]]] = {
 """What of a block is measured; of one of another type all is."""
 _OF_RESOURCES = frozenset({"uri", "mimeType", "text", "blob"})
 _WHOLE = ("inline", "wholesale")
-_STRUCTURED_SINCE = "2025-06-18"
+STRUCTURED_SINCE = "2025-06-18"
 _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
@@ -114,7 +114,7 @@ def bounded(raw: Json, tool: str) -> Json:
         return raw
     logger.warning("a result of %r has much beside its content: all but the content is left out", tool)
     kept = {key: value for key, value in raw.items() if key not in unread}
-    return {**kept, "content": [_plain(block) for block in blocks]} if blocks else kept
+    return {**kept, "content": [plain(block) for block in blocks]} if blocks else kept
 
 
 def _about(block: Any) -> list[Any]:
@@ -127,7 +127,8 @@ def _about(block: Any) -> list[Any]:
     return [*inner, *(value for key, value in block.items() if key not in known)]
 
 
-def _plain(block: Any) -> Any:
+def plain(block: Any) -> Any:
+    """Return a block without what its type does not have; one of an unknown type as it is."""
     known = _CONTENT.get(str(block.get("type"))) if isinstance(block, dict) else None
     if known is None:
         return block
@@ -156,7 +157,7 @@ def _stood_for(raw: Json, result: Result, version: str) -> Json:
     kept = {*_beside(raw), "isError", "resultType"}
     stood = {key: value for key, value in raw.items() if key in kept}
     stood["content"] = made["content"]
-    if "structuredContent" in raw and is_version_at_least(version, _STRUCTURED_SINCE):
+    if "structuredContent" in raw and is_version_at_least(version, STRUCTURED_SINCE):
         stood["structuredContent"] = {OFFLOADED: _stored(result)}
     return stood
 
@@ -177,7 +178,7 @@ def _stored(result: Result) -> Json:
 def for_version(result: Json, version: str) -> Json:
     """Return a result as clients of a version of the protocol take it: blocks that it does not know become text."""
     content = result.get("content")
-    if not isinstance(content, list) or is_version_at_least(version, _STRUCTURED_SINCE):
+    if not isinstance(content, list) or is_version_at_least(version, STRUCTURED_SINCE):
         return result
     changed = [_known(block, version) for block in content]
     return result if changed == content else {**result, "content": changed}
