@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, make_url
 
 from byref import db
 from byref.db.database import Database
+from s3server import S3, s3_server
 from starting_line import Stable
 
 for _profile, _examples in {"whole": 100, "quick": 20}.items():
@@ -40,6 +41,8 @@ LONGEST = [
     "test_migrations",
     "test_aio_host",
     "test_jail",
+    "test_hosts_prefork",
+    "test_isolation",
     "test_language_everyday",
     "test_fleet",
     "test_expiry",
@@ -188,6 +191,13 @@ def database(database_url: str) -> Iterator[Database]:
     database.prepare()
     yield database
     database.close()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """An S3 server, in a thread of this process: it ends with it."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,23 @@ BACKENDS = ("sqlite", "postgresql")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A quick run takes everything on SQLite, and on PostgreSQL as well every eighth case of a test that has cases.
+    """On PostgreSQL a quick run takes those tests of shared engines that are marked: `postgresql(reason)`.
 
-    Of the tests of a file that share an engine with others, it takes every fifth on PostgreSQL: those look at what
-    byref answers; what a database makes of it is looked at by those that have one of their own.
+    The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
+    their own are about it and are taken on both.
     """
-    seen: Counter[str] = Counter()
     for item in items:
         cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if Path(__file__).parent not in item.path.parents or item.get_closest_marker("slow"):
+        if Path(__file__).parent not in item.path.parents or "postgresql" not in (
+            cases.get("engine"),
+            cases.get("exact"),
+        ):
             continue
-        shared = "postgresql" in (cases.get("engine"), cases.get("exact"))
-        if len(cases) > 1 and (shared or cases.get("shared_url") == "postgresql"):
-            among, each = item.nodeid.partition("[")[0], 8
-        elif shared:
-            among, each = str(item.path), 5
-        else:
-            continue
-        if seen[among] % each:
+        mark = item.get_closest_marker("postgresql")
+        if mark is None:
             item.add_marker(pytest.mark.slow)
-        seen[among] += 1
+        elif len(mark.args) != 1:
+            raise pytest.UsageError(f"{item.nodeid}: expected postgresql(what the database decides there)")
 
 
 def _url(request: pytest.FixtureRequest) -> str:

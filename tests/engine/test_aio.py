@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import pytest
 import uvloop
-from loop_lag import ONE_STRING, OUTPUTS
+from loop_lag import ONE_STRING, OUTPUTS, lag_during
 from material import page, records
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncSession as HostSession
@@ -370,8 +370,8 @@ class TestTheLoop:
         ("kind", "share"),
         [("JSON text", "0.2"), *(pytest.param(kind, "1", marks=pytest.mark.slow) for kind in OUTPUTS)],
     )
-    def test_it_goes_on_while_fifty_megabytes_are_processed(self, sqlite_url: str, kind: str, share: str) -> None:
-        """Under 20 ms between ticks, in a process of its own: how malloc moves strings depends on what was freed before.
+    def test_it_goes_on_while_megabytes_are_processed(self, sqlite_url: str, kind: str, share: str) -> None:
+        """Held up for less than 20 ms, in a process of its own: how malloc moves strings depends on what was freed before.
 
         Where bytes become one long string, that is so with the setting of malloc that docs/async.md advises.
         """
@@ -379,7 +379,17 @@ class TestTheLoop:
         advised = {"MALLOC_MMAP_THRESHOLD_": "4194304"} if kind in ONE_STRING else {}
         command = [sys.executable, str(script), sqlite_url, kind, share]
         printed = subprocess.check_output(command, text=True, timeout=100, env=os.environ | advised)
-        assert float(printed) < 0.02
+        assert 0 < float(printed) < 0.02
+
+    @pytest.mark.parametrize("where", ["on the loop", "in a thread"])
+    def test_a_loop_that_is_held_up_is_seen(self, where: str) -> None:
+        """What the test before would say of code that does not let the loop go on."""
+
+        async def on_the_loop() -> int:
+            return sum(range(3_000_000))
+
+        work = on_the_loop() if where == "on the loop" else asyncio.to_thread(sum, range(3_000_000))
+        assert asyncio.run(lag_during(work))[1] > 0.02
 
 
 class TestOnUvloop:
@@ -392,10 +402,10 @@ class TestOnUvloop:
                 assert (await session.call("code_interpreter", {"code": "len(users)"})).content == "1200"
                 calls = [session.process(records(1_500 + i), tool="t", call_id=f"{i}") for i in range(8)]
                 tasks = [asyncio.ensure_future(call) for call in calls]
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0)
                 tasks[3].cancel()
                 results = await asyncio.gather(*tasks, return_exceptions=True)
-                assert sum(isinstance(result, asyncio.CancelledError) for result in results) <= 1
+                assert [n for n, result in enumerate(results) if isinstance(result, asyncio.CancelledError)] == [3]
                 again = await session.process(records(1_503), tool="t", call_id="3")
                 assert again.content == (await session.process(records(1_503), tool="t", call_id="3")).content
                 assert len([entry for entry in await session.ledger() if entry.tool == "t"]) == 8

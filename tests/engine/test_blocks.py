@@ -380,6 +380,7 @@ def test_nothing_in_a_block_raises(session: Session, wrap: str) -> None:
     assert session.process(outputs[wrap], tool="t").content
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_repeated_content_says_that_it_was_run_again(session: Session) -> None:
     first = session.process(records(3_000), tool="query", call_id="a")
     second = session.process(records(3_000), tool="query", call_id="b")
@@ -405,6 +406,7 @@ def test_repeats_are_told_in_every_envelope(local: Engine, tenant: str, preset: 
         assert json.loads(str(second.content)) == second.envelope
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 @pytest.mark.parametrize(
     "data",
     [{"$bytes": "aGk="}, {"$$bytes": {"$bytes": "x"}}, {"a": 10**40}, {"a": "\ud800\0"}, {"$bytes": [b"hi"]}, {1: 2.5}],

@@ -26,6 +26,7 @@ def test_what_cannot_be_stored_is_recorded_even_without_headroom(session: Sessio
     assert session.process(output, tool="t", call_id="c").content == result.content
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_a_replay_has_the_same_artifacts_and_envelope(session: Session) -> None:
     output = [
         {"text": prose(1_200_000)},
@@ -84,6 +85,7 @@ def test_any_number_of_blocks_is_bounded_while_the_database_is_away(
     assert isinstance(result.content, list) and result.content[-1] == {"type": "hologram", "of": "a"}
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_history_says_what_was_not_kept(counted: Opener) -> None:
     session = counted(max_artifact_bytes=1_000)
     session.process([{"text": "w " * 50_000}, {"json": records(3_000)}, {"text": "small"}], tool="t")

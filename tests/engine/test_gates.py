@@ -370,6 +370,7 @@ def test_headroom_is_off_at_one(counted: Opener) -> None:
     assert decide(session, prose(5_000)) == ("inline", "fits")
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_headroom_catches_many_medium_outputs(counted: Opener) -> None:
     session = counted(100_000, **BARE)
     routes = [session.process(prose(20_000), tool="t").route for _ in range(15)]
@@ -529,6 +530,7 @@ def check_reservations(session: Session, limit: int) -> int:
     return entered
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_parallel_calls_cannot_pass_the_gate_together(counted: Opener) -> None:
     session = counted(20_000, plaintext="truncate", truncate_tokens=100, max_result_tokens=None)
     start = threading.Barrier(16)

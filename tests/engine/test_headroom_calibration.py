@@ -132,6 +132,7 @@ def test_a_session_begins_with_the_prior(counted: Opener) -> None:
     assert (now.reported, now.estimated, now.base_output) == (PRIOR_TOKENS, PRIOR_TOKENS, None)
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_growth_against_what_was_pending_is_the_factor(counted: Opener) -> None:
     session = counted(**TEXT)
     say(session, 1_000, 50)
@@ -198,6 +199,7 @@ def test_a_compaction_keeps_what_was_learned(counted: Opener) -> None:
     assert session.context_tokens() == 100 + 3_000
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_a_request_recorded_twice_teaches_once(counted: Opener) -> None:
     session = counted(**TEXT)
     say(session, 1_000)
@@ -248,6 +250,7 @@ def test_a_conversation_fills_the_limit_and_no_more_by_the_providers_count(count
     assert 70_000 - one - 1_000 <= real - round(result.tokens * true) <= 70_000 + 100
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_contexts_seen_by_the_gate_follow_each_other(counted: Opener) -> None:
     session = counted(100_000, **TEXT)
     say(session, 1_000)

@@ -28,9 +28,14 @@ from byref import (
 )
 from byref_sandbox import Sandbox
 
-pytestmark = pytest.mark.slow
-
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+SNAPSHOTS = [pytest.param("REPEATABLE READ", marks=pytest.mark.slow), "SERIALIZABLE"]
+"""The levels at which a transaction may have to be run again; the strictest in a quick run."""
+DRIVERS = [
+    pytest.param("aiosqlite", marks=pytest.mark.slow),
+    "asyncpg",
+    pytest.param("psycopg", marks=pytest.mark.slow),
+]
 
 
 class HostBase(DeclarativeBase):
@@ -91,7 +96,7 @@ def tools(session: Session) -> list[str | None]:
 
 
 class TestIsolation:
-    @pytest.mark.parametrize("level", LEVELS)
+    @pytest.mark.parametrize("level", [pytest.param("READ COMMITTED", marks=pytest.mark.slow), *SNAPSHOTS])
     def test_every_level_takes_a_whole_turn(
         self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine], level: str
     ) -> None:
@@ -112,8 +117,8 @@ class TestIsolation:
         assert after.variable("users").value() == page(2_000)["users"]
         assert rows(pg_url, "SELECT count(*) FROM users") == [(1,)]
 
-    @pytest.mark.parametrize("level", LEVELS[1:])
-    @pytest.mark.parametrize("policy", ["truncate", "raise"])
+    @pytest.mark.parametrize("level", SNAPSHOTS)
+    @pytest.mark.parametrize("policy", ["truncate", pytest.param("raise", marks=pytest.mark.slow)])
     def test_a_conflict_is_raised_and_the_host_runs_its_transaction_again(
         self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine], level: str, policy: Any
     ) -> None:
@@ -137,7 +142,7 @@ class TestIsolation:
             assert turn(host, lambda: None) == "variables"
         assert tools(pg.session("s")) == ["theirs", "mine"]
 
-    @pytest.mark.parametrize("level", LEVELS[1:])
+    @pytest.mark.parametrize("level", SNAPSHOTS)
     @pytest.mark.parametrize("what", ["call", "run", "resolve", "record_usage", "store_artifact", "end", "session"])
     def test_every_method_raises_it(
         self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine], level: str, what: str
@@ -177,6 +182,7 @@ class TestIsolation:
             host.commit()
         assert rows(pg_url, "SELECT count(*) FROM byref_blobs") == [(1,)]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("level", LEVELS)
     def test_our_own_transactions_are_retried_beside_such_hosts(
         self, pg: Engine, pg_url: str, host_of: Callable[..., HostEngine], level: str
@@ -243,8 +249,8 @@ class TestIsolation:
 
 
 class TestOnAnEventLoop:
-    @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-    @pytest.mark.parametrize("level", LEVELS)
+    @pytest.mark.parametrize("driver", [pytest.param("asyncpg", marks=pytest.mark.slow), "psycopg"])
+    @pytest.mark.parametrize("level", [pytest.param("READ COMMITTED", marks=pytest.mark.slow), *SNAPSHOTS])
     def test_every_level(self, pg_url: str, sandbox: Sandbox, driver: str, level: str) -> None:
         async def work() -> None:
             host_engine = create_async_engine(
@@ -272,7 +278,7 @@ class TestOnAnEventLoop:
         asyncio.run(work())
         check_invariants(pg_url)
 
-    @pytest.mark.parametrize("driver", ["aiosqlite", "asyncpg", "psycopg"])
+    @pytest.mark.parametrize("driver", DRIVERS)
     def test_nested_savepoints(self, request: pytest.FixtureRequest, sandbox: Sandbox, driver: str) -> None:
         sync = with_users(request.getfixturevalue("sqlite_url" if driver == "aiosqlite" else "postgres_url"))
         parsed = make_url(sync)

@@ -18,8 +18,6 @@ from urllib.request import urlopen
 import pytest
 from sqlcheck import check_invariants, rows
 
-pytestmark = pytest.mark.slow
-
 APP = """
 import os
 from byref import AsyncEngine, Engine
@@ -27,7 +25,8 @@ from byref import AsyncEngine, Engine
 URL = os.environ["BYREF_TEST_URL"]
 engine = Engine(URL)
 engine.session("warm").process("before the fork", tool="warm")
-assert engine.session("warm").call("code_interpreter", {"code": "40 + 2"}).content == "42"
+if "BYREF_TEST_WARM" in os.environ:
+    assert engine.session("warm").call("code_interpreter", {"code": "40 + 2"}).content == "42"
 
 
 def answer(number):
@@ -99,7 +98,9 @@ def until(what: Callable[[], bool], seconds: float = 10) -> bool:
 
 
 @contextmanager
-def serving(url: str, folder: Path, *arguments: str) -> Iterator[tuple[int, Callable[[int], tuple[int, str]]]]:
+def serving(
+    url: str, folder: Path, *arguments: str, warm: bool
+) -> Iterator[tuple[int, Callable[[int], tuple[int, str]]]]:
     """A server with two workers: its process id, and what asks it."""
     (folder / "app.py").write_text(APP)
     port = free_port()
@@ -107,7 +108,8 @@ def serving(url: str, folder: Path, *arguments: str) -> Iterator[tuple[int, Call
         server = subprocess.Popen(
             [sys.executable, "-m", *(argument.format(port=port) for argument in arguments)],
             cwd=folder,
-            env={**os.environ, "BYREF_TEST_URL": url, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "BYREF_TEST_URL": url, "PYTHONPATH": os.pathsep.join(sys.path)}
+            | ({"BYREF_TEST_WARM": "1"} if warm else {}),
             stdout=subprocess.DEVNULL,
             stderr=log,
         )
@@ -136,16 +138,21 @@ UVICORN = ("uvicorn", "--workers", "2", "--host", "127.0.0.1", "--port", "{port}
 
 
 @pytest.mark.parametrize(
-    ("server", "database"), [(GUNICORN, "postgres_url"), (UVICORN, "sqlite_url")], ids=["gunicorn", "uvicorn"]
+    ("server", "database", "warm", "calls"),
+    [
+        pytest.param(GUNICORN, "postgres_url", False, 5, id="gunicorn, few calls"),  # code has not run before the fork
+        pytest.param(GUNICORN, "postgres_url", True, 16, id="gunicorn", marks=pytest.mark.slow),
+        pytest.param(UVICORN, "sqlite_url", True, 16, id="uvicorn", marks=pytest.mark.slow),
+    ],
 )
 def test_workers_answer_at_once_and_leave_nothing_behind(
-    request: pytest.FixtureRequest, tmp_path: Path, server: tuple[str, ...], database: str
+    request: pytest.FixtureRequest, tmp_path: Path, server: tuple[str, ...], database: str, warm: bool, calls: int
 ) -> None:
     url: str = request.getfixturevalue(database)
-    with serving(url, tmp_path, *server) as (pid, ask):
+    with serving(url, tmp_path, *server, warm=warm) as (pid, ask):
         ask(0)
         with ThreadPoolExecutor(4) as threads:
-            answers = list(threads.map(ask, range(1, 17)))
+            answers = list(threads.map(ask, range(1, calls + 1)))
         assert {said for _, said in answers} == {"1500"}
         workers = {worker for worker, _ in answers}
         assert len(workers) == 2, workers
@@ -162,4 +169,4 @@ def test_workers_answer_at_once_and_leave_nothing_behind(
         url, "SELECT call_id, count(*) FROM byref_ledger WHERE kind = 'output' GROUP BY call_id ORDER BY call_id"
     )
     assert {count for call_id, count in steps if call_id} == {1}
-    assert len([call_id for call_id, _ in steps if call_id]) == 18
+    assert len([call_id for call_id, _ in steps if call_id]) == calls + 2

@@ -40,6 +40,7 @@ def mistake(session: Session, code: str) -> str:
     return reply.content
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_answers_are_exact_over_all_of_the_data(stocked: Session) -> None:
     for code, answer in [
         ("len(users)", "10000"),
@@ -260,6 +261,7 @@ def test_hostile_code_gets_a_reply(session: Session, code: str) -> None:
     assert ask(session, "1 + 1") == "2"
 
 
+@pytest.mark.postgresql("a statement takes only so many parameters")
 def test_more_names_than_a_statement_takes(stocked: Session) -> None:
     names = [
         "".join(letters)
@@ -297,6 +299,7 @@ def test_a_frame_by_any_spelling_of_its_name(stocked: Session, code: str) -> Non
     assert ask(stocked, code) == "[10000,4]"
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_what_was_deleted_between_staging_and_commit_is_written_again(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +323,7 @@ def test_text_is_no_variable_but_its_artifact_is_read(session: Session) -> None:
     assert "No variable with data is bound yet." in mistake(session, "report")
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_every_run_is_recorded(engine: Engine, stocked: Session) -> None:
     ask(stocked, "print('hello')\nlen(users)")
     mistake(stocked, "1 / 0")

@@ -18,8 +18,6 @@ from byref import ByrefError, ConfigurationError, Engine, Policy, Session, ToolE
 from byref.policy import TOOL_NAMES
 from byref_sandbox import Sandbox
 
-pytestmark = pytest.mark.slow
-
 ALL = list(TOOL_NAMES)
 SECRET = "xyzzy-the-secret"
 
@@ -97,7 +95,16 @@ def plant(engine: Engine, tenant: str, name: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("tenant", "name"), [("theirs", "mine"), ("ours", "another")])
+@pytest.mark.parametrize(
+    ("shared_url", "tenant", "name"),
+    [
+        ("sqlite", "theirs", "mine"),
+        pytest.param("sqlite", "ours", "another", marks=pytest.mark.slow),
+        pytest.param("postgresql", "theirs", "mine", marks=pytest.mark.slow),
+        pytest.param("postgresql", "ours", "another", marks=pytest.mark.slow),
+    ],
+    indirect=["shared_url"],
+)
 def test_no_way_leads_to_what_is_not_the_sessions_own(shared: Engine, tenant: str, name: str) -> None:
     keys = plant(shared, tenant, name)
     answers: dict[str, dict[str, list[str]]] = {}
@@ -148,6 +155,7 @@ VERBS: dict[str, Callable[[str], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 def test_no_verb_of_the_command_leads_there(shared_url: str, sandbox: Sandbox, tmp_path: Path) -> None:
     with Engine(shared_url, interpreter=sandbox) as engine:
         keys = plant(engine, "theirs", "mine")

@@ -124,6 +124,7 @@ def test_what_is_elsewhere_costs_and_says_what_is_nowhere_does(
     assert asking.get_artifact(elsewhere["id"]) is None
 
 
+@pytest.mark.postgresql("the statements that are issued are counted")
 @pytest.mark.parametrize("way", ["variable", "artifact_read", "resolve a reference", "get_artifact"])
 @pytest.mark.parametrize("kind", ["variable", "name"])
 def test_names_that_others_use_are_as_unknown_as_any(
@@ -138,6 +139,7 @@ def test_names_that_others_use_are_as_unknown_as_any(
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.postgresql("the statements that are issued are counted")
 def test_a_fetch_of_what_is_there_is_seen(engine: Engine, asking: Session) -> None:
     """The comparison above would notice one statement more, and one word."""
     own = asking.artifacts()[0].id

@@ -33,6 +33,7 @@ def rows(engine: Engine, tenant: str) -> dict[str, int]:
 # Keeping
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_what_is_kept_survives_the_end_and_its_bytes_can_be_had(engine: Engine, tenant: str, tmp_path: Path) -> None:
     session = engine.session("s", tenant=tenant)
     session.process(page(2_000), tool="users")
@@ -78,6 +79,7 @@ def test_only_a_conversations_own_artifacts_are_kept_or_exported_by_it(
     assert not other.artifacts()[0].is_kept
 
 
+@pytest.mark.postgresql("moments are compared in the database")
 def test_what_is_kept_never_expires(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(ttl=0.5))
     assert session.store_artifact("x", name="x").expires_at is not None
@@ -221,6 +223,7 @@ def test_a_file_of_a_hosts_own_keeps_its_size(tmp_path: Path, sandbox: Sandbox) 
     host.dispose()
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_sharing_counts_for_the_one_that_receives(engine: Engine, tenant: str) -> None:
     one = engine.session("one", tenant=tenant, policy=Policy(max_session_bytes=100))
     engine.session("other", tenant=tenant).store_artifact("y" * 60)

@@ -35,6 +35,7 @@ def stored(engine: Engine, session: Session) -> tuple[int, int]:
     return tuple(engine.database.read(lambda c: c.execute(query, {"t": session.tenant}).one()))
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_nothing_is_stored_again(given: Session, engine: Engine) -> None:
     before = stored(engine, given)
     keys = len(records(1)[0])
@@ -119,6 +120,7 @@ def test_it_outlives_what_it_was_given(given: Session, engine: Engine) -> None:
     assert given.run("[len(rows), len(table), len(whole['users'])]").value == [3000, 3000, 3000]
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_what_is_deleted_while_the_code_runs_is_not_named(given: Session, engine: Engine) -> None:
     """As if it had been deleted before: the name is not there, and what it stood for until then is gone."""
     from byref import interpreter
@@ -139,6 +141,7 @@ def test_what_is_deleted_while_the_code_runs_is_not_named(given: Session, engine
     assert given.variables() == []
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_reset_and_end_take_it_along(given: Session, engine: Engine) -> None:
     given.run(LEFT)
     before = stored(engine, given)

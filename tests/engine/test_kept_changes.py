@@ -75,6 +75,7 @@ def test_it_is_kept_and_said(everywhere: Session, sandbox: Sandbox) -> None:
     assert everywhere.run("[list(frame), d, L]").value == [["id"], {}, []]
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_what_is_unchanged_is_not_written_again(everywhere: Session, engine: Engine) -> None:
     before, at = stored(engine, everywhere), revisions(everywhere)
     for more in ("", MORE):

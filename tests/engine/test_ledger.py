@@ -16,6 +16,7 @@ from byref import ConfigurationError, Engine, Policy, Session, Usage, ledger
 from byref.outputs import to_block
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_context_is_the_last_usage_and_what_came_since(session: Session) -> None:
     assert session.context_tokens() == 0
     first = session.process(prose(6_000), tool="t")
@@ -41,6 +42,7 @@ def test_usage_without_input_sets_no_context(session: Session) -> None:
     assert session.context_tokens() == 101 + result.tokens
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_a_request_is_recorded_once(session: Session) -> None:
     for _ in range(3):
         session.record_usage(Usage(input_tokens=100, output_tokens=10), request_id="r" * 2_000)
@@ -52,6 +54,7 @@ def test_a_request_is_recorded_once(session: Session) -> None:
     assert [entry.step for entry in session.ledger()] == [1, 2, 3]
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_totals(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant)
     empty = session.usage()
@@ -68,6 +71,7 @@ def test_totals(engine: Engine, tenant: str) -> None:
     assert total.tokens_saved == total.original_tokens - total.tokens
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_what_was_saved_has_a_price(exact: Engine, tenant: str) -> None:
     policy = Policy(max_result_tokens=100, plaintext="truncate", truncate_tokens=50)
     session = exact.session("s", tenant=tenant, model="gpt-4o", policy=policy)
@@ -107,6 +111,7 @@ def test_a_compaction_has_a_size(session: Session, tokens: Any) -> None:
     assert session.ledger() == []
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_a_step_to_come_is_the_last_there_is(session: Session) -> None:
     session.record_usage(Usage(input_tokens=10), through=1_000)
     result = session.process("x" * 400, tool="t")
@@ -198,6 +203,7 @@ def test_errors_and_replies_are_explained_too(counted: Opener) -> None:
     )
 
 
+@pytest.mark.postgresql("text as identifiers: NUL, lone surrogates, case, length")
 @pytest.mark.parametrize("key", ["nope", "", 99, 0, -1, 10**30, -(10**30), "\0", "\ud800"])
 def test_what_is_not_there_cannot_be_explained(session: Session, key: Any) -> None:
     session.record_usage(Usage(input_tokens=1), request_id="r")
@@ -205,12 +211,14 @@ def test_what_is_not_there_cannot_be_explained(session: Session, key: Any) -> No
         session.explain(key)
 
 
+@pytest.mark.postgresql("order and prefixes are those of the database's collation")
 def test_the_newest_of_a_call_id_is_explained(session: Session) -> None:
     session.process("a", tool="t", call_id="call_0")
     session.process("b", tool="t", call_id="call_0")
     assert session.explain("call_0").step == 2
 
 
+@pytest.mark.postgresql("order and prefixes are those of the database's collation")
 def test_the_first_step_with_a_content_is_found(session: Session, engine: Engine, tenant: str) -> None:
     def first(content: str, of: Session = session) -> int | None:
         digest = bytes(blake3(content.encode()).digest())

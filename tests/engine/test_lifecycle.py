@@ -55,6 +55,7 @@ def fill(session: Session) -> None:
 # Opening
 
 
+@pytest.mark.postgresql("text as identifiers: NUL, lone surrogates, case, length")
 @pytest.mark.parametrize("id", ["a", "x" * 512, "ü" * 256, " ", "../..", "'; --", "\n", "漢字", "%00"])
 def test_ids_are_the_hosts_own(engine: Engine, tenant: str, id: str) -> None:
     first = engine.session(id, tenant=tenant)
@@ -65,6 +66,7 @@ def test_ids_are_the_hosts_own(engine: Engine, tenant: str, id: str) -> None:
     assert engine.session("s", tenant=id + tenant[: 512 - len(id.encode())]).ledger() == []
 
 
+@pytest.mark.postgresql("text as identifiers: NUL, lone surrogates, case, length")
 @pytest.mark.parametrize("id", ["", "x" * 513, "ü" * 257, "a\0b", "\ud800", 5, None, b"x"])
 @pytest.mark.parametrize("what", ["id", "tenant"])
 def test_ids_that_cannot_be_kept_are_named(engine: Engine, id: Any, what: str) -> None:
@@ -87,6 +89,7 @@ def test_settings_that_make_no_sense_are_named(engine: Engine, tenant: str, argu
     assert engine.sessions(tenant) == []
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_what_is_given_first_is_kept_and_what_is_given_later_holds_for_the_handle(engine: Engine, tenant: str) -> None:
     policy = Policy(max_result_tokens=10, per_tool={"x": {"enabled": False}})
     engine.session("s", tenant=tenant, context_window=1_000, policy=policy, tools=["artifact_read"])
@@ -106,6 +109,7 @@ def test_a_model_nobody_knows_is_said_once(local: Engine, tenant: str, caplog: p
     assert local.session("d", tenant=tenant, model="gpt-4.1").context_window >= 1_000_000
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_tenants_share_nothing(engine: Engine, tenant: str) -> None:
     ours, theirs = engine.session("same", tenant=tenant), engine.session("same", tenant=tenant + "x")
     fill(ours)
@@ -120,6 +124,7 @@ def test_tenants_share_nothing(engine: Engine, tenant: str) -> None:
 # Sharing
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_sharing_gives_the_same_bytes_under_another_id(engine: Engine, tenant: str) -> None:
     one, other = engine.session("one", tenant=tenant), engine.session("other", tenant=tenant)
     one.process(page(2_000), tool="users")
@@ -159,6 +164,7 @@ def test_only_a_conversations_own_artifacts_are_shared_by_it(engine: Engine, ten
         one.share(None, "other")  # type: ignore[arg-type]
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_the_host_stores_what_it_likes(engine: Engine, session: Session) -> None:
     for value, expected, kind in [
         ("text", "text", "text"), ({"a": [1, 2]}, {"a": [1, 2]}, "json"), (b"\xff\0", b"\xff\0", "document"),
@@ -180,6 +186,7 @@ def test_the_host_stores_what_it_likes(engine: Engine, session: Session) -> None
 # The end
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_end_takes_the_data_and_leaves_the_ledger(engine: Engine, tenant: str) -> None:
     session, other = engine.session("s", tenant=tenant), engine.session("other", tenant=tenant)
     fill(session)
@@ -247,6 +254,7 @@ def test_shared_bytes_live_as_long_as_one_needs_them(engine: Engine, tenant: str
     assert set(counts(engine, tenant=tenant).values()) == {0}
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_a_deleted_tenant_leaves_nothing_and_takes_nobody_along(engine: Engine, tenant: str) -> None:
     for name in ("a", "b"):
         fill(engine.session(name, tenant=tenant))
@@ -364,6 +372,7 @@ def test_one_artifact_is_deleted_with_its_names_and_nothing_else(
         assert list(db.verify(engine.database.engine, deep=True)) == []
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_bytes_that_others_have_too_stay(engine: Engine, tenant: str) -> None:
     first, second = (engine.session(name, tenant=tenant) for name in "ab")
     ours, theirs = (session.store_artifact(prose(5_000)) for session in (first, second))
@@ -373,6 +382,7 @@ def test_bytes_that_others_have_too_stay(engine: Engine, tenant: str) -> None:
     assert counts(engine, tenant=tenant)["frames"] == 0
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_what_was_kept_can_be_deleted_after_the_end(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant)
     kept = session.keep(session.store_artifact(prose(5_000)))
@@ -380,6 +390,7 @@ def test_what_was_kept_can_be_deleted_after_the_end(engine: Engine, tenant: str)
     assert session.delete_artifact(kept) and session.get_artifact(kept.id) is None
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_the_same_output_again_is_stored_anew(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant)
     (gone, *_) = session.process(page(2_000), tool="users", call_id="c").artifacts

@@ -117,6 +117,7 @@ SMALL: dict[str, tuple[object, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 @pytest.mark.parametrize("name", SMALL)
 def test_small_outputs_pass_in_their_defined_form(session: Session, name: str) -> None:
     output, expected = SMALL[name]

@@ -72,6 +72,7 @@ def test_each_provider_gets_its_own_blocks(plain: Session) -> None:
     assert [block["type"] for block in reply.message("openai", "c")["content"]] == ["text", "text"]
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_a_figure_is_an_artifact_like_others(session: Session) -> None:
     reply = ask(session, PLOT)
     [artifact] = session.artifacts()

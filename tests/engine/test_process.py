@@ -37,6 +37,7 @@ def same(first: Result, second: Result) -> None:
     assert second.message("anthropic", "c") == first.message("anthropic", "c")
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_same_again_replays_byte_for_byte(engine: Engine, session: Session, tenant: str, name: str) -> None:
     first = session.process(OUTPUTS[name], tool="t", call_id="call_0")
@@ -57,18 +58,21 @@ def test_another_process_replays_it_too(shared_url: str, sandbox: Sandbox, name:
         same(first, other.session("s").process(OUTPUTS[name], tool="t", call_id="c"))
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_other_content_under_the_same_call_id_is_a_new_step(session: Session) -> None:
     results = [session.process(content, tool="t", call_id="call_0") for content in ("a", "b", page(), page(1_201), "a")]
     assert [result.step for result in results] == [1, 2, 3, 4, 1]
     assert results[4].content == "a"
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_an_empty_call_id_is_none(session: Session) -> None:
     steps = [session.process("same", tool="t", call_id=call_id).step for call_id in ("", None, "", None)]
     assert steps == [1, 2, 3, 4]
     assert {entry.call_id for entry in session.ledger()} == {None}
 
 
+@pytest.mark.postgresql("text as identifiers: NUL, lone surrogates, case, length")
 @pytest.mark.parametrize(
     "call_id", ["x" * 1_500, "\0", "\ud800", "ü" * 700, " ", "0", "'; DROP TABLE byref_ledger; --"]
 )
@@ -81,6 +85,7 @@ def test_call_ids_are_whatever_a_provider_made_up(session: Session, call_id: str
     assert first.message("openai", call_id)["tool_call_id"] == call_id
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_eight_threads_with_one_call_id_make_one_step(session: Session, name: str) -> None:
     start = threading.Barrier(8)
@@ -113,6 +118,7 @@ def test_processes_with_one_call_id_make_one_step(shared_url: str, race: Callabl
     assert len(set(race(3, ONE_CALL, shared_url))) == 1
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_the_same_bytes_are_stored_once(engine: Engine, session: Session, tenant: str) -> None:
     ids = set()
     for name in ("chat", "other", "third"):
@@ -123,6 +129,7 @@ def test_the_same_bytes_are_stored_once(engine: Engine, session: Session, tenant
     assert elsewhere.artifacts[0].payload.blob_id not in ids
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_arguments_are_kept_as_they_were_written_and_capped(session: Session) -> None:
     for written, kept in [
         ('{ "a" : 1 }', '{ "a" : 1 }'),
@@ -137,6 +144,7 @@ def test_arguments_are_kept_as_they_were_written_and_capped(session: Session) ->
         assert result.content == "ok"
 
 
+@pytest.mark.postgresql("order and prefixes are those of the database's collation")
 def test_history_has_both_forms(session: Session) -> None:
     session.process("short", tool="a", call_id="1")
     session.process(prose(60_000), tool="b")
@@ -159,6 +167,7 @@ def test_tool_and_call_id_must_be_text(session: Session) -> None:
     assert session.ledger() == []
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 @pytest.mark.parametrize("output", ["x", page()])
 def test_nothing_is_taken_in_after_the_end(session: Session, output: object) -> None:
     session.end()

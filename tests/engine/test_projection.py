@@ -97,6 +97,7 @@ def test_long_paths_are_not_followed_alone() -> None:
         cut_out(text, ("0",) * (MAX_STEPS + 1))
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_a_reference_decodes_no_more_than_it_needs(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": 2**60 + i, "deep": {"x": [i] * 20}} for i in range(2_000)]
     session.process({"rows": rows, "other": [{"y": i} for i in range(2_000)]}, tool="rows")

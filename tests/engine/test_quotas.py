@@ -27,6 +27,7 @@ def blobs(engine: Engine, tenant: str) -> int:
     return engine.database.read(lambda c: len(c.execute(select(BlobRow.id).where(BlobRow.tenant == tenant)).all()))
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 @pytest.mark.parametrize(("knob", "whose"), KINDS)
 def test_an_output_past_a_quota_is_shortened_and_says_so(engine: Engine, tenant: str, knob: str, whose: str) -> None:
     session = engine.session("s", tenant=tenant, context_window=10**6, policy=Policy(**{knob: 3 * SIZE}))
@@ -49,6 +50,7 @@ def test_an_output_past_a_quota_is_shortened_and_says_so(engine: Engine, tenant:
     assert session.process("small", tool="t").route == "inline"
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_a_payload_that_is_too_large_by_itself_says_so_too(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(max_artifact_bytes=1_000))
     for output in (records(2_000), prose(1_200_000)):
@@ -57,6 +59,7 @@ def test_a_payload_that_is_too_large_by_itself_says_so_too(engine: Engine, tenan
         assert "nothing of this was stored, for max_artifact_bytes would be passed" in result.text
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 @pytest.mark.parametrize(("knob", "whose"), KINDS)
 def test_what_host_and_model_store_is_refused_with_numbers(engine: Engine, tenant: str, knob: str, whose: str) -> None:
     policy = Policy(**{knob: 1_000})
@@ -81,6 +84,7 @@ def test_what_host_and_model_store_is_refused_with_numbers(engine: Engine, tenan
     assert engine.session("s", tenant=tenant + "x", policy=policy).store_artifact("z" * 1_000).size_bytes == 1_000
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_what_code_leaves_past_a_quota_is_not_kept_and_said(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(max_session_bytes=5_000))
     reply = session.call("code_interpreter", {"code": "big = list(range(10_000))\nlen(big)"})
@@ -92,6 +96,7 @@ def test_what_code_leaves_past_a_quota_is_not_kept_and_said(engine: Engine, tena
     assert session.run("small = 1").error is None and session.variable("small").value() == 1
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_deleted_and_ended_make_room(engine: Engine, tenant: str) -> None:
     policy = Policy(max_tenant_bytes=1_000)
     one, two = (engine.session(name, tenant=tenant, policy=policy) for name in ("one", "two"))
@@ -104,6 +109,7 @@ def test_deleted_and_ended_make_room(engine: Engine, tenant: str) -> None:
     assert engine.session("two", tenant=tenant, policy=policy).store_artifact("z" * 1_000).size_bytes == 1_000
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_a_commit_finds_what_others_stored_meanwhile(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +157,7 @@ def test_parallel_commits_of_one_session_never_pass_its_quota(shared: Engine) ->
     assert blobs(shared, "default") == 4
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_pages_of_which_only_one_fits(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(max_session_bytes=SIZE // 2))
     result = session.process(

@@ -69,6 +69,7 @@ def test_names_become_their_data(stocked: Session) -> None:
         assert stocked.resolve({"x": [{"y": given}]}) == {"x": [{"y": value}]}
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_ids_and_pointers_become_their_data(stocked: Session) -> None:
     artifact = stocked.variable("users").artifact
     assert stocked.resolve({"a": artifact.id, "b": artifact.pointer}) == {"a": page(1_500), "b": page(1_500)}
@@ -164,6 +165,7 @@ def test_what_one_call_hands_over_is_bounded(chat: Session) -> None:
     assert time.monotonic() - start < 20
 
 
+@pytest.mark.postgresql("the statements that are issued are counted")
 def test_every_artifact_is_read_once(stocked: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     real = StoredPayload.read

@@ -27,6 +27,7 @@ def noted(session: Session) -> list[Entry]:
     return [entry for entry in session.ledger() if entry.kind == "resolution"]
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_a_resolution_is_a_step(session: Session, rows: Artifact) -> None:
     before = session.context_tokens()
     assert session.resolve(ARGUMENTS, tool="send", call_id="call_1") == {"ids": 1, "all": [1, 2], "n": 5}
@@ -51,6 +52,7 @@ def test_a_resolution_is_a_step(session: Session, rows: Artifact) -> None:
     assert session.usage().outputs == 0
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_the_same_call_is_noted_once(session: Session, rows: Artifact) -> None:
     for _ in range(3):
         session.resolve(ARGUMENTS, tool="send", call_id="call_1")
@@ -66,6 +68,7 @@ def test_the_same_call_is_noted_once(session: Session, rows: Artifact) -> None:
     assert len(noted(session)) == 6
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_at_the_same_moment_it_is_noted_once(session: Session, rows: Artifact) -> None:
     start = threading.Barrier(6)
 
@@ -108,6 +111,7 @@ def test_what_is_noted_is_bounded(session: Session, rows: Artifact) -> None:
     assert len(entry.call_id) == 512
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_a_database_that_refuses_the_note_does_not_stop_the_call(
     engine: Engine, session: Session, rows: Artifact, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,5 +145,6 @@ def test_a_hosts_rollback_takes_the_note_along(shared_url: str) -> None:
         host.dispose()
 
 
+@pytest.mark.postgresql("a statement takes only so many parameters")
 def test_many_names_are_looked_up_at_once(session: Session, rows: Artifact) -> None:
     assert session.resolve({"x": [f"$none_{i}" for i in range(1_500)] + ["$rows[1].id"]})["x"][-1] == 2

@@ -141,6 +141,7 @@ def test_the_end_takes_names_along(engine: Engine, session: Session) -> None:
     assert names(engine, session) == set()
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_what_is_deleted_takes_names_along(engine: Engine, session: Session) -> None:
     session.run(SETUP)
     engine.delete_session(session.id, tenant=session.tenant)
@@ -151,6 +152,7 @@ def test_what_is_deleted_takes_names_along(engine: Engine, session: Session) -> 
     assert names(engine, other) == set()
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_names_count_for_the_quota(engine: Engine, tenant: str) -> None:
     session = engine.session("small", tenant=tenant, policy=Policy(max_session_bytes=20_000))
     content = ask(session, "big = pd.DataFrame({'n': range(3_000)})")

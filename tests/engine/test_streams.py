@@ -42,6 +42,7 @@ def test_a_stream_is_the_output_that_it_gives(session: Session, tmp_path: Path) 
     assert len(session.ledger()) == 1
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_sixty_kilobytes_in_a_hundred_pieces_are_one_artifact(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy.pointers())
     result = session.process(pieces(TEXT), tool="t")
@@ -51,6 +52,7 @@ def test_sixty_kilobytes_in_a_hundred_pieces_are_one_artifact(engine: Engine, te
     assert len(session.ledger()) == 1
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 def test_a_stream_that_fails_midway_leaves_nothing(session: Session) -> None:
     def failing() -> Iterator[str]:
         yield TEXT

@@ -94,6 +94,7 @@ def test_the_model_reads_what_it_would_of_the_whole(engine: Engine, tenant: str,
         assert streamed.envelope["schema"] == whole.envelope["schema"]
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_it_is_read_searched_and_queried(session: Session) -> None:
     session.process(pieces(JSON), tool="rows")
     code = "[len(rows), rows[12_345]['id']]"
@@ -102,6 +103,7 @@ def test_it_is_read_searched_and_queried(session: Session) -> None:
     assert session.resolve({"x": "$rows"}) == {"x": ROWS}
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_the_same_stream_again_is_answered_as_before_and_stored_once(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant)
     first = session.process(pieces(TEXT), tool="t", call_id="c")
@@ -121,6 +123,7 @@ def blobs(engine: Engine, tenant: str) -> int:
     return int(engine.database.read(lambda connection: connection.execute(query).scalar_one()))
 
 
+@pytest.mark.postgresql("foreign keys and what is deleted with what")
 @pytest.mark.parametrize("after", [SMALL * 2, 2_500_000])
 def test_a_stream_that_fails_midway_leaves_nothing(engine: Engine, tenant: str, after: int) -> None:
     session = engine.session("s", tenant=tenant)
@@ -171,6 +174,7 @@ def test_more_than_an_artifact_may_have_is_cut_and_not_stored(engine: Engine, te
     assert blobs(engine, tenant) == 0
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_a_quota_refuses_and_the_turn_goes_on(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(max_session_bytes=1_000_000))
     result = session.process(pieces(JSON), tool="t")
@@ -231,6 +235,7 @@ def test_open_files(session: Session, tmp_path: Path) -> None:
         assert session.store_artifact(text, content_type="text/markdown").content_type == "text/markdown"
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_where_the_database_fails_the_turn_goes_on(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +260,7 @@ def test_where_the_database_fails_the_turn_goes_on(
     assert (session.ledger(), blobs(engine, tenant)) == ([], 0)
 
 
+@pytest.mark.postgresql("moments are compared in the database")
 def test_a_sweep_during_a_slow_stream_does_not_take_it(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant)
 
@@ -388,6 +394,7 @@ def test_a_file_that_has_nothing_yet(session: Session) -> None:
         session.process(NotReady(), tool="t")
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_many_records_are_all_there(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "RECORDS", 1_000)
     result = session.process(iter(ROWS), tool="rows")
@@ -403,6 +410,7 @@ def test_many_records_are_all_there(session: Session, monkeypatch: pytest.Monkey
         session.process(failing(), tool="rows")
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_other_content_under_the_same_call_id_is_another_output(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,12 +432,14 @@ def test_a_source_that_fails_as_a_store_does_is_no_store(session: Session) -> No
     assert session.ledger() == []
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_bytes_with_a_nul_are_text_if_they_are_utf_8(session: Session) -> None:
     content = b"a,b\n\0\n" * 100_000
     stored, whole = session.store_artifact(io.BytesIO(content)), session.store_artifact(content, name="whole")
     assert (stored.kind, stored.content_type) == (whole.kind, whole.content_type) == ("text", "text/plain")
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_lone_surrogates_in_a_text_stream(session: Session) -> None:
     rows = ["caf\udce9"] * 40_000
     result = session.process(pieces(json.dumps(rows, ensure_ascii=False)), tool="t")
@@ -473,6 +483,7 @@ def test_nothing_is_read_of_what_cannot_be_taken(engine: Engine, tenant: str) ->
     assert blobs(engine, tenant) == 0
 
 
+@pytest.mark.postgresql("equal bytes are found by a unique index")
 def test_the_same_upload_again_leaves_no_copy(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant)
     for seed in range(4):

@@ -432,6 +432,7 @@ def test_every_way_to_name_the_data(read: Session) -> None:
     assert read.call("artifact_jq", {"artifact_id": "users", "expression": "length # a comment"}).content == "3000"
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 def test_answers_are_exact_over_all_of_the_data(read: Session) -> None:
     log = artifact_of(read, 1)
     jq = read.call("artifact_jq", {"artifact_id": "users", "expression": "map(.id) | add"})
@@ -564,6 +565,7 @@ def test_a_search_is_made_once_however_often_its_answer_is_fitted(
     assert reply.tokens <= 150
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_a_call_is_answered_once(stocked: Session, engine: Engine) -> None:
     def call(code: str, call_id: str | None) -> tuple[int | None, str]:
         reply = stocked.call("code_interpreter", {"code": code}, call_id=call_id)
@@ -578,6 +580,7 @@ def test_a_call_is_answered_once(stocked: Session, engine: Engine) -> None:
     assert again.call("code_interpreter", {"code": "import random\nrandom.random()"}, call_id="c").content == first[1]
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_eight_threads_with_one_call_id_make_one_step(stocked: Session) -> None:
     start = threading.Barrier(8)
 
@@ -597,6 +600,7 @@ def test_eight_threads_with_one_call_id_make_one_step(stocked: Session) -> None:
 # Keepers
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_store_get_and_list(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, tools=ALL)
     assert session.call("list_artifacts", {}).content == "[]"
@@ -620,6 +624,7 @@ def test_store_get_and_list(engine: Engine, tenant: str) -> None:
     assert abs(listed[0]["storedAt"] / 1000 - session.artifacts()[0].stored_at.timestamp()) < 1
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_what_was_deleted_between_staging_and_commit_is_written_again(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -642,6 +647,7 @@ def test_what_was_deleted_between_staging_and_commit_is_written_again(
     assert kept.value == value
 
 
+@pytest.mark.postgresql("order and prefixes are those of the database's collation")
 def test_long_lists_are_read_page_by_page(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, tools=ALL)
     for i in range(45):

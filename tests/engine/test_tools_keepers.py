@@ -182,6 +182,7 @@ def test_an_offset_past_the_end_is_an_error(keeper: Session) -> None:
     assert (reply.is_error, reply.content) == (True, "offset=3: the artifact has no more characters than that")
 
 
+@pytest.mark.postgresql("order and prefixes are those of the database's collation")
 def test_prefixes_are_exact(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, tools=ALL)
     for name in ("Report", "report", "rep%rt", "re\\port", "re\\", "r_port", "\0x", "\ud800y", "日本", None):

@@ -44,6 +44,7 @@ def test_bytes_of_a_host_are_images_and_documents(kept: Session) -> None:
     assert (text.kind, text.value, text.content_type) == ("text", "just text", "text/csv")
 
 
+@pytest.mark.postgresql("bytes are cut into frames that the driver writes and reads")
 @pytest.mark.parametrize(
     ("tool", "argument"), [("retrieve_offloaded_content", "reference"), ("get_artifact", "pointer_or_name")]
 )
@@ -104,6 +105,7 @@ def test_what_is_too_large_is_not_shown(engine: Engine, tenant: str) -> None:
     assert reply.is_error and "takes about 25,000 tokens, which do not fit now" in reply.text
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_a_replay_after_the_end_of_its_image(engine: Engine, tenant: str) -> None:
     session = engine.session("t", tenant=tenant, tools=["get_artifact"])
     artifact = session.store_artifact(PNG)

@@ -171,6 +171,7 @@ def test_replies_are_bounded(local: Engine, tenant: str) -> None:
         assert session.count(reply.content) <= 220 if hasattr(session, "count") else len(reply.content) < 1_400
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_runs_are_recorded(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, tools=TOOLS)
     session.process(ORDERS, tool="orders")

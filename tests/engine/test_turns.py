@@ -43,6 +43,7 @@ def test_a_call_id_comes_back_with_every_turn(turns: Session, how: str) -> None:
     assert [entry.kind for entry in turns.ledger()].count("reply") == 9
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_what_is_run_again_is_accounted_and_what_is_replayed_is_not(turns: Session) -> None:
     first = turns.call("list_artifacts", {}, call_id="call_0")
     assert first.content == "[]"
@@ -57,6 +58,7 @@ def test_what_is_run_again_is_accounted_and_what_is_replayed_is_not(turns: Sessi
     assert turns.explain("call_0").step == later.step
 
 
+@pytest.mark.postgresql("a unique index with a condition finds the same call again")
 def test_an_output_stays_one_output(turns: Session) -> None:
     first = turns.process(prose(6_000), tool="t", call_id="call_0")
     turns.record_usage(Usage(input_tokens=3_000, output_tokens=10))

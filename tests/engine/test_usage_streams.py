@@ -113,6 +113,7 @@ def test_cyclic_wrappers_end() -> None:
         normalise(event)
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_a_session_takes_a_stream(session: Session) -> None:
     session.record_usage(iter(CLAUDE))
     assert session.context_tokens() == 120
@@ -124,6 +125,7 @@ def test_a_session_takes_a_stream(session: Session) -> None:
     assert session.usage().input_tokens == 1_000
 
 
+@pytest.mark.postgresql("sums and counts are the database's, with types of its own")
 def test_an_unknown_part_is_no_cost(session: Session) -> None:
     session.record_usage({"model": "no-such-model", "usage": {"prompt_tokens": 9, "completion_tokens": 9}})
     session.record_usage({"model": "gpt-4o", "usage": {"completion_tokens": 9}})

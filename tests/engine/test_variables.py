@@ -124,6 +124,7 @@ def test_an_object_of_many_members_is_a_map(members: int, count: int) -> None:
     assert len(parts("tool", value, shape(value))) == count
 
 
+@pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
 def test_a_page_gives_the_whole_its_parts_and_an_alias(session: Session) -> None:
     result = session.process(page(), tool="list_users")
     assert [variable.name for variable in result.variables] == ["list_users", "users", "pagination"]
@@ -140,6 +141,7 @@ def test_a_page_gives_the_whole_its_parts_and_an_alias(session: Session) -> None
     assert [v.origin for v in session.variables()] == ["output"] * 3
 
 
+@pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
 def test_names_are_unique_across_outputs_and_never_rebound(session: Session) -> None:
     first = session.process(page(1_200), tool="users")
     second = session.process(page(1_201), tool="users")
@@ -190,6 +192,7 @@ def test_hostile_names_reach_their_own_data(session: Session, tool: str) -> None
     assert all(name.isidentifier() for name in names)
 
 
+@pytest.mark.postgresql("text as identifiers: NUL, lone surrogates, case, length")
 @pytest.mark.parametrize(
     "name", ["nope", "", "$", "a b", "a\0b", "\ud800", "var_step_9", "var_step_99999999999999999999", "x" * 10**6]
 )

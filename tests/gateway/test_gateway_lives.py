@@ -399,7 +399,6 @@ def test_what_servers_say_to_stderr_is_passed_on_bounded_and_harmless(place: Pla
     assert "lines left out" in place.errors()
 
 
-@pytest.mark.slow
 def test_a_session_is_kept_across_starts_if_it_has_a_name(place: Place) -> None:
     config = place.write({"north": place.shop("north")})
 

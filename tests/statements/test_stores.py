@@ -14,8 +14,8 @@ import pytest
 
 from byref import ArtifactMissing, CharCounter, Engine, Policy, Session
 from byref.stores import BlobStore, FileStore, MemoryStore, ObjectStore, check_key
+from s3server import S3
 from statements.material import answer, document_block, image_block, lines, records
-from stores.s3server import s3_server
 
 TOOL = "retrieve_offloaded_content"
 READERS = [TOOL, "artifact_read", "artifact_grep"]
@@ -100,20 +100,18 @@ def test_grep_cat_and_sed_agree_with_the_tools(kept_in: Open, tmp_path: Path) ->
     assert [line.partition("| ")[2] for line in read.splitlines()] == shell("sed", "-n", "45,55p").splitlines()
 
 
-@pytest.mark.slow
 @pytest.mark.statement("CO-16", "CO-22", "CO-23")
-def test_objects_have_a_prefix_a_type_and_the_payload(kept_in: Open) -> None:
-    with s3_server() as server:
-        bucket = server.bucket()
-        store = ObjectStore(f"s3://{bucket}", prefix="tool-results", **server.settings)
-        result = kept_in(store).process(BLOCKS, tool="t")
-        for artifact in result.artifacts:
-            assert artifact.location and artifact.location.startswith(f"s3://{bucket}/tool-results/")
-            assert f" at {artifact.location}" in result.content
-            status, headers, body = server.request("GET", artifact.location.removeprefix("s3:/"))
-            assert (status, headers["content-type"]) == (200, artifact.content_type)
-            assert body == artifact.payload.read()
-        assert len(set(store.keys(older_than=EVER))) == 4
+def test_objects_have_a_prefix_a_type_and_the_payload(kept_in: Open, s3: S3) -> None:
+    bucket = s3.bucket()
+    store = ObjectStore(f"s3://{bucket}", prefix="tool-results", **s3.settings)
+    result = kept_in(store).process(BLOCKS, tool="t")
+    for artifact in result.artifacts:
+        assert artifact.location and artifact.location.startswith(f"s3://{bucket}/tool-results/")
+        assert f" at {artifact.location}" in result.content
+        status, headers, body = s3.request("GET", artifact.location.removeprefix("s3:/"))
+        assert (status, headers["content-type"]) == (200, artifact.content_type)
+        assert body == artifact.payload.read()
+    assert len(result.artifacts) == len(set(store.keys(older_than=EVER))) == 4
 
 
 class OwnStore:

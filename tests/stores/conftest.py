@@ -1,4 +1,4 @@
-"""A real S3 server for all tests of stores, and each kind of store for an engine."""
+"""Each kind of store for an engine, and an S3 server that goes wrong."""
 
 from __future__ import annotations
 
@@ -7,32 +7,28 @@ from pathlib import Path
 
 import pytest
 from placed import Opened, Placed, bucket_at, files_at
-from s3server import S3, Faults, faulty, s3_server
 
 from byref.stores import MemoryStore
 from byref_sandbox import Sandbox
+from s3server import S3, Faults, faulty
 
-PAIRS = ({"files", "sqlite"}, {"memory", "postgresql"})
+PAIRS = ({"files", "sqlite"}, {"memory", "postgresql"}, {"s3", "sqlite"})
+"""Which store a quick run has with which database: a store knows nothing of where its rows are."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A quick run has each store and each database, but not each store with each database, nor each end of a host's
-    transaction with each.
+    """A quick run has each store with one database and one end of a host's transaction, and an S3 server's where a test is
+    marked `s3(reason)`.
     """
     for item in items:
         cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if Path(__file__).parent not in item.path.parents:
+            continue
         pair = {cases[name] for name in ("placed", "shared_url") if name in cases}
-        is_one = pair in PAIRS and cases.get("commits") in (None, "files" in pair)
-        if len(pair) == 2 and not is_one and Path(__file__).parent in item.path.parents:
+        is_one = pair in PAIRS and cases.get("commits") in (None, "memory" not in pair)
+        if (len(pair) == 2 and not is_one) or ("s3" in pair and item.get_closest_marker("s3") is None):
             item.add_marker(pytest.mark.slow)
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3]:
-    """An S3 server."""
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture
@@ -42,7 +38,7 @@ def faulty_s3(s3: S3) -> Iterator[tuple[S3, Faults]]:
         yield proxied
 
 
-@pytest.fixture(params=["memory", "files", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["memory", "files", "s3"])
 def placed(request: pytest.FixtureRequest, tmp_path: Path) -> Placed:
     """Each kind of store in turn, empty."""
     if request.param == "memory":

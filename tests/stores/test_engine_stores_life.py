@@ -62,6 +62,7 @@ def test_the_same_bytes_are_one_object_of_a_tenant(placed: Placed, opened: Opene
         assert other.location != first.location
 
 
+@pytest.mark.s3("objects are listed and deleted by requests")
 def test_nothing_remains(placed: Placed, opened_on: Opened) -> None:
     engine = opened_on(placed.store)
 
@@ -133,6 +134,7 @@ def broken() -> Iterator[bytes]:
     raise RuntimeError("theirs")
 
 
+@pytest.mark.s3("what is written is an upload")
 def test_a_stream_that_fails_leaves_nothing(placed: Placed, opened_on: Opened) -> None:
     session = opened_on(placed.store).session("s", tools=TOOLS)
     for take in (lambda: session.process(broken(), tool="t"), lambda: session.store_artifact(broken())):
@@ -203,6 +205,7 @@ def host(opened_on: Opened) -> Iterator[sqlalchemy.Engine]:
     engine.dispose()
 
 
+@pytest.mark.s3("what is written is an upload")
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_hosts_transaction_decides_on_what_is_taken_in(
     commits: bool, placed: Placed, opened_on: Opened, host: sqlalchemy.Engine
@@ -264,6 +267,7 @@ def test_healing_in_a_hosts_transaction_waits_for_nobody(
     assert problems(opened_on.url, placed.store) == [] and len(placed.keys) == 1
 
 
+@pytest.mark.s3("objects are listed and deleted by requests")
 def test_a_stray_goes_once_it_is_old(placed: Placed, opened: Opened) -> None:
     engine = opened(placed.store)
     live = engine.session("s", tools=TOOLS).store_artifact(log())

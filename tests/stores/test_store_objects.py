@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
-from s3server import S3, Faults
 
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
 from byref.stores import ObjectStore, object_key, objects
-
-pytestmark = pytest.mark.slow
+from s3server import S3, Faults
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 KEY = object_key("acme", "0" * 32, "application/json")
 DATA = random.Random(1).randbytes(3 << 20)
 QUICK = {"timeout": "500ms", "connect_timeout": "500ms"}
+STALL = pytest.param("stall", marks=pytest.mark.slow)
 
 
 def parts(data: bytes = DATA) -> Iterator[bytes]:
@@ -105,6 +104,7 @@ def test_what_else_is_in_the_bucket_is_passed_over(s3: S3, direct: ObjectStore, 
     assert list(direct.keys(older_than=SOON)) == [KEY]
 
 
+@pytest.mark.slow
 def test_a_listing_comes_in_pages(s3: S3, faulty_s3: tuple[S3, Faults], bucket: str, direct: ObjectStore) -> None:
     server, faults = faulty_s3
     written = {object_key("acme", f"{number:032x}") for number in range(1100)}
@@ -118,6 +118,7 @@ def test_a_listing_comes_in_pages(s3: S3, faulty_s3: tuple[S3, Faults], bucket: 
     assert list(direct.keys(older_than=SOON)) == []
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_again(through: tuple[ObjectStore, Faults]) -> None:
     store, faults = through
     for method in ("PUT", "GET", "POST"):
@@ -136,8 +137,8 @@ def test_a_busy_server_is_asked_again(through: tuple[ObjectStore, Faults]) -> No
     assert faults.planned == []
 
 
-@pytest.mark.parametrize("fault", ["stall", "cut request", "lose answer", "cut answer"])
-@pytest.mark.parametrize("method", ["PUT", "POST"])
+@pytest.mark.parametrize("fault", [STALL, "cut request", "lose answer", "cut answer"])
+@pytest.mark.parametrize("method", ["PUT", pytest.param("POST", marks=pytest.mark.slow)])
 def test_an_upload_that_is_cut_once_recovers_or_leaves_nothing_partial(
     through: tuple[ObjectStore, Faults], direct: ObjectStore, method: str, fault: str
 ) -> None:
@@ -157,8 +158,8 @@ def test_an_upload_that_is_cut_once_recovers_or_leaves_nothing_partial(
     assert faults.planned == []
 
 
-@pytest.mark.parametrize("fault", ["503", "cut request", "stall"])
-@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize("fault", ["503", "cut request", STALL])
+@pytest.mark.parametrize("size", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_a_server_that_stays_broken(
     through: tuple[ObjectStore, Faults], direct: ObjectStore, fault: str, size: int
 ) -> None:
@@ -177,7 +178,7 @@ def test_a_server_that_stays_broken(
         direct.read(KEY, 0, 7)
 
 
-@pytest.mark.parametrize("fault", ["cut answer", "stall", "lose answer"])
+@pytest.mark.parametrize("fault", ["cut answer", STALL, "lose answer"])
 def test_a_read_that_is_cut_is_never_short(
     through: tuple[ObjectStore, Faults], direct: ObjectStore, fault: str
 ) -> None:
@@ -301,6 +302,7 @@ def test_deleting_where_a_missing_object_is_an_error(tmp_path: Path, monkeypatch
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_without_obstore() -> None:
     script = """
 import sys
@@ -326,6 +328,7 @@ except ConfigurationError as error:
     )
 
 
+@pytest.mark.slow
 def test_a_write_of_any_size_takes_little_memory(s3: S3, bucket: str) -> None:
     script = r"""
 import re, sys
