@@ -43,8 +43,10 @@ MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
 RESULT_NAME = "result"
 _RECORD = insert(RunRow)
-NAMED_IN_REFUSALS = 30
-"""Newest variables that an error may name beside those of the code: it lists no more."""
+NAMED_IN_REFUSALS = 100
+"""Variables that an error may name beside those of the code, what tools stored first: so many a misspelt name is compared with."""
+_LEFT = Data("", lambda: b"null", kept=True)
+"""In place of a variable of an earlier run that the code does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ class _Needed(NamedTuple):
     sources: Mapping[str, str]
     found: Mapping[str, Variable]
     artifacts: Mapping[str, Artifact]
-    others: list[str]
-    """Variables that the code does not name."""
+    others: dict[str, bool]
+    """Variables that the code does not name, and whether code bound them."""
     inside: Inside
     """Of the artifacts of those it does."""
 
@@ -135,8 +137,8 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
         found = variables.find(connection, scope.source, scope.row, names)
         artifacts = _artifacts(connection, scope, code, names - found.keys())
-        newest, _ = variables.newest(connection, scope.row, NAMED_IN_REFUSALS)
-        others = [one.name for one in newest if one.name not in names]
+        most = variables.of_tools_first(connection, scope.row, NAMED_IN_REFUSALS)
+        others = {name: is_left for name, is_left in most.items() if name not in names}
         holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
         return _Needed(known, sources, found, artifacts, others, variables.inside(connection, scope.row, holding))
 
@@ -155,14 +157,15 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     data: dict[str, object] = {name: data_of(artifact) for name, artifact in artifacts.items()}
     data |= {name: data_of_variable(scope, known, variable, inside) for name, variable in bound.items()}
     data = keeping.each_its_own(data, bound)
-    named = dict.fromkeys(others[: MAX_BOUND_NAMES - len(data)])  # in errors only: the code names none of them
+    room = max(0, MAX_BOUND_NAMES - len(data))  # in errors only: the code names none of them
+    named = {name: _LEFT if is_left else None for name, is_left in list(others.items())[:room]}
     with readable_failures():
         outcome = observed.run(
             scope,
             "python",
             code,
             lambda: sandbox.run(
-                code, named | data, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources
+                code, data | named, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources
             ),
         )
     changed = changed_in_place(code, sources.values(), data.keys())

@@ -91,7 +91,8 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
         text += f"\n    {lines[error.line - 1].strip()[:200]}"
     if error.kind != "NameError":
         return text + (f"\n{error.hint}" if error.hint else "")
-    names = {variable.name: variable.shape for variable in known}
+    left = [variable for variable in known if variable.origin == "run"]
+    names = {one.name: one.shape for one in (*(one for one in known if one.origin != "run"), *reversed(left))}
     missing = missing_name(execution.outcome)
     close = (error.hint or "").partition(NAMES_THERE)[0].strip(" ;")
     if execution.gone is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
@@ -259,12 +259,16 @@ def inside(connection: Connection, session_id: int, artifact_rows: Collection[in
     return found
 
 
-_NEWEST = (
+_LIVE = (
     select(VariableRow.artifact_id, VariableRow.name, VariableRow.shape, func.count().over())
     .join(ArtifactRow, ArtifactRow.id == VariableRow.artifact_id)
     .where(VariableRow.session_id == bindparam("of_session"), store.is_live(bindparam("now")))
-    .order_by(VariableRow.artifact_id.desc(), VariableRow.id.desc())
     .limit(bindparam("most"))
+)
+_BY_AGE = VariableRow.artifact_id.desc(), VariableRow.id.desc()
+_NEWEST = _LIVE.order_by(*_BY_AGE)
+_OF_TOOLS_FIRST = _LIVE.add_columns(VariableRow.origin).order_by(
+    case((VariableRow.origin == "run", 1), else_=0), *_BY_AGE
 )
 
 
@@ -272,6 +276,12 @@ def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Na
     """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
     rows = connection.execute(_NEWEST, {"of_session": session_id, "now": datetime.now(UTC), "most": limit}).all()
     return [Named(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
+
+
+def of_tools_first(connection: Connection, session_id: int, limit: int) -> dict[str, bool]:
+    """Return names, those of what tools stored first, each kind newest first, and whether code bound them."""
+    rows = connection.execute(_OF_TOOLS_FIRST, {"of_session": session_id, "now": datetime.now(UTC), "most": limit})
+    return {row.name: row.origin == "run" for row in rows}
 
 
 def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable:

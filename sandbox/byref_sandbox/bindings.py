@@ -70,7 +70,7 @@ class Bindings:
         if name not in self.frames:
             if name not in self.values:
                 known = ", ".join(sorted(self.values)[:MAX_NAMES_SHOWN]) or "none"
-                raise NameError(f"there is no variable {name!r}; there are: {known}")
+                raise NameError(f"there is no variable {name!r}; there are: {known}", name=name)
             self.frames[name] = frame_of(self.values[name])
         return self.frames[name]
 

@@ -44,7 +44,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         variables = bindings.all()
         is_read_only = functools.cache(functools.partial(_is_read_only, request, bindings))
         changes = Changes(request, bindings, is_read_only)
-        space = language.space(variables)
+        space = language.space(variables, bindings.df)
         _define(language, request.sources, space, stdout)
         before = dict(space)
         watch = Watch(request, bindings, is_read_only)
@@ -149,7 +149,8 @@ def _stopped(names: list[str]) -> list[wire.Frame]:
 
 
 def _explained(language: Any, error: BaseException, program: Any, request: wire.Request) -> Failure:
-    explained: Failure = language.explain(error, program, request.names)
+    data = len(request.names) - request.others
+    explained: Failure = language.explain(error, program, request.names[:data], request.names[data:])
     if isinstance(error, Expired) or out_of_memory(error):
         known = failure_of(error, request.terms)
         return Failure(known.kind, known.message, explained.line, known.hint)

@@ -56,8 +56,9 @@ def code_request(
                 by_key[payload.key, payload.content_type] = index
         is_frame = frame and payload.content_type != data.EXACT
         parts = _parts(value) if payload.content_type == data.JSON else []
-        is_kept = isinstance(value, data.Data) and value.kept
-        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, is_kept))
+        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, _is_left(value)))
+    given = [name for name, value in variables.items() if not _is_left(value)]
+    left = [*(name for name in variables if _is_left(variables[name])), *(sources or {})]
     request = wire.Request(
         mode=mode,
         source=_encodable(code),
@@ -65,7 +66,8 @@ def code_request(
         payloads=payloads,
         variables=bound,
         sources=[_encodable(definitions[name]) for name in in_order(definitions)],
-        names=[*variables, *(sources or {})],
+        names=[*given, *left],
+        others=len(left),
         plots=mode == "code" and plots.are_named((code, *definitions.values())),
         without=list(without),
     )
@@ -146,6 +148,11 @@ def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]
         return wire.Payload(value.key, value.content_type), value.load, json.dumps(value.path).encode(), value.frame
     content_type, inline, frame = data.encode(name, value)
     return wire.Payload("", content_type, inline), lambda: inline, b"[]", frame
+
+
+def _is_left(value: object) -> bool:
+    """Whether an earlier run left it."""
+    return isinstance(value, data.Data) and value.kept
 
 
 def _parts(value: object) -> list[list[str]]:

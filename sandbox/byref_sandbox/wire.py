@@ -129,7 +129,9 @@ class Request(msgspec.Struct, frozen=True):
     sources: list[str] = []
     """Definitions of earlier runs, to be run before the code, each after those it needs."""
     names: list[str] = []
-    """All names there are, for messages."""
+    """Names there are, for messages."""
+    others: int = 0
+    """How many of them, at the end, earlier runs left: no data of tools."""
     keep: str = ""
     """The name under which the result of a query is kept."""
     plots: bool = False

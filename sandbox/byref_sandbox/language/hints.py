@@ -7,16 +7,30 @@ import difflib
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from byref_sandbox.language import missing
 from byref_sandbox.language.facades import Facade, facade_hints
 from byref_sandbox.language.magics import Magic
+from byref_sandbox.language.names import FRAME_HELPER
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.outcome import NAMES_THERE, Failure
 
 MAX_MESSAGE_CHARS = 2_000
 MAX_LISTED = 30
+MAX_NAMES = 10
+"""Variables that a hint names, of what was given to the code: more would cost more than they help."""
+_FEW = 6
+"""Where there are fewer of these, what earlier code left makes them so many."""
+
+
+class Known(NamedTuple):
+    """The variables that there are, as far as they may be named."""
+
+    data: tuple[str, ...]
+    """Of what was given to the code, the most likely first."""
+    others: tuple[str, ...]
+    """Of what earlier code left."""
 
 
 def syntax_error(error: SyntaxError, source: str) -> Failure:
@@ -35,14 +49,14 @@ def magic(refused: Magic) -> Failure:
         hint = instead[0] if instead is not None else "do without it: pandas and numpy are there"
         return Failure("NotAllowed", f"{package!r} cannot be installed: there is no network", refused.line, hint)
     message = f"{refused.what} is not available: this is Python alone, without IPython and a shell"
-    return Failure("NotAllowed", message, refused.line, f"leave the line out; {_where(())}")
+    return Failure("NotAllowed", message, refused.line, f"leave the line out; {_where(Known((), ()))}")
 
 
 def explain(
     error: BaseException,
     source: str,
     filename: str,
-    known: Sequence[str],
+    known: Known,
     modules: Mapping[str, Facade],
     builtin: Mapping[str, Any],
 ) -> Failure:
@@ -93,7 +107,7 @@ def listed(names: Iterable[object]) -> str:
 def _close(name: str, candidates: Iterable[object]) -> str:
     texts = [c for c in candidates if type(c) is str and c != name]
     folded = {c.casefold(): c for c in reversed(texts)}
-    close = [folded[c] for c in difflib.get_close_matches(name.casefold(), list(folded)[:2000], n=3, cutoff=0.6)]
+    close = [folded[c] for c in difflib.get_close_matches(name.casefold(), list(folded)[-2000:], n=3, cutoff=0.6)]
     return f"did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
 
 
@@ -102,7 +116,7 @@ def _hint(
     frame: types.FrameType | None,
     lasti: int,
     source: str,
-    known: Sequence[str],
+    known: Known,
     modules: Mapping[str, Facade],
     builtin: Mapping[str, Any],
 ) -> str | None:
@@ -116,11 +130,12 @@ def _hint(
             if frame
             else []
         )
-        there = list(dict.fromkeys([*known, *own]))
+        given = dict.fromkeys(known.data)
+        others = [name for name in dict.fromkeys([*known.others, *own]) if name not in given]
         missed = error.name or ""
-        close = _close(missed, there) or _close(missed, [name for name in builtin if name.isidentifier()])
+        close = _close(missed, [*given, *others]) or _close(missed, [name for name in builtin if name.isidentifier()])
         inside = _inside(missed, frame) or close
-        return f"{inside}{NAMES_THERE}{listed(there)}"
+        return f"{inside}{NAMES_THERE}{_names(known.data, others, 2 * MAX_NAMES)}"
     if isinstance(error, ImportError):
         optional = re.search(r"`Import (\w+)", message_of(error))  # a dependency of pandas
         if optional is not None:
@@ -129,6 +144,8 @@ def _hint(
         return _import_hint(error, known, modules)
     if isinstance(error, KeyError):
         return _key_hint(error, frame, lasti, source)
+    if isinstance(error, AttributeError | TypeError) and (taken := _helper_hint(error, frame, lasti, source, builtin)):
+        return taken
     if isinstance(error, AttributeError):
         return _accessor_hint(error) or _message_hint(message_of(error)) or _attribute_hint(error)
     if isinstance(error, FileNotFoundError | PermissionError):
@@ -154,6 +171,28 @@ def _inside(name: str, frame: types.FrameType | None) -> str:
             of = f"the records of {owner}: row[{name!r}]" if first is not value else f"{owner}: {owner}[{name!r}]"
             return f"{name!r} is a key of {of}; "
     return ""
+
+
+def _helper_hint(
+    error: BaseException, frame: types.FrameType | None, lasti: int, source: str, builtin: Mapping[str, Any]
+) -> str | None:
+    """How `df` is used, where it is taken for a DataFrame, and how any helper is had again, where the code took its name."""
+    node = _node_at(frame, lasti, source)
+    owner = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
+    if frame is None or not isinstance(owner, ast.Name):
+        return None
+    name = owner.id
+    value = frame.f_locals[name] if name in frame.f_locals else frame.f_globals.get(name)
+    if name == FRAME_HELPER:
+        wanted = f".{node.attr}" if isinstance(node, ast.Attribute) else "[...]"
+        is_helper = type(value) is types.MethodType and not isinstance(node, ast.Call)
+        return f"df is a function that makes a DataFrame of a variable: df(name){wanted}" if is_helper else None
+    if name not in builtin or value is None or value is builtin[name]:
+        return None
+    is_missed = isinstance(node, ast.Attribute) and not hasattr(builtin[name], node.attr)
+    if is_missed or isinstance(node, ast.Subscript) or callable(value):
+        return None
+    return f"{name!r} is a value of this code or of earlier code: `del {name}` brings back what it was"
 
 
 def _accessor_hint(error: AttributeError) -> str | None:
@@ -199,7 +238,7 @@ _ACCESSOR_CURES: Mapping[str, Callable[[str, str], str]] = {
 }
 
 
-def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str, Facade]) -> str:
+def _import_hint(error: ImportError, known: Known, modules: Mapping[str, Facade]) -> str:
     module = error.name or ""
     if module in modules:
         asked = re.match("cannot import name '([^']+)'", message_of(error))
@@ -216,8 +255,17 @@ def _import_hint(error: ImportError, known: Sequence[str], modules: Mapping[str,
     return f"{hint}; {_where(known)}" if about_data else hint
 
 
-def _where(known: Sequence[str]) -> str:
-    return f"the data is in: {listed(known)}" if known else "the data is already bound as variables"
+def _where(known: Known) -> str:
+    names = _names(known.data, known.others, _FEW)
+    return f"the data is in: {names}" if names else "the data is already bound as variables"
+
+
+def _names(data: Sequence[str], others: Sequence[str], most: int) -> str:
+    """Names of data, then others where there are fewer than `most`, and how many more there are."""
+    first = sorted(data[:MAX_NAMES])
+    shown = [*first, *others[: max(0, most - len(first))]]
+    more = len(data) + len(others) - len(shown)
+    return listed(shown) + (f" and {more:,} more" if more else "")
 
 
 def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source: str) -> str | None:
@@ -253,20 +301,23 @@ def _of_pandas(value: object) -> bool:
 
 def _subscripted(frame: types.FrameType | None, lasti: int, source: str) -> object:
     """The object of the failing `object[key]`, where it can be had from names, constants and plain containers alone."""
+    node = _node_at(frame, lasti, source)
+    return _plain_value(node.value, frame) if frame is not None and isinstance(node, ast.Subscript) else None
+
+
+def _node_at(frame: types.FrameType | None, lasti: int, source: str) -> ast.Subscript | ast.Call | ast.Attribute | None:
+    """The expression at which the code stopped, where it is of the kinds that stop."""
     if frame is None or lasti < 0:
         return None
-    positions = list(frame.f_code.co_positions())[lasti // 2]
-    start, end, left, right = positions
-    if start is None or end is None:
-        return None
+    start, end, left, right = list(frame.f_code.co_positions())[lasti // 2]
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Subscript) and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == (
-            start,
-            end,
-            left,
-            right,
+        if isinstance(node, ast.Subscript | ast.Call | ast.Attribute) and (start, end, left, right) == (
+            node.lineno,
+            node.end_lineno,
+            node.col_offset,
+            node.end_col_offset,
         ):
-            return _plain_value(node.value, frame)
+            return node
     return None
 
 

@@ -10,6 +10,9 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+FRAME_HELPER = "df"
+"""What makes a DataFrame of a variable. `df = pd.DataFrame(orders)` is written everywhere: called, the name stays what it was."""
+
 REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | words(
     """tb_lasti f_lasti f_trace_lines f_trace_opcodes cr_running ag_running
     func_globals func_code func_closure func_defaults func_dict

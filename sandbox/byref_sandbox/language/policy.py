@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from byref_sandbox.language import copying, hints, libraries, transformer
+from byref_sandbox.language import copying, hints, libraries, names, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
@@ -134,12 +134,19 @@ class Language:
         value = self.execute(program, space, stdout)
         return Ran(value, value is not None, self.bound(space, variables))
 
-    def space(self, variables: Mapping[str, object]) -> dict[str, Any]:
-        """The top-level names of a new run; the classes of the last one are forgotten."""
+    def space(self, variables: Mapping[str, object], helper: object = None) -> dict[str, Any]:
+        """The top-level names of a new run; the classes of the last one are forgotten.
+
+        `helper` is what `df(…)` calls where the code's own `df` cannot be called; by default what `df` is among the variables.
+        """
         self._guards.reset()
         if self._plots is not None:
             self._plots.reset()
-        return {**variables, "__builtins__": dict(self.builtins), "__name__": "__main__"}
+        helper = variables.get(names.FRAME_HELPER) if helper is None else helper
+        known = {**self.builtins, transformer.HELPER: lambda value: value if callable(value) else helper}
+        if helper is not None:
+            known[names.FRAME_HELPER] = helper  # that it is there again after `del df`
+        return {**variables, "__builtins__": known, "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO) -> object:
         """Run a program in the names of a run and return its value; what it bound before an error stays in there."""
@@ -161,9 +168,15 @@ class Language:
         """Whether a value is a module, or a function or class of one."""
         return type(value) is Facade or id(value) in self._imported
 
-    def explain(self, error: BaseException, program: Program, names: Iterable[str]) -> Failure:
-        """What went wrong, where, and how the code could be mended. Never raises, whatever the error is."""
-        return hints.explain(error, program.source, FILENAME, sorted(names), self._modules.facades, self.builtins)
+    def explain(
+        self, error: BaseException, program: Program, data: Iterable[str], others: Iterable[str] = ()
+    ) -> Failure:
+        """What went wrong, where, and how the code could be mended. Never raises, whatever the error is.
+
+        `data` are the names of what was given to the code, the most likely first, `others` those that earlier code left.
+        """
+        known = hints.Known(tuple(data), tuple(others))
+        return hints.explain(error, program.source, FILENAME, known, self._modules.facades, self.builtins)
 
 
 def _refusal(problems: list[transformer.Problem]) -> Failure:

@@ -17,7 +17,7 @@ from byref_sandbox.language.templates import refused_attribute
 # Guards live among the builtins under names no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
 TYPE, USER_CLASSES, VALUE, LOOK_UP = ".type", ".user_classes", ".value", ".look_up"
-READABLE, DEEPCOPY = ".readable", ".deepcopy"
+READABLE, DEEPCOPY, HELPER = ".readable", ".deepcopy", ".helper"
 
 _Scope = Literal["module", "class", "function"]
 _N = TypeVar("_N", bound=ast.AST)
@@ -140,6 +140,8 @@ class Transformer(RestrictingNodeTransformer):
         return self.node_contents_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == names.FRAME_HELPER:
+            node.func = self._call(node.func, HELPER, node.func)
         return self.node_contents_visit(node)
 
     def guard_iter(self, node: ast.For | ast.comprehension) -> ast.AST:
