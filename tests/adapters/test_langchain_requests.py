@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, SummarizationMiddleware
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    LLMToolSelectorMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+)
 from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import tool
 from langchain_core.language_models import BaseChatModel
@@ -504,3 +509,114 @@ def test_what_an_agent_was_told_once_is_not_told_of_another_tenant(engine: Engin
         state = ran(agent, context=who)
         assert "orders" in json.loads(str(results(state)[0].content))["variables"]
     assert [len(engine.session("chat-42", tenant=f"{tenant}-{who}").artifacts()) for who in ("acme", "zeta")] == [1, 1]
+
+
+class Noting(AgentMiddleware[Any, Any, Any]):
+    """Writes notes into the list of a request's messages, or into one of its own."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def noted(self, request: Any) -> Any:
+        note = HumanMessage(f"Note {len(request.messages)}.")
+        match self.way:
+            case "append":
+                request.messages.append(note)
+            case "insert":
+                request.messages.insert(0, note)
+            case "exchange":
+                request.messages[-1] = note.model_copy(update={"id": request.messages[-1].id})
+            case "another list":
+                return request.override(messages=[*request.messages, note])
+        return request
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(self.noted(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(self.noted(request))
+
+
+@tool(return_direct=True)
+def show_orders() -> dict[str, Any]:
+    """Show the orders to the user."""
+    return BIG
+
+
+SUMMARY = HumanMessage("Earlier: orders.", id="s", additional_kwargs={"lc_source": "summarization"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("shown_otherwise", [False, True])
+@pytest.mark.parametrize("way", ["append", "insert", "exchange", "another list"])
+def test_what_a_middleware_does_to_the_list_of_messages_is_in_the_state_as_without_byref(
+    engine: Engine, tenant: str, mode: str, first: bool, shown_otherwise: bool, way: str
+) -> None:
+    """Also where the model is shown a result or a summary otherwise than the state has it, which stays as it was."""
+
+    def went(middlewares: list[Any]) -> tuple[list[str], list[BaseMessage]]:
+        model = scripted([("show_orders", {})], "Fine.", "And fine.")
+        agent = create_agent(model, [show_orders], middleware=middlewares, checkpointer=InMemorySaver())
+        if shown_otherwise:
+            given = {"messages": [SUMMARY, *ran(agent, mode)["messages"], HumanMessage("And?")]}
+        else:
+            given = {"messages": [HumanMessage("Which orders?"), AIMessage("None."), HumanMessage("And?")]}
+        went_on = (
+            agent.invoke(given, thread("next")) if mode == "sync" else asyncio.run(agent.ainvoke(given, thread("next")))
+        )
+        return [str(message.content) for message in went_on["messages"]], model.requests[-1]
+
+    by = ByrefMiddleware(engine, session="s", tenant=tenant)
+    engine.session("s", tenant=tenant).process(BIG, tool="earlier")
+    state, asked = went([by, Noting(way)] if first else [Noting(way), by])
+    expected, _ = went([Noting(way)])
+    assert state == expected
+    texts = [str(message.content) for message in asked]
+    assert sum(text.startswith("Note") for text in texts) >= 1
+    if shown_otherwise:
+        assert any("Data of this conversation" in text for text in texts)
+        assert all(len(text) < 10_000 for text in texts if text.startswith('{"'))
+        assert not any("Data of this conversation" in text for text in state)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_list_of_messages_that_is_shown_as_it_is_is_the_very_list(engine: Engine, tenant: str, mode: str) -> None:
+    lists: list[Any] = []
+
+    class Seeing(Noting):
+        def noted(self, request: Any) -> Any:
+            lists.append(request.messages)
+            return request
+
+    class Inside(Seeing):
+        pass
+
+    middlewares = [Seeing(""), ByrefMiddleware(engine, tenant=tenant), Inside("")]
+    agent = create_agent(scripted("Fine."), middleware=middlewares)
+    ran(agent, mode)
+    assert lists[0] is lists[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_was_done_to_the_list_of_messages_before_an_error_is_done(engine: Engine, tenant: str, mode: str) -> None:
+    """A middleware outside that asks once more finds the note, as without byref."""
+    tries = 0
+
+    def answer(messages: list[BaseMessage]) -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise ConnectionError("busy")
+        return "Fine."
+
+    def went(*inside: Any) -> list[str]:
+        nonlocal tries
+        tries = 0
+        retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
+        agent = create_agent(scripted(answer), middleware=[retry, *inside, Noting("append")])
+        return [str(message.content) for message in ran(agent, mode)["messages"]]
+
+    engine.session("chat-42", tenant=tenant).process(BIG, tool="earlier")
+    assert went(ByrefMiddleware(engine, tenant=tenant)) == went() == ["Which orders?", "Note 1.", "Note 2.", "Fine."]

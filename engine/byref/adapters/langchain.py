@@ -28,6 +28,7 @@ except ImportError as error:
     raise missing("byref.adapters.langchain", "langchain", "langchain") from error
 
 from byref.adapters.langchain_requests import (
+    Messages,
     instructed,
     leads,
     model_of,
@@ -78,6 +79,7 @@ class _Asked:
     """None: the database is away."""
     leads: bool
     """Whether its usage is the conversation's context."""
+    messages: Messages
 
     def record(self, answers: Iterable[object]) -> None:
         if self.session is not None:
@@ -180,7 +182,8 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Offer the tools that the conversation has, give instructions, remind after a compaction, and record the usage."""
         asked = self._asked(request)
-        response = handler(asked.request)
+        with asked.messages.shared():
+            response = handler(asked.request)
         asked.record(response.result)
         return response
 
@@ -189,7 +192,8 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Do the same, awaited."""
         asked = await asyncio.to_thread(self._asked, request)
-        response = await handler(asked.request)
+        with asked.messages.shared():
+            response = await handler(asked.request)
         await asyncio.to_thread(asked.record, response.result)
         return response
 
@@ -250,20 +254,18 @@ class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
             if not isinstance(tool, ByrefTool) or session is None or session.owns(tool.name)
         ]
         direct = {tool.name for tool in tools if isinstance(tool, BaseTool) and tool.return_direct}
-        messages: list[AnyMessage] = [
-            read_message(self._conversations, session, message, str(message.name))
-            if isinstance(message, ToolMessage) and message.name in direct
-            else message
-            for message in request.messages
-        ]
-        summary = summary_in(messages)
+        messages = Messages(request.messages)
+        for message in request.messages:
+            if isinstance(message, ToolMessage) and message.name in direct:
+                messages.show(message, read_message(self._conversations, session, message, str(message.name)))
+        summary = summary_in(request.messages)
         if summary is not None and session is not None:
             reminder = self._reminder(session, request.messages, summary, is_leading)
             if reminder:
-                messages[messages.index(summary)] = with_text(summary, reminder)
-        system = instructed(request.system_message, messages)
-        ready = request.override(tools=tools, messages=messages, system_message=system)
-        return _Asked(ready, session, is_leading)
+                messages.show(summary, with_text(summary, reminder))
+        system = instructed(request.system_message, messages.shown)
+        ready = request.override(tools=tools, messages=messages.shown, system_message=system)
+        return _Asked(ready, session, is_leading, messages)
 
     def _reminder(self, session: Session, messages: list[AnyMessage], summary: AnyMessage, is_leading: bool) -> str:
         try:

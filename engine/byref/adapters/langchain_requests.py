@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
+from operator import is_
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -77,6 +79,39 @@ def record(session: Session, answers: Iterable[object], *, context: bool) -> Non
                 session.record_usage(message, request_id=message.id, context=context)
             except ByrefError:
                 logger.exception("byref could not record the usage of %r; the next answer sets the context", message.id)
+
+
+class Messages:
+    """The messages of a request as the model is shown them: the very list, as long as nothing in it is shown otherwise.
+
+    What a middleware further inside does to the list of a request reaches the conversation's state, where it is the state's.
+    """
+
+    def __init__(self, given: list[AnyMessage]) -> None:
+        self.shown = self._given = given
+        self._meant: dict[int, AnyMessage] = {}
+        """By the id of a message that is shown, the one that it stands for."""
+
+    def show(self, message: AnyMessage, instead: AnyMessage) -> None:
+        """Show another message in place of one, in this request alone."""
+        if instead == message:
+            return
+        if self.shown is self._given:
+            self.shown = [*self._given]
+        at = next(at for at, one in enumerate(self.shown) if one is message)
+        self.shown[at] = instead
+        self._meant[id(instead)] = message
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Do to the list that was given what is done to the one that is shown, while this lasts."""
+        before = [*self.shown]
+        try:
+            yield
+        finally:
+            is_same = len(before) == len(self.shown) and all(map(is_, before, self.shown))
+            if self.shown is not self._given and not is_same:
+                self._given[:] = [self._meant.get(id(message), message) for message in self.shown]
 
 
 def summary_in(messages: list[AnyMessage]) -> AnyMessage | None:
