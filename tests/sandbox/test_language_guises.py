@@ -100,6 +100,13 @@ plt.subplots(subplot_kw={"projection": P()})
     "settings by their class": "type(plt.rcParams)({})",
     "options by their class": "type(pd.options.mode)(np.zeros(1)).ctypes",
     "a setting that is deleted": "del plt.rcParams['backend']",
+    "a class of classes by a dtype": "pd.CategoricalDtype().type('X', (), {'__array_interface__': {}})",
+    "a class of classes by a dtype of Arrow's": (
+        "import pyarrow\npd.ArrowDtype(pyarrow.dictionary(pyarrow.int8(), pyarrow.string())).type('X', (), {})"
+    ),
+    "a class of buffers by a list of classes": "np.ScalarType[6](np.array(['a'], dtype=object))[:]",
+    "zones that are forgotten while one is looked for": "zoneinfo.ZoneInfo.clear_cache()",
+    "a zone past the cache": "zoneinfo.ZoneInfo.no_cache('UTC')",
     "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
     "a name to aggregate by, of a class of text": "class S(str): pass\npd.Series([1]).groupby([1]).agg(a=S('__reduce__'))",
     "a name to aggregate by, in a class of tuples": (
@@ -240,7 +247,125 @@ x.got["a"] = (np.dtype("O"), 0)
 """,
 }
 
+STOPPED = {
+    "an index that shortens the array it is for": """
+from array import array
+class X:
+    def __index__(self):
+        del a[:]
+        return 90_000
+a = array("q", range(100_000))
+for use in (lambda: a[X()], lambda: a.__setitem__(X(), 1), lambda: a.pop(X()), lambda: a.__delitem__(X()), lambda: a.insert(X(), 1), lambda: a[X():99_999:2],
+            lambda: a.__setitem__(slice(X(), 99_999, 2), array("q", range(5000))), lambda: a.__delitem__(slice(0, X(), 2)), lambda: a * X()):
+    a[:] = array("q", range(100_000))
+    try: use()
+    except (IndexError, ValueError, MemoryError): pass
+len(a) < 100_000
+""",
+    "a value that shortens the array it is for": """
+from array import array
+class X:
+    def __index__(self):
+        del a[:]
+        return 5
+    __float__ = __index__
+    def __eq__(self, other):
+        del a[:]
+        return False
+    def __iter__(self): return iter([1, X(), 2])
+found = []
+for code in "qd":
+    a = array(code, range(100_000))
+    for use in (lambda: a.__setitem__(99_999, X()), lambda: a.append(X()), lambda: a.insert(99_999, X()), lambda: a.extend([X()] * 1000), lambda: a.extend(X()),
+                lambda: a.fromlist([X()] * 1000), lambda: a.count(X()), lambda: a.index(X()), lambda: a.remove(X()), lambda: X() in a):
+        a[:] = array(code, range(100_000))
+        try: use()
+        except (IndexError, ValueError, TypeError): pass
+        found.append(len(a) < 100_000)
+all(found)
+""",
+    "a reader that is begun again while it reads": """
+import csv
+class Lines:
+    asked = 0
+    def __iter__(self): return self
+    def __next__(self):
+        self.asked += 1
+        if self.asked == 1:
+            try: next(reader)
+            except ValueError: Lines.refused = True
+        if self.asked > 3: raise StopIteration
+        return 'a,b,"c\\n'
+for make in (csv.reader, lambda lines: csv.DictReader(lines).reader):
+    Lines.refused = False
+    reader = make(Lines())
+    list(reader)
+Lines.refused
+""",
+    "a zone's name that is something else": """
+class Key:
+    def __hash__(self): return hash("UTC")
+    def __eq__(self, other): return [zoneinfo.ZoneInfo(n) for n in ("Europe/Oslo", "Asia/Tokyo", "Africa/Cairo", "America/Lima", "Asia/Seoul")] == []
+refused = 0
+for make in (zoneinfo.ZoneInfo, type(zoneinfo.ZoneInfo("UTC"))):
+    for _ in range(20):
+        try: make(Key())
+        except TypeError: refused += 1
+import dateutil.tz
+refused == 40 and dateutil.tz.gettz(Key()) is None
+""",
+    "text that is longer than it says": """
+class S(str):
+    def __len__(self): return 10 ** 9
+    def __iter__(self): return iter([])
+    def startswith(self, *_): return False
+    def __getitem__(self, i): return "x"
+import io
+out = io.StringIO()
+out.write(S("abc"))
+[out.getvalue(), "".join([S("ab")]), f"{S('a')}", S("a") + "b", pd.Series([S("ab")]).str.upper()[0]] == ["abc", "ab", "a", "ab", "AB"]
+""",
+}
+"""What ends the process in plain Python, or would lie to it; here each of it is true."""
+
 WORKS = {
+    "typed arrays": (
+        """
+from array import array
+a = array("i", [1, 2, 3])
+a.append(4)
+a.extend([5, 6])
+a.insert(0, 0)
+a += array("i", [7])
+a[0] = 9
+a[1:2] = array("i", [8, 8])
+c = copy.copy(a)
+c.pop()
+del c[0]
+c.remove(4)
+c.reverse()
+[a, (a * 2)[::9], c, sum(a), max(a), a == array("i", a), a.index(3), a.count(8), np.array(a).dtype.name, pd.Series(a).sum(), 3 in a, str(a), bytes(a)[:4],
+ array("u", "abc").tounicode(), array("d", [1]).tolist(), array("b", b"ab").typecode, a + a == a * 2, array("b", [1]) < array("b", [2]), type(a) is array]
+""",
+        "[array('i', [9, 8, 8, 2, 3, 4, 5, 6, 7]), array('i', [9, 9]), array('i', [6, 5, 3, 2, 8, 8]), 52, 9, True, 4, 2, 'int32', "
+        "np.int64(52), True, \"array('i', [9, 8, 8, 2, 3, 4, 5, 6, 7])\", b'\\t\\x00\\x00\\x00', 'abc', [1.0], 'b', True, True, True]",
+    ),
+    "readers": (
+        """
+import csv, io
+[list(csv.reader(io.StringIO("a,b\\n1,2"))), list(csv.DictReader(["a,b", "1,2"])), csv.reader(["a|b"], delimiter="|").dialect.delimiter,
+ csv.Sniffer().sniff("a;b\\n1;2\\n").delimiter, pd.read_csv(io.StringIO("a;b\\n1;2"), sep=None, engine="python").shape]
+""",
+        [[["a", "b"], ["1", "2"]], [{"a": "1", "b": "2"}], "|", ";", (1, 2)],
+    ),
+    "zones": (
+        """
+from zoneinfo import ZoneInfo
+z = ZoneInfo("Europe/Oslo")
+[z is ZoneInfo(key="Europe/Oslo"), isinstance(z, ZoneInfo), type(z) is ZoneInfo, z.key, str(pd.Timestamp("2024-07-01", tz=z).utcoffset()), copy.deepcopy(z) == z]
+""",
+        [True, True, True, "Europe/Oslo", "2:00:00", True],
+    ),
     "resize of a variable": ("a = np.zeros(2)\na.resize((2, 2))\na.shape", (2, 2)),
     "resize in a function": ("def f():\n    a = np.arange(4)\n    a.resize(2)\n    return a.tolist()\nf()", [0, 1]),
     "a deepcopy of one's own": (
@@ -450,7 +575,13 @@ def test_it_gets_nothing(language: Language, name: str) -> None:
 @pytest.mark.parametrize("name", WORKS)
 def test_what_is_meant_well_works(language: Language, name: str) -> None:
     code, expected = WORKS[name]
-    assert _run(language, code) == expected
+    value = _run(language, code)
+    assert (repr(value) if isinstance(expected, str) else value) == expected
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_it_is_stopped_in_time(language: Language, name: str) -> None:
+    assert _run(language, STOPPED[name]) is True
 
 
 def test_a_zone_of_a_rule_is_no_path(language: Language) -> None:

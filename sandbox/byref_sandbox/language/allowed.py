@@ -69,8 +69,8 @@ TAKEN = {
     "dateutil.tz": "UTC tzutc tzoffset",
     "uuid": "UUID uuid3 uuid4 uuid5 NAMESPACE_DNS NAMESPACE_URL NAMESPACE_OID NAMESPACE_X500",
     "io": "StringIO BytesIO",
-    "array": "array typecodes",
-    "csv": """reader writer DictReader DictWriter field_size_limit QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC QUOTE_STRINGS
+    "array": "typecodes",
+    "csv": """writer DictReader DictWriter field_size_limit QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC QUOTE_STRINGS
         QUOTE_NOTNULL Error Dialect excel excel_tab unix_dialect Sniffer""",
     "difflib": "get_close_matches SequenceMatcher ndiff unified_diff context_diff Differ",
     "html": "escape unescape",
@@ -78,7 +78,7 @@ TAKEN = {
     "ast": "literal_eval",
     "contextlib": "contextmanager suppress closing nullcontext ExitStack ContextDecorator AbstractContextManager",
     "urllib.parse": "urlparse urlsplit urlunparse urlunsplit urljoin parse_qs parse_qsl quote quote_plus unquote unquote_plus urlencode",
-    "zoneinfo": "ZoneInfo ZoneInfoNotFoundError",
+    "zoneinfo": "ZoneInfoNotFoundError",
     "functools": "reduce partial partialmethod lru_cache cache cmp_to_key cached_property",
     "collections": "Counter defaultdict OrderedDict deque ChainMap UserDict UserList",
     "pprint": "pformat pp pprint",
@@ -91,7 +91,7 @@ TAKEN = {
     "typing": """Any AnyStr Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet Generator
         Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence MutableSet NamedTuple NewType
         NoReturn Never Optional OrderedDict ParamSpec Protocol Required NotRequired Self Sequence Set Sized SupportsFloat
-        SupportsInt Text Tuple Type TypeAlias TypeVar TypedDict Union Annotated cast overload final override no_type_check
+        SupportsInt Text Tuple TypeAlias TypeVar TypedDict Union Annotated cast overload final override no_type_check
         TYPE_CHECKING assert_never assert_type runtime_checkable is_typeddict TypeGuard Concatenate LiteralString
         Unpack TypeVarTuple AbstractSet KeysView ValuesView ItemsView MappingView Reversible ChainMap ContextManager Coroutine
         Awaitable AsyncIterator AsyncIterable IO TextIO BinaryIO Pattern Match SupportsAbs SupportsIndex SupportsRound SupportsBytes

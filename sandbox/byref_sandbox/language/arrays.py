@@ -138,7 +138,7 @@ class ArrayFlags:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+    def __init__(self, array: np.ndarray[Any, Any] | np.generic) -> None:
         self._array = array
 
     @property
@@ -174,7 +174,7 @@ class ArrayFlags:
 
 def flags(value: Any) -> Any:
     """`array.flags`; those of anything else as they are."""
-    return ArrayFlags(value) if isinstance(value, np.ndarray) else value.flags
+    return ArrayFlags(value) if isinstance(value, np.ndarray | np.generic) else value.flags
 
 
 def base(value: Any) -> Any:

@@ -44,6 +44,7 @@ def install(guards: Guards, modules: Modules) -> None:
     _no_dunder_labels()
     _no_zone_files()
     _no_printed_patterns()
+    _no_metaclass()
     _numpy(guards, modules)
     _pandas(guards, modules)
     hints = dict.fromkeys(["array", "table", "Table", "compute", "parquet", "csv"], "use pandas")
@@ -78,6 +79,15 @@ def _no_printed_patterns() -> None:
     """Have re.DEBUG print nothing: a pattern that is kept would print itself wherever it is made again."""
     for name in ("re._compiler", "re._parser"):
         vars(importlib.import_module(name))["SRE_FLAG_DEBUG"] = 0
+
+
+def _no_metaclass() -> None:
+    """Keep the `type` of a categorical's dtype, which inherits from `type`, from making classes past the checks of a class statement."""
+
+    def refuse(*_arguments: object, **_options: object) -> Any:
+        raise NotAllowed("CategoricalDtypeType() cannot be called", "use a class statement")
+
+    setattr(importlib.import_module("pandas.core.dtypes.dtypes").CategoricalDtypeType, "__new__", refuse)  # noqa: B010
 
 
 def _no_dunder_labels() -> None:
@@ -125,6 +135,7 @@ def _numpy(guards: Guards, modules: Modules) -> None:
     exposed["recarray"] = guards.stand_ins[np.recarray] = arrays.RecordArray
     for name in ("loadtxt", "genfromtxt", "fromregex"):
         exposed[name] = frames.reader(getattr(np, name), f"np.{name}")
+    exposed["ScalarType"] = tuple(map(guards.in_place_of, np.ScalarType))
     exposed["__version__"] = np.__version__
     # The real ones are made of the real class, which their arguments and a call of them would give.
     array_hint = types.GenericAlias(array_class, (Any, types.GenericAlias(np.dtype, (_Scalar,))))

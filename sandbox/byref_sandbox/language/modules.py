@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _csv
 import abc
 import collections
 import collections.abc
 import contextlib
+import csv
 import dataclasses
 import enum
 import functools
@@ -22,12 +24,13 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from byref_sandbox.language import copying, logs, names
+from byref_sandbox.language import copying, logs, names, typed
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.refusal import NotAllowed
 
+_real_csv_reader = _csv.reader
 MAX_RECURSION = 50_000
 """Deeper recursion could overflow the C stack, which ends the process without an error to learn from."""
 GENERATED_MODULE = "byref_sandbox.code"
@@ -50,6 +53,7 @@ class Modules:
         self.facades: dict[str, Facade] = {}
         self._guards = guards
         sys.modules.setdefault(GENERATED_MODULE, types.ModuleType(GENERATED_MODULE))
+        vars(csv)["reader"] = _csv_reader  # DictReader and Sniffer find it there
         own = self._functions() | self._classes()
         for name in WHOLE:
             module = importlib.import_module(name)
@@ -117,7 +121,7 @@ class Modules:
 
         def zone(name: str | None = None) -> zoneinfo.ZoneInfo | None:
             """A zone by its name; dateutil's own would take it for a path."""
-            return zoneinfo.ZoneInfo(name) if name is not None and name in zones else None
+            return zoneinfo.ZoneInfo(str.__str__(name)) if isinstance(name, str) and name in zones else None
 
         output = Facade("sys.stdout", {"write": lambda text: sys.stdout.write(str(text)), "flush": lambda: None})
         function = self._stand_in(types.FunctionType, _no_function)
@@ -132,8 +136,13 @@ class Modules:
                 "singledispatch": _singledispatch,
             },
             "collections": {"namedtuple": self._namedtuple, "abc": abstract},
-            "typing": {"get_origin": self._get_origin, "get_args": self._get_args},
-            "zoneinfo": {"available_timezones": lambda: set(zones)},
+            "typing": {"get_origin": self._get_origin, "get_args": self._get_args, "Type": self._guards.type},
+            "zoneinfo": {
+                "available_timezones": lambda: set(zones),
+                # Its cache compares keys while it is being changed.
+                "ZoneInfo": self._stand_in(zoneinfo.ZoneInfo, lambda key: zoneinfo.ZoneInfo(str.__str__(key))),
+            },
+            "csv": {"reader": csv.reader},
             "sys": {
                 "stdout": output,
                 "stderr": output,
@@ -151,6 +160,7 @@ class Modules:
             "dateutil.tz": {"gettz": zone},
             "warnings": {"catch_warnings": lambda record=False: warnings.catch_warnings(record=bool(record))},
             "contextlib": {"redirect_stdout": _redirect_stdout},
+            "array": {"array": typed.array},
         }
 
     def _stand_in(self, real: type, make: Callable[..., object]) -> type:
@@ -310,6 +320,11 @@ def _singledispatch(function: Callable[..., Any]) -> Callable[..., Any]:
 
     setattr(dispatch, "register", register)  # noqa: B010
     return dispatch
+
+
+def _csv_reader(lines: Iterable[str], *arguments: Any, **options: Any) -> Any:
+    """csv.reader(), which is not begun again while it asks for a line: it would go on with what the other has taken."""
+    return _real_csv_reader((line for line in lines), *arguments, **options)
 
 
 def _display(*values: object, **_options: object) -> None:

@@ -38,7 +38,9 @@ CLASS_ATTRIBUTES = words("mro register baseclass")
 """Of classes: `register` makes isinstance lie, `baseclass` is a property whose getter would not be asked for by its name."""
 PROPERTY_ATTRIBUTES = words("fget fset fdel")
 """Of a property: the functions behind it, which read and set attributes past the checks of their names."""
-LIBRARY_ATTRIBUTES = words("from_file from_arrow from_spmatrix pyarrow_dtype env loader handles parser set_state")
+LIBRARY_ATTRIBUTES = words(
+    "from_file no_cache clear_cache from_arrow from_spmatrix pyarrow_dtype env loader handles parser set_state"
+)
 FIGURE_ATTRIBUTES = words("canvas")
 """matplotlib: what writes files and opens windows."""
 
