@@ -21,7 +21,7 @@ from byref.envelope import (
     VariablesDraft,
 )
 from byref.outputs import Block, Media
-from byref.policy import READERS, Policy
+from byref.policy import Policy
 from byref.prepare import Measured, Prepared
 
 Shape = dict[str, str] | str
@@ -30,6 +30,8 @@ WHOLE_PREVIEW = 200_000
 """Tokens of an output whose preview may have all of `preview_tokens`; a smaller one has its share, as what stands for
 12,000 tokens is to be some hundreds."""
 LEAST_PREVIEW = 100
+_SHORT_BELOW = 200
+"""Budget of an output cut short under which its notice names tools, and not how to call them."""
 NOTE_TOKENS = 40
 """Of the sentence that says why nothing was stored."""
 
@@ -48,13 +50,16 @@ def drafted(
     route: str,
     words: Sequence[Shape],
     share: int,
-    repeats: int | None,
+    repeats: int | None = None,
+    seen: int | None = None,
+    *,
     unkept: str | None = None,
 ) -> Draft:
     """Return what stands for the blocks on this route.
 
     `words` are their shapes, `share` is how many drafts the budget is for, `repeats` the step of the first output with
-    the same content; `unkept` is the knob for which nothing is stored.
+    the same content, `seen` that of one of which the model still sees the text; `unkept` is the knob for which nothing is
+    stored.
     """
     scope, policy = prepared.scope, prepared.scope.policy
     tokens = sum(block.tokens for block in blocks)
@@ -75,6 +80,8 @@ def drafted(
     cut = min(policy.truncate_tokens // share, max(tokens // 2, 100))
     if more or block is None:
         return _joined(prepared, blocks, cut, repeats, unkept)
+    if route == "truncate" and seen is not None and not measured.is_structured and not isinstance(block, Media):
+        return TruncateDraft("", block.size, block.line_count, 0, scope.tools, False, scope.count, seen, is_seen=True)
     if isinstance(block, Media):
         text = f"{block.placeholder}\n[{_unkept_note(unkept)}]" if unkept else block.placeholder
         if route == "artifact":
@@ -124,18 +131,20 @@ def _shortened(
 ) -> TruncateDraft:
     scope = prepared.scope
     count, lines = scope.count, block.line_count
-    if unkept:
-        budget = max(budget - NOTE_TOKENS, 30)
     if measured.is_structured:
         count = partial(scope.count, kind="json")
-        cut_json = truncate_json(block.outline, budget=budget, measure=count, size=block.size)
-        text = f'{{"note":"{_unkept_note(unkept)}","output":{cut_json.text}}}' if unkept else cut_json.text
-        return TruncateDraft(text, block.size, lines, cut_json.omitted_bytes, scope.tools, True, count, repeats)
-    room = budget - 80 if not unkept and any(tool in scope.tools for tool in READERS) else budget
-    cut_text = truncate(block.ends, budget=max(room, 30), measure=count)
-    text = f"{cut_text.text}\n[{_unkept_note(unkept)}]" if unkept else cut_text.text
-    tools = () if unkept else scope.tools
-    return TruncateDraft(text, block.size, lines, cut_text.omitted_bytes, tools, False, count, repeats)
+    draft = TruncateDraft("", block.size, lines, 0, scope.tools, measured.is_structured, count, repeats)
+    draft.is_short = budget < _SHORT_BELOW
+    note = NOTE_TOKENS if unkept else draft.note_tokens(variables.identifier(prepared.tool))
+    room = max(budget - note, 30)
+    if measured.is_structured:
+        shown = truncate_json(block.outline, budget=room, measure=count, size=block.size)
+        draft.content = f'{{"note":"{_unkept_note(unkept)}","output":{shown.text}}}' if unkept else shown.text
+    else:
+        shown = truncate(block.ends, budget=room, measure=count)
+        draft.content = f"{shown.text}\n[{_unkept_note(unkept)}]" if unkept else shown.text
+    draft.omitted_bytes = shown.omitted_bytes
+    return draft
 
 
 def _unkept_note(knob: str) -> str:
@@ -145,13 +154,15 @@ def _unkept_note(knob: str) -> str:
 def _joined(
     prepared: Prepared, blocks: Sequence[Measured], budget: int, repeats: int | None, unkept: str | None
 ) -> TruncateDraft:
-    """Many blocks cut as one text; nothing says where each of them is kept."""
-    count = prepared.scope.count
-    text = joined(blocks)
-    cut_text = truncate(text, budget=max(budget - (NOTE_TOKENS if unkept else 0), 30), measure=count)
-    shown = f"{cut_text.text}\n[{_unkept_note(unkept)}]" if unkept else cut_text.text
+    """Many blocks cut as one text."""
+    scope, text = prepared.scope, joined(blocks)
     size = sum(block.size for block in blocks)
-    return TruncateDraft(shown, size, text.count("\n") + 1, cut_text.omitted_bytes, (), False, count, repeats)
+    draft = TruncateDraft("", size, text.count("\n") + 1, 0, scope.tools, False, scope.count, repeats)
+    note = NOTE_TOKENS if unkept else draft.note_tokens(variables.identifier(prepared.tool), len(blocks))
+    shown = truncate(text, budget=max(budget - note, 30), measure=scope.count)
+    draft.content = f"{shown.text}\n[{_unkept_note(unkept)}]" if unkept else shown.text
+    draft.omitted_bytes = shown.omitted_bytes
+    return draft
 
 
 def joined(blocks: Sequence[Measured]) -> str:

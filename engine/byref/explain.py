@@ -33,7 +33,7 @@ _PROSE = "not a JSON object or array"
 """Why most text is text; to say it would only puzzle."""
 _NUMBERS = (
     *("value", "limit", "unit", "context", "calibration", "headroom_limit", "byte_threshold", "window", "per_output"),
-    *("plaintext", "omitted_bytes", "blocks", "mapper"),
+    *("plaintext", "omitted_bytes", "blocks", "mapper", "seen", "unkept"),
 )
 
 
@@ -49,7 +49,8 @@ class Explanation:
     numbers: Mapping[str, Any]
     """value, limit and unit that the rule compared; context, headroom_limit, byte_threshold and window at that time;
     `plaintext`: why text was not structured; `per_output`: what the per-output gate said, where another rule decided;
-    `mapper`: what became of the tool's mapper; `blocks`: how many there were; `omitted_bytes`: what truncation left out."""
+    `mapper`: what became of the tool's mapper; `blocks`: how many there were; `omitted_bytes`: what truncation left out;
+    `seen`: the step whose text the context still holds; `unkept`: the quota for which what passes was not stored."""
     original_tokens: int
     tokens: int
     tokens_saved: int
@@ -62,6 +63,10 @@ class Explanation:
         text = f"{self.tool} (step {self.step}): {self.route}, because {because}."
         if self.route == "wholesale":
             text = f"{self.tool} (step {self.step}): wholesale: {because}, but the policy lets plaintext through whole."
+        if (seen := self.numbers.get("seen")) is not None:
+            text += f" The context still holds the same text from step {seen}: a notice alone stands for it."
+        if unkept := self.numbers.get("unkept"):
+            text += f" What passes is not stored: {unkept} leaves no room."
         plaintext = self.numbers.get("plaintext")
         if plaintext and plaintext != _PROSE:
             text += f" It was taken as plaintext: {plaintext}."

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, case, func, insert, select, update
 
 from byref.calibration import Standing
 from byref.db.tables import LedgerRow, SessionRow
@@ -97,6 +97,19 @@ class Totals:
     its price is unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """When an output with the same content was given before."""
+
+    first: int | None = None
+    """The first step of all, whatever its tool and call id."""
+    seen: int | None = None
+    """The first of which the context still holds the text: no compaction has been recorded since."""
+
+
+NEVER = Given()
+
+
 class Recorded(Exception):
     """The step is in the ledger: nothing was written."""
 
@@ -148,6 +161,21 @@ _OUTPUT_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "output",
     LedgerRow.call_digest == bindparam("call"),
     LedgerRow.content_digest == bindparam("content"),
+)
+_COMPACTED = (
+    select(func.coalesce(func.max(LedgerRow.step), 0))
+    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.kind == "compaction")
+    .scalar_subquery()
+)
+_GIVEN = select(
+    func.min(LedgerRow.step).label("first"),
+    func.min(
+        case((LedgerRow.route.in_(("inline", "wholesale", "truncate")) & (LedgerRow.step > _COMPACTED), LedgerRow.step))
+    ).label("seen"),
+).where(
+    LedgerRow.session_id == bindparam("of_session"),
+    LedgerRow.content_digest == bindparam("content"),
+    LedgerRow.kind == "output",
 )
 _REPLY_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "reply",
@@ -221,13 +249,10 @@ def given_before(
     return None if row is None else _entry(row)
 
 
-def first_with(connection: Connection, session_row: int, content_digest: bytes) -> int | None:
-    """Return the first step whose output had this content, whatever its tool and call id; None if there is none."""
-    query = select(func.min(LedgerRow.step)).where(
-        LedgerRow.session_id == session_row, LedgerRow.content_digest == content_digest, LedgerRow.kind == "output"
-    )
-    step = connection.execute(query).scalar()
-    return None if step is None else int(step)
+def given(connection: Connection, session_row: int, content_digest: bytes) -> Given:
+    """Return when an output had this content before."""
+    found = connection.execute(_GIVEN, {"of_session": session_row, "content": content_digest}).one()
+    return Given(*found) if found.first is not None else NEVER
 
 
 def record_usage(

@@ -9,6 +9,7 @@ everything back and comes again with another plan.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from byref.envelope import Reference, Rendered, TruncateDraft
 from byref.errors import StorageFailure
 from byref.outputs import forms
 from byref.plans import (
+    Kept,
     Plan,
     Stand,
     adding_of,
@@ -30,6 +32,7 @@ from byref.plans import (
     has_headroom,
     headroom,
     is_no_smaller,
+    keep_beside,
     new_id,
     offload,
     over_quota,
@@ -53,7 +56,7 @@ class _Replan(Exception):
 
     def __init__(
         self,
-        reason: Literal["headroom", "room", "not_smaller", "blob_gone", "quota"],
+        reason: Literal["headroom", "room", "not_smaller", "blob_gone", "quota", "forgotten"],
         stand: Stand | None = None,
         excess: Excess | None = None,
     ) -> None:
@@ -83,6 +86,8 @@ class _Committed:
     names: list[str] = field(default_factory=list)
     stands: list[list[int]] = field(default_factory=list)
     """Of content in blocks: the place of each stand, and the rows of its artifacts; the largest first."""
+    beside: list[int] = field(default_factory=list)
+    """Of these, the rows of the artifacts of blocks that pass as they are."""
     stored: Stored = ((), ())
     """Read before the commit: an output that is stored is answered, even if the database goes away right then."""
 
@@ -183,21 +188,24 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
             return offload(prepared, "headroom", everything=True)
         case "room":
             return first_plan(prepared, roomy=True)
+        case "forgotten":
+            return first_plan(prepared)
+        case "quota" if plan.beside:
+            return replace(plan, beside=[], excess=changed.excess)
         case "quota":
             return offload(prepared, plan.reason, excess=changed.excess)
         case "not_smaller":
             left = [stand for stand in plan.stands if stand is not changed.stand]
             if not left:
-                return Plan("inline", "not_smaller")
+                return keep_beside(prepared, Plan("inline", "not_smaller"))
             smaller = replace(plan, route=left[0].draft.route, stands=left)
             settle(prepared, smaller)
-            return smaller
+            return keep_beside(prepared, smaller)
         case "blob_gone":
             if prepared.taken is not None:
                 prepared.taken.lose()
-            for stand in plan.stands:
-                for kept in stand.kept:
-                    kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
+            for kept in plan.kept:
+                kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
             return plan
 
 
@@ -216,14 +224,21 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
         raise _Replan("headroom")
     if plan.reason == "headroom" and has_headroom(prepared, prepared.tokens, turn):
         # It was refused without the lock, and a usage or a compaction came in between.
-        if prepared.taken is None and (fitting := whole_plan(prepared)) is not None:
+        if prepared.taken is None and (fitting := whole_plan(prepared)) is not None and fitting.route == "inline":
             plan, whole, rest = fitting, True, prepared.tokens
         elif not plan.reconsidered:
             raise _Replan("room")
-    if whole:
-        committed = _Committed(plan, turn.step, prepared.content, rest)
-    else:
-        committed = _write_stands(connection, prepared, plan, turn, rest)
+    if plan.seen is not None and ledger.given(connection, scope.row, prepared.digest).seen != plan.seen:
+        raise _Replan("forgotten")
+    if (adding := adding_of(plan.kept)) and (excess := over_quota(connection, prepared, adding)):
+        raise _Replan("quota", excess=excess)
+    committed = _Committed(plan, turn.step, prepared.content if whole else "", rest)
+    if not whole:
+        _write_stands(connection, prepared, turn, committed)
+    if plan.beside:
+        _, committed.beside, names = _publish(connection, prepared, plan.beside, turn)
+        committed.artifact_rows += committed.beside
+        committed.names += names
     if not certain:
         ledger.reserve(connection, scope.row, committed.tokens)
     scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn))
@@ -232,12 +247,9 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
     return committed
 
 
-def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: ledger.Turn, rest: int) -> _Committed:
+def _write_stands(connection: Connection, prepared: Prepared, turn: ledger.Turn, committed: _Committed) -> None:
     """Publish what the stands keep, bind their names, and put what they render in the place of their blocks."""
-    adding = adding_of(plan.stands)
-    if adding and (excess := over_quota(connection, prepared, adding)):
-        raise _Replan("quota", excess=excess)
-    committed = _Committed(plan, turn.step, "", rest)
+    plan = committed.plan
     rendered: dict[int, tuple[Rendered, list[int]]] = {}
     for stand in plan.stands:
         shown, rows, names = _write_stand(connection, prepared, stand, turn)
@@ -261,18 +273,29 @@ def _write_stands(connection: Connection, prepared: Prepared, plan: Plan, turn: 
     else:
         committed.content = content
         committed.stands = [[places[id(stand.blocks[0])], *rendered[id(stand.blocks[0])][1]] for stand in plan.stands]
-    return committed
 
 
 def _write_stand(
     connection: Connection, prepared: Prepared, stand: Stand, turn: ledger.Turn
 ) -> tuple[Rendered, list[int], list[str]]:
     """Publish, bind and render one stand; return the rows of its artifacts and the names of its variables, too."""
-    scope, draft = prepared.scope, stand.draft
+    named, rows, names = _publish(connection, prepared, stand.kept, turn)
+    rendered = prepared.scope.compute(lambda: stand.draft.render(names, turn.step, named))
+    if is_no_smaller(stand, rendered):
+        raise _Replan("not_smaller", stand)
+    return rendered, rows, names
+
+
+def _publish(
+    connection: Connection, prepared: Prepared, several: Sequence[Kept], turn: ledger.Turn
+) -> tuple[list[Reference], list[int], list[str]]:
+    """Make artifacts of what was staged and bind their variables; return how they are named, their rows and the names."""
+    scope = prepared.scope
     rows: list[int] = []
     named: list[Reference] = []
     names: list[str] = []
-    for kept in stand.kept:
+    taken = variables.taken(connection, scope.row) if several else set()
+    for kept in several:
         blob = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
         if blob is None:
             raise _Replan("blob_gone")
@@ -290,22 +313,19 @@ def _write_stand(
             ttl=scope.policy.ttl,
         )
         rows.append(row)
-    if rows and draft.parts:
-        taken = variables.taken(connection, scope.row)
-        names = variables.unique([part.wanted for part in draft.parts], taken)
+        unique = variables.unique([part.wanted for part in kept.parts], taken)
+        taken.update(unique)
+        names += unique
         variables.bind(
             connection,
             tenant=scope.tenant,
             session_id=scope.row,
-            artifact_row=rows[0],
-            named=list(zip(names, draft.parts, strict=True)),
+            artifact_row=row,
+            named=list(zip(unique, kept.parts, strict=True)),
             step=turn.step,
             origin="output",
         )
-    rendered = scope.compute(lambda: draft.render(names, turn.step, named))
-    if is_no_smaller(stand, rendered):
-        raise _Replan("not_smaller", stand)
-    return rendered, rows, names
+    return named, rows, names
 
 
 def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger.Turn) -> dict[str, Any]:
@@ -325,18 +345,25 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
         detail["per_output"] = verdict.reason
     if plan.reason == "headroom":
         detail |= {"value": head.value, "limit": head.limit, "unit": head.unit}
-    if plan.excess is not None:
+    if plan.excess is not None and plan.reason == plan.excess.reason:
         detail |= {"value": plan.excess.value, "limit": plan.excess.limit, "unit": "bytes"}
+    elif plan.excess is not None:
+        detail["unkept"] = plan.excess.reason
+    if plan.seen is not None:
+        detail["seen"] = plan.seen
     omitted = [stand.draft.omitted_bytes for stand in plan.stands if isinstance(stand.draft, TruncateDraft)]
     if omitted:
         detail["omitted_bytes"] = sum(omitted)
     notes = [block.note for block in prepared.blocks if block.note]
     if notes and plan.route != "variables":
         detail["plaintext"] = notes[0]
+    # What passes whole has nothing but what is kept beside it.
+    apart = [row for row in committed.artifact_rows if row not in committed.beside] or committed.beside
     more: dict[str, Any] = {
         "blocks": len(prepared.blocks) if isinstance(committed.content, list) else None,
         "stands": committed.stands,
-        "artifacts": committed.artifact_rows if len(committed.artifact_rows) > 1 and not committed.stands else None,
+        "artifacts": apart if len(apart) > 1 and not committed.stands else None,
+        "beside": committed.beside if len(apart) < len(committed.artifact_rows) and apart else None,
         "variables": committed.names,
         "instructions": prepared.instructions,
         "mapper": prepared.mapped,

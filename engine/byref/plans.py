@@ -15,13 +15,16 @@ from byref.artifacts.staging import Content
 from byref.artifacts.store import Description
 from byref.calibration import Standing
 from byref.db.payloads import uri_of
+from byref.describe.shape import kind_of
 from byref.drafts import Shape, drafted, words_of
-from byref.envelope import Draft, Reference, Rendered
+from byref.envelope import Draft, Reference, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
+from byref.ledger import NEVER, Given
 from byref.outputs import Block, Media
 from byref.policy import FOLLOWERS, INTERPRETER
 from byref.prepare import Measured, Prepared
 from byref.scope import Scope
+from byref.variables import Part, identifier
 
 logger = logging.getLogger("byref")
 
@@ -29,6 +32,8 @@ ALONE_BYTES = 2 << 20
 """Up to so many, a payload is compressed when it is stored, and not before."""
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
+_FITTING = ("disabled", "own_tool", "error", "below_floor", "fits")
+"""Reasons for which an output passes, and is not stored."""
 LEAST_ENVELOPE = 300
 """Tokens under which an envelope says too little: of many blocks the largest have one each, the others share one."""
 
@@ -39,7 +44,9 @@ class Kept:
 
     block: Measured
     about: Description
-    blob_id: int
+    parts: Sequence[Part]
+    """Variables to bind; the first is the whole."""
+    blob_id: int = 0
 
 
 @dataclass
@@ -56,6 +63,11 @@ class Stand:
         """Of the blocks."""
         return sum(block.tokens for block in self.blocks)
 
+    @property
+    def wanted(self) -> list[str]:
+        """The names that its variables would like."""
+        return [part.wanted for kept in self.kept for part in kept.parts]
+
 
 @dataclass
 class Plan:
@@ -67,10 +79,19 @@ class Plan:
     """Whether what passes as it is has to fit on top of the context."""
     stands: Sequence[Stand] = ()
     """The largest first."""
+    beside: list[Kept] = field(default_factory=list)
+    """What is stored of the blocks that pass as they are: a gate found the output too big, so all of it is kept."""
+    seen: int | None = None
+    """The step at which the context still has the text that a draft leaves out for being the same."""
     reconsidered: bool = False
     """It was refused once for headroom that there was at the commit."""
     excess: Excess | None = None
     """The quota for which nothing is stored."""
+
+    @property
+    def kept(self) -> list[Kept]:
+        """All that is to be stored."""
+        return [*(kept for stand in self.stands for kept in stand.kept), *self.beside]
 
     def rest(self, prepared: Prepared) -> list[Measured]:
         """The blocks that pass as they are."""
@@ -83,23 +104,24 @@ def first_plan(prepared: Prepared, *, roomy: bool = False) -> Plan:
 
     `roomy`: leave it to the commit whether there is headroom.
     """
+    given = NEVER if prepared.verdict.fits else _given(prepared)
     if not prepared.verdict.fits:
-        _begin(prepared)
+        _begin(prepared, given)
     plan = whole_plan(prepared)
-    if plan is None:
-        return offload(prepared, prepared.verdict.reason)
+    if plan is None or (plan.route == "wholesale" and _seen(prepared, given) is not None):
+        return offload(prepared, prepared.verdict.reason, given)
     if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
-        return offload(prepared, "headroom")
-    return plan
+        return offload(prepared, "headroom", given if given is not NEVER else None)
+    return keep_beside(prepared, plan)
 
 
-def _begin(prepared: Prepared) -> None:
+def _begin(prepared: Prepared, given: Given) -> None:
     """Have JSON that is too big compressed while it is described: other threads do that, without the interpreter's lock."""
     [measured, *more] = prepared.blocks
     block = measured.piece.block
     if more or measured.ahead or prepared.taken or not isinstance(block, Block) or block.kind != "json":
         return
-    if block.stored_size > ALONE_BYTES and not _is_too_large(prepared, measured) and _repeats(prepared) is None:
+    if block.stored_size > ALONE_BYTES and not _is_too_large(prepared, measured) and given.first is None:
         measured.ahead = staging.begun(prepared.scope.place, block.data)
 
 
@@ -110,8 +132,10 @@ def whole_plan(prepared: Prepared) -> Plan | None:
         return Plan("inline", verdict.reason, needs_headroom=verdict.reason == "fits")
     if prepared.is_error or policy.mode == "truncate" or not all(map(is_plaintext, prepared.blocks)):
         return None
-    ceiling = policy.max_threshold_bytes
+    ceiling, most = policy.max_threshold_bytes, policy.wholesale_tokens
     if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and prepared.size > ceiling):
+        return None
+    if policy.plaintext == "auto" and most is not None and prepared.tokens > most:
         return None
     return Plan("wholesale", verdict.reason, needs_headroom=policy.plaintext == "auto")
 
@@ -132,41 +156,68 @@ def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def offload(prepared: Prepared, reason: Reason, *, everything: bool = False, excess: Excess | None = None) -> Plan:
+def keep_beside(prepared: Prepared, plan: Plan) -> Plan:
+    """Have what passes as it is stored as well, where a gate found the output too big and a quota allows it.
+
+    Beside blocks that go, small ones are not kept: a caption is no data.
+    """
+    if plan.reason in _FITTING or prepared.is_error or plan.excess is not None:
+        return plan
+    floor = prepared.scope.policy.min_threshold_bytes if plan.stands else 0
+    texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
+    plan.beside = [_kept(prepared, block, words_of(block)) for block in texts if not _is_too_large(prepared, block)]
+    if plan.beside:
+        adding = adding_of(plan.kept)
+        plan.excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
+        if plan.excess is not None:
+            plan.beside = []
+    for kept in plan.beside:
+        kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
+    return plan
+
+
+def offload(
+    prepared: Prepared,
+    reason: Reason,
+    given: Given | None = None,
+    *,
+    everything: bool = False,
+    excess: Excess | None = None,
+) -> Plan:
     """Describe what is to go, choose its routes by kind and by the tools there are, and stage its bytes.
 
     Of several blocks the largest go until the rest fits, or `everything` does. With an `excess`, or where there is one,
-    all of it is shortened and nothing stored.
+    all of it is shortened and nothing stored. `given`: when the same was given before, if that is known already.
     """
+    given = given or _given(prepared)
     groups = _groups(prepared, _chosen(prepared, everything=everything))
-    stands = _stands(prepared, groups, excess)
-    if excess is None and (adding := adding_of(stands)):
+    stands = _stands(prepared, groups, given, excess)
+    if excess is None and (adding := adding_of([kept for stand in stands for kept in stand.kept])):
         excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
         if excess is not None:
-            stands = _stands(prepared, groups, excess)
+            stands = _stands(prepared, groups, given, excess)
     if not stands:
         storable = any(block.piece.block is not None for block in prepared.blocks)
-        return Plan("inline", "not_smaller" if storable else "not_storable")
+        return keep_beside(prepared, Plan("inline", "not_smaller" if storable else "not_storable", excess=excess))
     for stand in stands:
         for kept in stand.kept:
             kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
     stands.sort(key=lambda stand: -stand.tokens)
     too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
     plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
+    if any(isinstance(stand.draft, TruncateDraft) and stand.draft.is_seen for stand in stands):
+        plan.seen = given.seen
     if excess is not None and not too_large:
         plan.reason, plan.excess = excess.reason, excess
     if not everything:
         settle(prepared, plan)
-    return plan
+    return keep_beside(prepared, plan)
 
 
-def adding_of(stands: Sequence[Stand]) -> dict[bytes, int]:
+def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
     """Return what is to be stored, as sizes by digest."""
     return {
-        kept.block.digest: kept.block.piece.block.stored_size
-        for stand in stands
-        for kept in stand.kept
-        if kept.block.piece.block is not None
+        kept.block.digest: kept.block.piece.block.stored_size for kept in several if kept.block.piece.block is not None
     }
 
 
@@ -176,11 +227,12 @@ def over_quota(connection: Connection, prepared: Prepared, adding: Mapping[bytes
     return quotas.excess(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
 
 
-def _stands(prepared: Prepared, groups: Sequence[Sequence[Measured]], excess: Excess | None) -> list[Stand]:
+def _stands(
+    prepared: Prepared, groups: Sequence[Sequence[Measured]], given: Given, excess: Excess | None
+) -> list[Stand]:
     """A stand for each group that one makes smaller."""
     share = max(1, len(groups))
-    repeats = _repeats(prepared)
-    stands = [_stand(prepared, group, share, repeats, excess) for group in groups]
+    stands = [_stand(prepared, group, share, given, excess) for group in groups]
     return [stand for stand in stands if not is_no_smaller(stand, _rehearsed(prepared, stand))]
 
 
@@ -223,9 +275,7 @@ def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measure
     return [*alone, [block for block in chosen if id(block) not in largest]]
 
 
-def _stand(
-    prepared: Prepared, blocks: Sequence[Measured], share: int, repeats: int | None, excess: Excess | None
-) -> Stand:
+def _stand(prepared: Prepared, blocks: Sequence[Measured], share: int, given: Given, excess: Excess | None) -> Stand:
     """A draft for some blocks with its share of the budget, and what is to be kept of them."""
     route = _route(prepared, blocks)
     if route in ("variables", "artifact") and not prepared.scope.tools and not prepared.scope.reads_paths:
@@ -237,10 +287,24 @@ def _stand(
         unkept = "max_artifact_bytes"
     words = [words_of(block) for block in blocks]
     if unkept is not None:
-        return Stand(drafted(prepared, blocks, "truncate", words, share, None, unkept), blocks)
-    draft = drafted(prepared, blocks, route, words, share, repeats)
-    kept = [Kept(block, _describe(block, said), 0) for block, said in zip(blocks, words, strict=True)]
+        return Stand(drafted(prepared, blocks, "truncate", words, share, unkept=unkept), blocks)
+    draft = drafted(prepared, blocks, route, words, share, given.first, _seen(prepared, given))
+    kept = [_kept(prepared, block, said) for block, said in zip(blocks, words, strict=True)]
+    if isinstance(draft, VariablesDraft):
+        kept[0].parts = draft.parts
     return Stand(draft, blocks, kept)
+
+
+def _kept(prepared: Prepared, block: Measured, words: Shape) -> Kept:
+    """What is to be kept of a block, the whole of it named after the tool."""
+    stored = block.piece.block
+    if not isinstance(stored, Block):
+        shape = str(words)
+    elif block.is_structured:
+        shape = kind_of(stored.outline)
+    else:
+        shape = f"text({stored.line_count} line{'' if stored.line_count == 1 else 's'})"
+    return Kept(block, _describe(block, words), [Part(identifier(prepared.tool), (), shape)])
 
 
 def _is_too_large(prepared: Prepared, block: Measured) -> bool:
@@ -277,7 +341,7 @@ def _rehearsed(prepared: Prepared, stand: Stand) -> Rendered:
         Reference(new_id(scope), uri_of(scope.objects, *staging.new_key(scope.place, kept.about.content_type)))
         for kept in stand.kept
     ]
-    return stand.draft.render([part.wanted for part in stand.draft.parts], 1, named)
+    return stand.draft.render(stand.wanted, 1, named)
 
 
 def new_id(scope: Scope) -> str:
@@ -307,10 +371,15 @@ def _describe(measured: Measured, words: Shape) -> Description:
     return Description("json", "application/json", block.size, shown, measured.tokens, words, store.pack_schema(kept))
 
 
-def _repeats(prepared: Prepared) -> int | None:
-    """The step of the first output with the same content."""
+def _given(prepared: Prepared) -> Given:
+    """When the same content was given before."""
     scope = prepared.scope
-    return scope.read(lambda connection: ledger.first_with(connection, scope.row, prepared.digest))
+    return scope.read(lambda connection: ledger.given(connection, scope.row, prepared.digest))
+
+
+def _seen(prepared: Prepared, given: Given) -> int | None:
+    """The step at which the model still sees the same text; None of errors, which are shown each time."""
+    return None if prepared.is_error else given.seen
 
 
 def restage(prepared: Prepared, measured: Measured, content_type: str) -> int:

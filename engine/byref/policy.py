@@ -60,6 +60,7 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "enabled": kinds.flag,
     "mode": kinds.choice(Mode),
     "plaintext": kinds.choice(Plaintext),
+    "wholesale_tokens": kinds.optional(kinds.integer(1)),
     "envelope_form": kinds.choice(Form),
     "context_percentage": kinds.optional(kinds.between(0, 1)),
     "min_threshold_bytes": kinds.integer(0),
@@ -158,7 +159,8 @@ class Policy:
     """What is too big, and what happens then.
 
     Sizes are UTF-8 bytes of what the model would read, tokens are those of the engine's counter. Defaults are the
-    reference systems'; `Policy()` is the preset `Policy.variables()`.
+    reference systems'; `Policy()` is the preset `Policy.variables()` with a bound on text that passes whole,
+    `wholesale_tokens`, which that preset's document does not have.
 
     Raises:
         ConfigurationError: a knob is unknown or out of range, or two of them are at odds.
@@ -170,7 +172,10 @@ class Policy:
     """Structured output: `variables` if the interpreter is among the session's tools, else `artifact` if a reader is,
     else `truncate`."""
     plaintext: Plaintext = "auto"
-    """Text that is too big: whole while within ceiling and headroom, else truncated."""
+    """Text that is too big, and is stored in any case: whole while within `wholesale_tokens`, ceiling and headroom, else
+    truncated; or always one of the others, whole up to the ceiling alone."""
+    wholesale_tokens: int | None = 20_000
+    """Text above it is truncated by `plaintext="auto"`, even where there is room for it; None: no bound but the others."""
     envelope_form: Form = "variables"
     """What an artifact's envelope looks like; the presets of that name set it."""
     context_percentage: float | None = 0.25
@@ -247,8 +252,11 @@ class Policy:
 
     @classmethod
     def variables(cls, **knobs: Any) -> Self:
-        """Return the default preset: structured data becomes variables of the code interpreter."""
-        return cls()._with(knobs)
+        """Return the preset of variable passing: structured data becomes variables of the code interpreter.
+
+        That is the default policy without its bound on text that passes whole: `wholesale_tokens` is None.
+        """
+        return cls(wholesale_tokens=None)._with(knobs)
 
     @classmethod
     def references(cls, **knobs: Any) -> Self:

@@ -62,9 +62,10 @@ def content_of(entry: ledger.Entry) -> str | list[Any]:
 
 
 def artifact_rows(entry: ledger.Entry) -> list[int]:
-    """Return the rows of the artifacts that an output became, the largest first."""
+    """Return the rows of the artifacts that an output became: of what was put in the place of blocks, the largest first."""
     stands = [row for _, *rows in entry.detail.get("stands", []) for row in rows]
-    return stands or entry.detail.get("artifacts", [] if entry.artifact_row is None else [entry.artifact_row])
+    stands = stands or entry.detail.get("artifacts", [] if entry.artifact_row is None else [entry.artifact_row])
+    return [*stands, *entry.detail.get("beside", [])]
 
 
 def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artifact | str | list[Any] | None:

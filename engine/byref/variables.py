@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
@@ -204,6 +205,7 @@ def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
 
 # Built once: building takes longer than running what it builds.
 _OF_SESSION = select(
+    VariableRow.id,
     VariableRow.name,
     VariableRow.shape,
     VariableRow.path,
@@ -231,8 +233,10 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
         for row in connection.execute(_OF_SESSION.where(column.in_(some)), {"of_session": session_id})
     ]
     artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+    rows.sort(key=attrgetter("id"))
     by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
-    wholes = {v.step: v for v in by_name.values() if not v.path and v.origin == "output"}
+    # Of several outputs in one step the first bound is the largest: the one whose envelope names the alias.
+    wholes = {v.step: v for v in reversed(by_name.values()) if not v.path and v.origin == "output"}
     found = {}
     for given, name in bare.items():
         alias = _ALIAS.match(name)

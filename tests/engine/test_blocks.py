@@ -210,7 +210,7 @@ def test_a_bare_image_is_an_image(session: Session) -> None:
     assert result.route == "placeholder"
     assert (
         result.content
-        == f'[image: png, 1500000 bytes]\n[Kept as artifact {result.artifacts[0].id}. To hand it to another tool, give "{result.artifacts[0].id}" as its argument.]'
+        == f'[image: png, 1500000 bytes]\n[Kept as artifact {result.artifacts[0].id}. In code_interpreter its bytes are screenshot. To hand it to another tool, give "{result.artifacts[0].id}" as its argument.]'
     )
 
 

@@ -68,7 +68,7 @@ def test_what_the_model_reads_of_an_artifact(local: Engine, tenant: str) -> None
     }
     assert envelope["how_to_access"] == snapshot(
         {
-            "artifact_read": "Read lines: start_line to end_line",
+            "artifact_read": "Read lines: start_line to end_line, by artifact_id or list_users",
             "artifact_grep": "Find the lines that match a regular expression: pattern",
             "artifact_jq": "Query with a jq expression, e.g. '.results[0]' or '.[] | select(.score > 0.5)'",
         }
@@ -81,9 +81,9 @@ def test_what_the_model_reads_of_long_text(local: Engine, tenant: str) -> None:
     content = session.process(prose(2_000_000), tool="log").content
     notice = content.rpartition("\n")[2].replace(session.artifacts()[0].id, "art_…")
     assert notice == snapshot(
-        "[INCOMPLETE: all 2.0 MB in 25,000 lines are kept as artifact art_…: read on with artifact_read (start_line, end_line) or search with artifact_grep (pattern).]"
+        "[INCOMPLETE: all 2.0 MB in 25,000 lines are kept as variable log (artifact art_…): read on with artifact_read (start_line, end_line) or search with artifact_grep (pattern).]"
     )
-    assert session.process(prose(2_000_000), tool="log").content.count("... [truncated ") == 1
+    assert content.count("... [truncated ") == 1
 
 
 FOLLOWING = ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read")
@@ -193,13 +193,12 @@ def test_the_reminder_is_bounded_and_names_what_is_there(chat: Session) -> None:
     for i in range(30):
         chat.process(page(1_500 + i), tool=f"tool_{i}")
     chat.process(prose(2_000_000), tool="log")
-    log = chat.artifacts()[-1]
     for limit in (50, 60, 200, 500):
         told = chat.reminder(max_tokens=limit)
         assert chat._scope.count(told) <= limit
         assert "- tool_29" in told or limit < 200
         assert re.search(r"- and \d+ more$", told)
-        assert f"- {log.id}: text, {log.size_bytes:,} bytes, of log (step 31)" in told
+        assert "- log: text(25000 lines)" in told
     assert "\n- tool_0: " in chat.reminder(max_tokens=100_000)
 
 

@@ -29,7 +29,7 @@ KNOBS = [field.name for field in dataclasses.fields(Policy)]
 OF_ONE_TOOL = [name for name in KNOBS if name not in ("tools", "per_tool", "ledger_ttl", "default_context_window")]
 INTEGERS = {
     "min_threshold_bytes": 0, "max_threshold_bytes": 1, "max_result_tokens": 1, "max_output_bytes": 1, "preview_tokens": 20,
-    "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "default_context_window": 1, "reply_tokens": 100,
+    "preview_chars": 0, "envelope_tokens": 100, "truncate_tokens": 50, "wholesale_tokens": 1, "default_context_window": 1, "reply_tokens": 100,
     "image_tokens": 0, "max_artifact_bytes": 1, "max_session_bytes": 1, "max_tenant_bytes": 1, "run_memory_bytes": 16 << 20,
     "run_output_bytes": 100, "run_result_bytes": 1000,
 }  # fmt: skip
@@ -52,7 +52,7 @@ WORDS = {
 DURATIONS = ("ttl", "ledger_ttl")
 OR_NONE = {
     "context_percentage", "max_threshold_bytes", "max_result_tokens", "max_output_bytes", "envelope_tokens", "image_tokens",
-    "ttl", "ledger_ttl", "max_session_bytes", "max_tenant_bytes",
+    "ttl", "ledger_ttl", "max_session_bytes", "max_tenant_bytes", "wholesale_tokens",
 }  # fmt: skip
 
 
@@ -172,7 +172,7 @@ ONE_GATE = {
     "plaintext": "artifact",
 }
 PRESETS: dict[str, dict[str, Any]] = {
-    "variables": {},
+    "variables": {"wholesale_tokens": None},
     "references": {
         "envelope_form": "references",
         "plaintext": "artifact",
@@ -195,8 +195,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 DEFAULTS = {
-    "enabled": True, "mode": "auto", "plaintext": "auto", "envelope_form": "variables", "context_percentage": 0.25,
-    "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
+    "enabled": True, "mode": "auto", "plaintext": "auto", "wholesale_tokens": 20_000,
+    "envelope_form": "variables", "context_percentage": 0.25, "min_threshold_bytes": 4_096, "max_threshold_bytes": 1_048_576, "headroom_percentage": 0.70, "max_result_tokens": 7_000,
     "max_output_bytes": None, "preview_tokens": 1_000, "preview_chars": 200, "envelope_tokens": None,
     "truncate_tokens": 2_500, "errors": "truncate", "on_storage_failure": "truncate", "default_context_window": 128_000,
     "reply_tokens": 4_000, "image_tokens": 1_600, "trusted_instructions": "mappers",
@@ -206,7 +206,7 @@ DEFAULTS = {
     "run_output_bytes": 100_000, "run_result_bytes": 64 << 20, "run_recursion_depth": 1_000,
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
-    "enabled": False, "mode": "truncate", "plaintext": "wholesale", "envelope_form": "previews", "context_percentage": 0.5,
+    "enabled": False, "mode": "truncate", "plaintext": "wholesale", "wholesale_tokens": 30_000, "envelope_form": "previews", "context_percentage": 0.5,
     "min_threshold_bytes": 5_000, "max_threshold_bytes": 500_000, "headroom_percentage": 0.5, "max_result_tokens": 9_000,
     "max_output_bytes": 90_000, "preview_tokens": 500, "preview_chars": 100, "envelope_tokens": 800, "truncate_tokens": 700,
     "errors": "inline", "on_storage_failure": "raise", "default_context_window": 64_000, "reply_tokens": 900,
@@ -232,9 +232,10 @@ def test_presets_take_every_knob(preset: str, name: str) -> None:
     assert policy == getattr(Policy, preset)().override(**{name: OTHERS[name]})
 
 
-def test_the_default_is_the_preset_of_variables() -> None:
-    assert Policy() == Policy.variables() and hash(Policy()) == hash(Policy.variables())
-    assert len({Policy.variables(), Policy.references(), Policy.pointers(), Policy.previews(), Policy()}) == 4
+def test_the_default_is_the_preset_of_variables_with_a_bound_on_whole_text() -> None:
+    assert Policy() == Policy.variables(wholesale_tokens=20_000) != Policy.variables()
+    assert hash(Policy()) == hash(Policy.variables(wholesale_tokens=20_000))
+    assert len({Policy.variables(), Policy.references(), Policy.pointers(), Policy.previews(), Policy()}) == 5
 
 
 def test_the_envelope_follows_the_preview_unless_it_is_given() -> None:
@@ -479,7 +480,7 @@ def test_a_policy_that_is_none_any_more_gives_way_to_the_engines(
 # Through `process`: what one tool has of its own
 
 ROWS = json.dumps([{"id": i, "name": f"name {i}"} for i in range(2_000)])
-TEXT = {size: ("line of text\n" * (size // 13 + 1))[:size] for size in (2_000, 10_000, 20_000, 40_000, 100_000)}
+TEXT = {size: ("line of text\n" * (size // 13 + 1))[:size] for size in (2_000, 10_000, 20_000, 40_000, 80_000, 100_000)}
 
 
 @pytest.fixture(scope="module")
@@ -498,9 +499,10 @@ def opened(engine: Engine, tools: list[str] | None = None, **knobs: Any) -> Sess
     [
         ("enabled", False, {}, ROWS, ("variables", "max_result_tokens"), ("inline", "disabled")),
         ("mode", "truncate", {}, ROWS, ("variables", "max_result_tokens"), ("truncate", "max_result_tokens")),
-        ("plaintext", "artifact", {}, TEXT[100_000], ("wholesale", "max_result_tokens"), ("artifact", "max_result_tokens")),
+        ("plaintext", "artifact", {}, TEXT[40_000], ("wholesale", "max_result_tokens"), ("artifact", "max_result_tokens")),
         ("envelope_form", "references", {}, ROWS, ("variables", "max_result_tokens"), ("artifact", "max_result_tokens")),
         ("context_percentage", 0.01, {}, TEXT[10_000], ("inline", "fits"), ("wholesale", "context_percentage")),
+        ("wholesale_tokens", 9_999, {}, TEXT[40_000], ("wholesale", "max_result_tokens"), ("truncate", "max_result_tokens")),
         ("min_threshold_bytes", 20_001, {"context_percentage": 0.01}, TEXT[20_000], ("wholesale", "context_percentage"), ("inline", "below_floor")),
         ("max_threshold_bytes", 19_999, {}, TEXT[20_000], ("inline", "fits"), ("truncate", "above_ceiling")),
         ("headroom_percentage", 0.01, {}, TEXT[20_000], ("inline", "fits"), ("truncate", "headroom")),
@@ -512,9 +514,8 @@ def opened(engine: Engine, tools: list[str] | None = None, **knobs: Any) -> Sess
 def test_a_knob_of_one_tool_moves_its_outputs_alone(
     counting: Engine, knob: str, value: object, others: dict[str, Any], output: str, usual: Any, special: Any
 ) -> None:
-    session = opened(counting, **others, per_tool={"special": {knob: value}})
     for tool, expected in (("usual", usual), ("special", special), ("another", usual)):
-        result = session.process(output, tool=tool)
+        result = opened(counting, **others, per_tool={"special": {knob: value}}).process(output, tool=tool)
         assert (result.route, result.reason) == expected, tool
 
 
@@ -530,11 +531,12 @@ def test_a_knob_of_one_tool_moves_its_outputs_alone(
 def test_a_bound_of_one_tool_bounds_its_outputs_alone(
     counting: Engine, knob: str, value: int, others: dict[str, Any], output: str, most: int
 ) -> None:
-    session = opened(
-        counting, [], **others, per_tool={"special": {knob: value}}, **({"mode": "variables"} if not others else {})
+    fixed = {"mode": "variables"} if not others else {}
+    special, usual = (
+        opened(counting, [], **others, **fixed, per_tool={"special": {knob: value}}).process(output, tool=tool)
+        for tool in ("special", "usual")
     )
-    special, usual = session.process(output, tool="special"), session.process(output, tool="usual")
-    assert special.tokens <= most < usual.tokens
+    assert special.tokens <= most and special.tokens < usual.tokens
 
 
 def test_a_pointers_preview_is_as_long_as_the_tool_says(counting: Engine) -> None:
@@ -580,9 +582,13 @@ LOW = {"max_result_tokens": None}
         ({**LOW, "max_threshold_bytes": 19_999, "headroom_percentage": 1.0}, None, TEXT[20_000], ("truncate", "above_ceiling")),
         # Absolute limits: before ceiling and percentage; tokens before bytes.
         ({"max_result_tokens": 10, "max_output_bytes": 10, "max_threshold_bytes": 5_000}, None, TEXT[20_000], ("truncate", "max_result_tokens")),
-        # Wholesale, fixed: past every gate but the ceiling; `auto` heeds headroom.
+        # Wholesale, fixed: past every gate but the ceiling; `auto` heeds its own bound and headroom.
         ({"plaintext": "wholesale", "headroom_percentage": 0.01}, None, TEXT[100_000], ("wholesale", "max_result_tokens")),
-        ({"plaintext": "auto", "headroom_percentage": 0.01}, None, TEXT[100_000], ("truncate", "headroom")),
+        ({"plaintext": "auto", "headroom_percentage": 0.01}, None, TEXT[40_000], ("truncate", "headroom")),
+        ({"plaintext": "auto", "headroom_percentage": 1.0}, None, TEXT[80_000], ("wholesale", "max_result_tokens")),
+        ({"plaintext": "auto", "headroom_percentage": 1.0}, None, TEXT[100_000], ("truncate", "max_result_tokens")),
+        ({"wholesale_tokens": None, "headroom_percentage": 1.0}, None, TEXT[100_000], ("wholesale", "max_result_tokens")),
+        ({"plaintext": "wholesale", "wholesale_tokens": 1}, None, TEXT[100_000], ("wholesale", "max_result_tokens")),
         # A fixed mode: before the tools that are there; `truncate` before `plaintext`.
         ({"mode": "variables"}, [], ROWS, ("variables", "max_result_tokens")),
         ({"mode": "artifact"}, [], ROWS, ("artifact", "max_result_tokens")),

@@ -56,7 +56,7 @@ def test_below_a_kilobyte_always_directly(variables: Opener) -> None:
 
 @pytest.mark.statement("VP-4")
 def test_above_7000_tokens(variables: Opener) -> None:
-    assert Policy.variables().max_result_tokens == 7_000 and Policy() == Policy.variables()
+    assert Policy.variables().max_result_tokens == 7_000 == Policy().max_result_tokens
     session = variables()
     for characters, tokens, route in ((14_000, 7_000, "inline"), (14_002, 7_001, "variables")):
         result = session.process(json_of(characters), tool="t")
@@ -204,14 +204,15 @@ def test_both_forms_are_kept(variables: Opener) -> None:
 
 
 @pytest.mark.statement("VP-16")
-def test_plaintext_has_neither_schema_nor_variable(variables: Opener) -> None:
+def test_plaintext_has_no_schema_and_no_envelope_and_is_one_variable(variables: Opener) -> None:
     session = variables()
     for text in (lines(40_000), lines(2_000_000)):
         result = session.process(text, tool="t")
-        assert result.variables == [] and result.envelope is None and "schema" not in result.content
-    assert session.variables() == []
-    [kept] = session.artifacts()
-    assert (kept.kind, kept.shape, kept.schema) == ("text", "text", None)
+        assert result.envelope is None and "schema" not in result.content
+        [whole] = result.variables
+        assert whole.value() == text and whole.path == ()
+    for kept in session.artifacts():
+        assert (kept.kind, kept.shape, kept.schema) == ("text", "text", None)
 
 
 @pytest.mark.statement("VP-17")
@@ -479,7 +480,7 @@ def test_why_nothing_became_a_variable(variables: Opener) -> None:
     text = json.dumps(records(1_000), indent=1)
     broken = text[:-2] + ",\n]"
     result = session.process(broken, tool="t", call_id="broken")
-    assert result.variables == [] and result.route != "variables"
+    assert result.route != "variables" and result.envelope is None
     said = str(session.explain("broken"))
     assert re.search(rf"invalid JSON.*line {broken.count(chr(10)) + 1}\D+column 1\b", said), said
 

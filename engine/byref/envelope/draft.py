@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from byref.describe.jsontext import encodable
-from byref.policy import READERS, SQL
-from byref.variables import Part
+from byref.policy import INTERPRETER, READERS, SQL
 
 Count = Callable[[str], int]
 S = TypeVar("S")
@@ -50,11 +49,9 @@ class Draft(Protocol):
     """Stands for one or more blocks of an output until the commit knows names, step and artifact ids."""
 
     route: str
-    parts: Sequence[Part]
-    """Variables to bind; the first is the whole."""
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the names of `parts`, the step and the artifacts, none if nothing is stored."""
+        """Fill in the variables' names, the step and the artifacts, none if nothing is stored."""
 
 
 def located(reference: Reference) -> dict[str, str]:
@@ -87,16 +84,25 @@ def told(*, complete: bool, short: bool = False) -> str:
     return f"INCOMPLETE: preview leaves out what omitted counts{'' if short else '; do not infer it'}."
 
 
-def access_hints(tools: Sequence[str], *, structured: bool, tiny: bool = False) -> dict[str, str]:
+def access_hints(
+    tools: Sequence[str], *, structured: bool, name: str | None = None, tiny: bool = False
+) -> dict[str, str]:
     """Return a hint for each reader that the session has and that can read such data; without one, for what else can.
 
-    `tiny`: there is room for the readers alone.
+    With a variable's `name` the interpreter comes first, and the first hint says the name. `tiny`: there is room for the
+    readers alone.
     """
     left_out = {SQL} if tiny else set()
     if not structured:
         left_out |= {"artifact_jq", SQL}
     able = [name for name in (*READERS, SQL) if name in tools and name not in left_out]
-    return {name: HINTS[name] for name in able or [name for name in _WITHOUT_READERS if name in tools]}
+    hints = {tool: HINTS[tool] for tool in able or [tool for tool in _WITHOUT_READERS if tool in tools]}
+    if name is None or tiny:
+        return hints
+    if INTERPRETER in tools:
+        return {INTERPRETER: f"{name} is all of it{'' if structured else ', a str'}", **hints}
+    first = next(iter(hints), None)
+    return hints if first is None else hints | {first: f"{hints[first]}, by artifact_id or {name}"}
 
 
 def grow(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from byref.envelope.draft import Count, Reference, Rendered, access_hints, at_location, grow, read_there, repeated
-from byref.variables import Part
+from byref.policy import INTERPRETER
 
 RETRIEVE: Final = "retrieve_offloaded_content"
 _SEARCH: Final = (
@@ -54,14 +54,13 @@ class PreviewDraft:
     repeats: int | None = None
     """The step of the first output with the same content."""
     route: str = "artifact"
-    parts: Sequence[Part] = ()
     _shown: str = ""
     """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
     _there: str = ""
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the references; the preview takes what the fixed parts leave."""
-        references = self._references(kept)
+        references = self._references(names, kept)
         self._there = read_there(kept[0]) if kept else ""
         if self._shown and (rendered := self._rendered(references, step, self._shown)).tokens <= self.budget:
             return rendered
@@ -89,11 +88,13 @@ class PreviewDraft:
                 room -= self.count(pieces[i]) + 1
         return "\n\n".join(pieces[i] for i in sorted(pieces) if pieces[i])
 
-    def _references(self, kept: Sequence[Reference]) -> str:
+    def _references(self, names: Sequence[str], kept: Sequence[Reference]) -> str:
         lines: list[str] = []
         room = self.budget * (_SHORT_SHARE if self.budget < _SHORT_BELOW else _REFERENCES_SHARE)
-        for number, (reference, block) in enumerate(zip(kept, self.blocks, strict=True)):
-            line = f"{reference.id} ({block.kind}, {block.size:,} bytes){at_location(reference)}"
+        in_code = INTERPRETER in self.tools
+        for number, (reference, name, block) in enumerate(zip(kept, names, self.blocks, strict=True)):
+            code = f"; in {INTERPRETER}: {name}" if in_code else ""
+            line = f"{reference.id} ({block.kind}, {block.size:,} bytes{code}){at_location(reference)}"
             room -= self.count(line) + 1
             if room < 0 and number:
                 where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""
