@@ -264,10 +264,12 @@ def test_an_unknown_knob_gets_a_suggestion() -> None:
         Policy.variables(headroom_percent=0.5)
 
 
-def test_the_default_is_the_variables_preset() -> None:
-    assert Policy() == Policy.variables()
+def test_the_default_is_the_variables_preset_with_a_bound_on_whole_text() -> None:
+    assert Policy() == Policy.variables(wholesale_tokens=20_000)
     assert (
-        Policy.variables(max_result_tokens=5) == Policy(max_result_tokens=5) == Policy().override(max_result_tokens=5)
+        Policy.variables(max_result_tokens=5)
+        == Policy(max_result_tokens=5, wholesale_tokens=None)
+        == Policy().override(max_result_tokens=5, wholesale_tokens=None)
     )
     defaults = Policy()
     assert (defaults.enabled, defaults.mode, defaults.context_percentage) == (True, "auto", 0.25)
@@ -434,13 +436,13 @@ def test_text_goes_whole_within_ceiling_and_headroom(counted: Opener) -> None:
     letter, report = prose(4_200), prose(40_000)
     assert decide(session, letter) == ("inline", "fits")
     assert decide(session, report) == ("wholesale", "max_result_tokens")
-    assert session.variables() == []
+    assert [variable.value() for variable in session.variables()] == [report]
     assert decide(session, prose(2_000_000))[0] == "truncate"
     assert decide(full(counted(), 138_000), report)[0] == "truncate"
 
 
 def test_wholesale_at_the_boundaries(counted: Opener) -> None:
-    session = counted(10_000_000)
+    session = counted(10_000_000, wholesale_tokens=None)
     assert decide(session, prose(1_048_576)) == ("wholesale", "max_result_tokens")
     assert decide(session, prose(1_048_577)) == ("truncate", "max_result_tokens")
     at, above = (full(counted(100_000), 60_000) for _ in range(2))
@@ -481,7 +483,7 @@ def test_never_a_reference_the_model_cannot_follow(counted: Opener, tools: list[
     assert text.route == "truncate"
     for name in ("code_interpreter", "artifact_read", "artifact_grep", "artifact_jq"):
         assert name in tools or (name not in result.content and name not in text.content)
-    readable = {"artifact_read", "artifact_grep"} & set(tools)
+    readable = {"code_interpreter", "artifact_read", "artifact_grep", "get_artifact"} & set(tools)
     assert ("art_" in text.content) == bool(readable)
 
 

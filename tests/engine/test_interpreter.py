@@ -318,9 +318,9 @@ def test_what_was_deleted_between_staging_and_commit_is_written_again(
     assert session.variable("q").value() == [1, 2, 3]
 
 
-def test_text_is_no_variable_but_its_artifact_is_read(session: Session) -> None:
+def test_text_is_a_str(session: Session) -> None:
     session.process(prose(2_000_000), tool="report")
-    assert "No variable with data is bound yet." in mistake(session, "report")
+    assert ask(session, "[type(report).__name__, len(report), report[:6]]") == '["str",2000000,"000000"]'
 
 
 @pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")

@@ -222,7 +222,7 @@ def test_the_newest_of_a_call_id_is_explained(session: Session) -> None:
 def test_the_first_step_with_a_content_is_found(session: Session, engine: Engine, tenant: str) -> None:
     def first(content: str, of: Session = session) -> int | None:
         digest = bytes(blake3(content.encode()).digest())
-        return of._scope.read(lambda connection: ledger.first_with(connection, of._scope.row, digest))
+        return of._scope.read(lambda connection: ledger.given(connection, of._scope.row, digest).first)
 
     assert first("rows") is None
     session.record_usage(Usage(input_tokens=1))

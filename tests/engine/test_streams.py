@@ -123,9 +123,11 @@ def test_asynchronous_streams(sandbox: Sandbox) -> None:
     async def main() -> None:
         async with AsyncEngine("sqlite:///:memory:", interpreter=sandbox) as engine:
             session = await engine.session("s")
-            assert (await session.process(arriving(), tool="t")).content == (
-                await session.process(TEXT, tool="t")
-            ).content
+            streamed = await session.process(arriving(), tool="t")
+            assert streamed.variables[0].value() == TEXT == streamed.content
+            assert (
+                f"identical to the output of step {streamed.step}." in (await session.process(TEXT, tool="t")).content
+            )
             stored = await session.store_artifact(arriving(), name="log")
             assert await session.value(stored) == TEXT
             with pytest.raises(ConnectionError):

@@ -209,16 +209,21 @@ def test_what_was_not_offloaded_has_no_alias(session: Session) -> None:
 
 
 @pytest.mark.parametrize("route", ["variables", "artifact", "truncate"])
-def test_only_the_variables_route_binds(engine: Engine, tenant: str, route: Any) -> None:
+def test_every_route_binds_the_whole_and_the_variables_route_its_members_too(
+    engine: Engine, tenant: str, route: Any
+) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(mode=route))
-    assert (
-        bool(session.process(records(2_000), tool="t").variables) == bool(session.variables()) == (route == "variables")
-    )
+    result = session.process({"rows": records(2_000)}, tool="t")
+    names = [variable.name for variable in result.variables]
+    assert names == [variable.name for variable in session.variables()]
+    assert names == (["t", "rows"] if route == "variables" else ["t"])
+    assert session.variable("var_step_1").value() == {"rows": records(2_000)}
 
 
-def test_text_binds_nothing(session: Session) -> None:
+def test_text_is_one_variable(session: Session) -> None:
     session.process(prose(2_000_000), tool="t")
-    assert session.variables() == []
+    [text] = session.variables()
+    assert (text.name, text.shape, text.value()) == ("t", "text(25000 lines)", prose(2_000_000))
 
 
 class Naming(RuleBasedStateMachine):

@@ -188,7 +188,11 @@ _ROWS: dict[str, tuple[str, Status, str] | str] = {
     "VP-13": "The instruction names the interpreter where there is one.",
     "VP-14": "The interpreter answers exactly, over all items, by any of the names.",
     "VP-15": "The original and what the model read of it are both kept, the bytes once.",
-    "VP-16": "Plaintext has neither schema nor variables.",
+    "VP-16": (
+        "Plaintext has neither schema nor variables.",
+        "exception",
+        "it has no schema and no envelope; what is too big is one variable all the same, so that code and readers reach it",
+    ),
     "VP-17": (
         "Plaintext goes in whole.",
         "exception",
