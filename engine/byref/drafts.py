@@ -81,7 +81,9 @@ def drafted(
     if more or block is None:
         return _joined(prepared, blocks, cut, repeats, unkept)
     if route == "truncate" and seen is not None and not measured.is_structured and not isinstance(block, Media):
-        return TruncateDraft("", block.size, block.line_count, 0, scope.tools, False, scope.count, seen, is_seen=True)
+        return TruncateDraft(
+            "", block.size, block.line_count, 0, scope.tools, False, scope.count, seen, True, scope.reads_paths
+        )
     if isinstance(block, Media):
         text = f"{block.placeholder}\n[{_unkept_note(unkept)}]" if unkept else block.placeholder
         if route == "artifact":
@@ -134,6 +136,7 @@ def _shortened(
     if measured.is_structured:
         count = partial(scope.count, kind="json")
     draft = TruncateDraft("", block.size, lines, 0, scope.tools, measured.is_structured, count, repeats)
+    draft.reads_paths = scope.reads_paths
     draft.is_short = budget < _SHORT_BELOW
     note = NOTE_TOKENS if unkept else draft.note_tokens(variables.identifier(prepared.tool))
     room = max(budget - note, 30)
@@ -158,6 +161,7 @@ def _joined(
     scope, text = prepared.scope, joined(blocks)
     size = sum(block.size for block in blocks)
     draft = TruncateDraft("", size, text.count("\n") + 1, 0, scope.tools, False, scope.count, repeats)
+    draft.reads_paths = scope.reads_paths
     note = NOTE_TOKENS if unkept else draft.note_tokens(variables.identifier(prepared.tool), len(blocks))
     shown = truncate(text, budget=max(budget - note, 30), measure=scope.count)
     draft.content = f"{shown.text}\n[{_unkept_note(unkept)}]" if unkept else shown.text

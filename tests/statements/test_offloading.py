@@ -429,12 +429,11 @@ def test_a_long_list_is_paged(refs: Opener) -> None:
     session = refs(tools=["list_artifacts"])
     session.store_artifact("x", name="first")
     copy_artifact(session, 9_999)
-    shown, _, note = answer(session, "list_artifacts").partition("\n")
-    page = json.loads(shown)
+    *page, note = json.loads(answer(session, "list_artifacts"))
     assert 0 < len(page) <= 20 and f"{10_000 - len(page):,} more" in note
     last = page[-1]["pointer"]
     assert f'after="{last}"' in note
-    following = json.loads(answer(session, "list_artifacts", after=last, limit=3).partition("\n")[0])
+    *following, _ = json.loads(answer(session, "list_artifacts", after=last, limit=3))
     assert [entry["name"] for entry in following] == [f"copy {len(page) - 1 + i}" for i in range(3)]
 
 

@@ -49,6 +49,8 @@ class TruncateDraft:
     """The step of the first output with the same content; with `is_seen` of the first that the context still holds."""
     is_seen: bool = False
     """The model still sees the text."""
+    reads_paths: bool = False
+    """The model reads the store's paths by itself."""
     is_short: bool = False
     """There is room for the names of tools alone."""
     route: str = "truncate"
@@ -80,7 +82,7 @@ class TruncateDraft:
 
     def _notice(self, names: Sequence[str], kept: Sequence[Reference]) -> str:
         tools = [name for name in _WAYS if name in self.tools and (self.structured or name not in _OF_JSON)]
-        there = read_there(kept[0]) if kept else ""
+        there = read_there(kept[0]) if kept and self.reads_paths else ""
         if not kept or not (tools or there):
             return ""
         ways = tools if self.is_short else [_WAYS[name] for name in tools]
