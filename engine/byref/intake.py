@@ -36,6 +36,8 @@ class Taken:
     block: Large | LargeMedia
     stored: Staged | StorageFailure
     """The staged blob, or why nothing is staged."""
+    is_text: bool
+    """It came in pieces of text."""
     instructions: str | None = None
     """What was taken out of it."""
 
@@ -110,14 +112,14 @@ def _received(
     said = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
     guessed = said or _guessed(first, is_text=stream.is_text)
     if lifts and said is None and (is_textual(guessed) or guessed == OCTETS):
-        return _lifted(scope, pieces, guessed, survives=survives)
-    return _take(scope, pieces, said, guessed, survives=survives)[0]
+        return _lifted(scope, pieces, guessed, survives=survives, stream=stream)
+    return _take(scope, pieces, said, guessed, survives=survives, stream=stream)[0]
 
 
-def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bool) -> Taken:
+def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bool, stream: Stream) -> Taken:
     """Take a stream without its instructions, with which it comes back if it is no JSON after all."""
     lifting = Lifting()
-    taken, skimmed = _take(scope, lifting.passing(pieces), None, guessed, survives=survives)
+    taken, skimmed = _take(scope, lifting.passing(pieces), None, guessed, survives=survives, stream=stream)
     if skimmed.is_json:
         taken.instructions = lifting.said
         again = Lifting(every=True).passing if lifting.has_removed and lifting.left else None
@@ -126,7 +128,7 @@ def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bo
     if again is None or isinstance(taken.stored, StorageFailure):
         return taken
     try:
-        other, _ = _take(scope, again(_chunks(scope, taken.stored)), None, guessed, survives=survives)
+        other, _ = _take(scope, again(_chunks(scope, taken.stored)), None, guessed, survives=survives, stream=stream)
     finally:
         taken.settle(scope)
     other.instructions = taken.instructions
@@ -134,7 +136,7 @@ def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bo
 
 
 def _take(
-    scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool
+    scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool, stream: Stream
 ) -> tuple[Taken, Skimmed]:
     skimmer, digest, size = Skimmer(), blake3(), 0
     failed: list[BaseException] = []
@@ -164,10 +166,12 @@ def _take(
     skimmed = skimmer.finish()
     # What only looks like a document is text if it is UTF-8.
     if said is None and (is_textual(guessed) or (guessed == OCTETS and not skimmed.lossy)):
-        return Taken(Large(skimmed, digest.digest(), load), stored), skimmed
+        return Taken(
+            Large(skimmed, digest.digest(), load, is_written=stream.is_written), stored, stream.is_text
+        ), skimmed
     made = media.of(guessed, b"")
     large = LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest.digest(), load)
-    return Taken(large, stored), skimmed
+    return Taken(large, stored, stream.is_text), skimmed
 
 
 def _array(records: list[object]) -> bytes:

@@ -78,10 +78,23 @@ class Execution:
     language: str = "python"
 
 
-def data_of(artifact: Artifact, path: tuple[str, ...] = (), *, frame: bool = False, for_jq: bool = False) -> Data:
-    """Return stored data as the sandbox takes it: read only if no warm zygote holds it."""
+def data_of(
+    artifact: Artifact,
+    path: tuple[str, ...] = (),
+    *,
+    frame: bool = False,
+    for_jq: bool = False,
+    as_stored: bool = False,
+) -> Data:
+    """Return stored data as the sandbox takes it: read only if no warm zygote holds it.
+
+    `as_stored`: a text that holds JSON is that text.
+    """
     is_json = artifact.kind == "json" or (for_jq and artifact.is_json)
-    content_type = "application/json" if is_json else "text/plain" if artifact.kind == "text" else artifact.content_type
+    if as_stored and artifact.is_string:
+        is_json = False
+    is_text = artifact.kind in ("text", "json")
+    content_type = "application/json" if is_json else "text/plain" if is_text else artifact.content_type
     return Data(artifact.digest.hex(), PayloadLoad(artifact.payload), content_type, path, frame)
 
 
@@ -154,7 +167,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         if artifact.kind == "json":
             see_that_it_can_be_held(scope, artifact)
     limits = limits_of(scope)
-    data: dict[str, object] = {name: data_of(artifact) for name, artifact in artifacts.items()}
+    data: dict[str, object] = {name: data_of(artifact, as_stored=True) for name, artifact in artifacts.items()}
     data |= {name: data_of_variable(scope, known, variable, inside) for name, variable in bound.items()}
     data = keeping.each_its_own(data, bound)
     room = max(0, MAX_BOUND_NAMES - len(data))  # in errors only: the code names none of them

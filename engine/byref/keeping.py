@@ -182,6 +182,7 @@ def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step:
             artifact.tokens,
             artifact.shape,
             artifact.packed_schema,
+            is_string=artifact.is_string,
         ),
         ttl=scope.policy.ttl,
     )

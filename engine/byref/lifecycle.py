@@ -171,6 +171,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
             artifact.tokens,
             artifact.shape,
             artifact.packed_schema,
+            is_string=artifact.is_string,
         )
         store.insert_artifact(
             connection,

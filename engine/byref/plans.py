@@ -368,7 +368,16 @@ def _describe(measured: Measured, words: Shape) -> Description:
         return Description("text", kind, block.size, shown, measured.tokens, "text")
     schema = measured.schema
     kept = schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()
-    return Description("json", "application/json", block.size, shown, measured.tokens, words, store.pack_schema(kept))
+    return Description(
+        "json",
+        "application/json",
+        block.size,
+        shown,
+        measured.tokens,
+        words,
+        store.pack_schema(kept),
+        is_string=measured.is_string,
+    )
 
 
 def _given(prepared: Prepared) -> Given:

@@ -39,6 +39,8 @@ class Measured:
     """Why text is not structured, where it might have been."""
     ahead: Ahead | None = None
     """Its frames, where they are being compressed already."""
+    is_string: bool = False
+    """A pointer to it stands for the text that it came as, though that be JSON."""
 
     @property
     def weight(self) -> int:
@@ -221,7 +223,8 @@ def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
             kind = block.kind
         else:
             kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
-        return Measured(piece, block.size, block.tokens(scope.count, kind), block.digest)
+        is_string = policy.envelope_form == "pointers" and not block.is_written
+        return Measured(piece, block.size, block.tokens(scope.count, kind), block.digest, is_string=is_string)
     if block is not None:
         tokens = gates.media_tokens(policy, is_image=block.kind == "image", size=block.size)
         return Measured(piece, block.size, tokens, block.digest)

@@ -34,6 +34,8 @@ class Stream:
 
     pieces: Iterator[bytes]
     is_text: bool
+    is_written: bool = False
+    """They are JSON, written of records."""
 
 
 def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]], bytes]) -> object:
@@ -157,7 +159,7 @@ def _of_records(
         yield b"\n]"
 
     pieces = _checked(written(), most, rest)
-    return Stream(_chunks(pieces), is_text=False) if collected < most else b"".join(pieces)
+    return Stream(_chunks(pieces), is_text=False, is_written=True) if collected < most else b"".join(pieces)
 
 
 def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:

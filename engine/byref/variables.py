@@ -60,7 +60,7 @@ class Variable:
 
     def value(self) -> object:
         """Return the data, read and parsed afresh."""
-        value = self.artifact.value
+        value = self.artifact.parsed
         for key in self.path:
             value = value[key]  # type: ignore[index]  # the path was walked when it was bound, artifacts never change
         return value

@@ -60,6 +60,8 @@ class Artifact:
     """How long it is kept after it was last used."""
     is_kept: bool = field(repr=False, compare=False)
     """Whether it survives the end of its session."""
+    is_string: bool = field(repr=False)
+    """Of JSON: whether it is the text that it came as, which holds JSON, rather than what that says."""
 
     @property
     def pointer(self) -> str:
@@ -73,11 +75,26 @@ class Artifact:
 
     @property
     def value(self) -> object:
-        """The whole payload: parsed JSON, text, or the bytes of an image or a document."""
+        """The whole payload as what it came as: parsed JSON, text, or the bytes of an image or a document."""
+        return self.text if self.is_string else self.parsed
+
+    @property
+    def parsed(self) -> object:
+        """The same, but that a text which holds JSON is what that says."""
         data = self.payload.read()
         if self.is_binary:
             return data
         return jsontext.decode(data) if self.kind == "json" else decode_text(data)
+
+    @property
+    def text(self) -> str:
+        """The payload as text."""
+        return decode_text(self.payload.read())
+
+    @property
+    def has_own_text(self) -> bool:
+        """Whether it is text, or JSON written by somebody else: into what byref writes it puts line feeds."""
+        return self.kind == "text" or (self.kind == "json" and self.size_bytes == self.payload.size)
 
     @property
     def is_json(self) -> bool:
@@ -112,6 +129,8 @@ class Description:
     shape: object
     packed_schema: bytes | None = None
     name: str | None = None
+    is_string: bool = False
+    """As of the artifact. Its row is one of a text then, with the shape of JSON."""
 
 
 def is_pointer(value: object) -> bool:
@@ -175,7 +194,7 @@ def insert_artifact(
         "step": step,
         "blob_id": blob_id,
         "origin": origin,
-        "kind": about.kind,
+        "kind": "text" if about.is_string else about.kind,
         "content_type": about.content_type,
         "name": name,
         "size_bytes": about.size_bytes,
@@ -303,16 +322,18 @@ def _by_key(connection: Connection, source: Source, session_id: int, rows: Mappi
 
 
 def _artifact(row: Row[Any], source: Source) -> Artifact:
+    shape = json.loads(row.shape)
+    is_string = row.kind == "text" and shape != "text"
     return Artifact(
         id=row.public_id,
         name=row.name,
-        kind=row.kind,
+        kind="json" if is_string else row.kind,
         content_type=row.content_type,
         size_bytes=row.size_bytes,
         line_count=row.line_count,
         preview=row.preview,
         tokens=row.tokens,
-        shape=json.loads(row.shape),
+        shape=shape,
         step=row.step,
         stored_at=row.created_at,
         payload=StoredPayload(row.blob_id, row.blob_key, row.blob_store, row.stored_bytes, row.line_count, source),
@@ -322,4 +343,5 @@ def _artifact(row: Row[Any], source: Source) -> Artifact:
         expires_at=row.expires_at,
         ttl_seconds=row.ttl_seconds,
         is_kept=row.kept,
+        is_string=is_string,
     )

@@ -46,6 +46,11 @@ class Block:
         return bytes(blake3(self.data).digest())
 
     @property
+    def is_written(self) -> bool:
+        """Whether its JSON was written here, of values; else it came as text, or as bytes that hold some."""
+        return self.from_value
+
+    @property
     def stored_size(self) -> int:
         """Bytes of `data`."""
         return len(self.data)

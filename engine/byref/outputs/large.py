@@ -20,13 +20,14 @@ Load = Callable[[], bytes]
 class Large(Block):
     """Text or JSON: the text's ends, and a value in which `Rows` stand for its big arrays."""
 
-    def __init__(self, skimmed: Skimmed, digest: bytes, load: Load) -> None:
+    def __init__(self, skimmed: Skimmed, digest: bytes, load: Load, *, is_written: bool) -> None:
         self._skimmed = skimmed
         self._load = load
         self.digest = digest
         self.lossy = skimmed.lossy
         self.value = skimmed.value
         self.from_value = False
+        self._is_written = is_written
         self.parse_error = skimmed.parse_error
 
     @cached_property
@@ -38,6 +39,11 @@ class Large(Block):
     def text(self) -> str:  # type: ignore[override]
         """All of it, read back."""
         return slices.decode(self.data, "replace")
+
+    @property
+    def is_written(self) -> bool:
+        """As of any block: records are."""
+        return self._is_written
 
     @property
     def ends(self) -> Ends:

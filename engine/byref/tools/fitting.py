@@ -32,7 +32,8 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
     """Return arguments that fit the schema: as they are, or mended where the model wrote text in place of a value.
 
     JSON in a string, numbers and booleans as text are taken for what is meant where the schema refuses the text and
-    accepts the value. What a reference brought is never changed.
+    accepts the value. What a reference brought is never changed, but that JSON which came as text is either: the text, or
+    what it says.
 
     Raises:
         ToolError: they do not fit; the text names the place, what was expected, what was given and by which reference.
@@ -56,9 +57,15 @@ def _mended(arguments: dict[str, Any], error: ValidationError, wanted: Schema, r
     """Put the value that a text stands for in its place, if the error is that it is text."""
     at: Place = tuple(error.absolute_path)
     text = error.instance
-    if not isinstance(text, str) or not at or error.validator not in ("type", "anyOf", "oneOf"):
+    if not at or error.validator not in ("type", "anyOf", "oneOf"):
         return False
     if references.brought(at) is not None:
+        other = references.other_form(at, text)
+        fits = other is not None and wanted.accepts(other, _types_of(error))
+        if fits:
+            _put(arguments, at, other)
+        return fits
+    if not isinstance(text, str):
         return False
     for value in _meant(text):
         if wanted.accepts(value, _types_of(error)) or (isinstance(value, dict) and "$var" in value):

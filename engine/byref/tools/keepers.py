@@ -127,6 +127,7 @@ def _described(
         head_of(block.ends, preview_chars) if preview_chars else "",
         block.tokens(scope.count, kind),
         words,
+        is_string=block.kind == "json" and (value.is_text if type(value) is Taken else issubclass(type(value), str)),
     )
 
 

@@ -72,13 +72,15 @@ class Schema:
                     f"the arguments are too large to be checked against the tool's schema in {CHECK_SECONDS:g} s; "
                     "pass less: a part of the data, or a reference to fewer fields of it"
                 ) from None
-        except RecursionError:
-            raise ToolError("the arguments are nested too deeply to be checked against the tool's schema") from None
         except Unresolvable as error:
             raise ConfigurationError(
                 f"the schema of the target tool refers to {str(error.ref)[:200]!r}, which is not in it; "
                 "nothing is fetched: put it under $defs"
             ) from error
+        except BaseException as error:
+            if not _is_too_deep(error):
+                raise
+            raise ToolError("the arguments are nested too deeply to be checked against the tool's schema") from None
         finally:
             _until.reset(before)
         return found
@@ -88,10 +90,19 @@ class Schema:
         before = _until.set(time.monotonic() + _PROBE_SECONDS)
         try:
             return bool(self.validator.evolve(schema=schema).is_valid(value))
-        except (_OutOfTime, RecursionError, Unresolvable):
+        except (_OutOfTime, Unresolvable):
+            return False
+        except BaseException as error:
+            if not _is_too_deep(error):
+                raise
             return False
         finally:
             _until.reset(before)
+
+
+def _is_too_deep(error: BaseException) -> bool:
+    """Tell whether the stack was too short: rpds, written in Rust, panics where Python raises, by no exception's type."""
+    return isinstance(error, RecursionError) or type(error).__name__ == "PanicException"
 
 
 def compiled(schema: Mapping[str, Any]) -> Schema:

@@ -49,6 +49,8 @@ class Substitution:
     at: Place
     size: int
     """Bytes of the data as JSON."""
+    is_whole: bool
+    """Whether it stands for all that is stored."""
 
 
 class TooMuch(ToolError):
@@ -71,6 +73,7 @@ class Substituter:
         self._counted: set[int] = set()
         self._shared: set[int] = set()
         self._payloads: dict[int, Any] = {}
+        self._texts: dict[int, str] = {}
         self._parts: dict[tuple[int, tuple[str, ...]], tuple[Any, int]] = {}
         self._answers: dict[tuple[int, tuple[str, ...], str], tuple[Any, int]] = {}
         self._jq_runs = self._read = self._handed = 0
@@ -138,7 +141,7 @@ class Substituter:
                 value, size = self._part(target, path, text)
             except NotThere:
                 continue  # a query language's own: `"$orders.total"` where there is a variable orders
-            return self._handed_over(value, Substitution(text, target.artifact, at, size))
+            return self._handed_over(value, Substitution(text, target.artifact, at, size, not (*target.path, *path)))
         for head in _heads(name):
             if (gone := self._gone.get(head)) is not None and (not by_id or _is_id(head, gone.id)):
                 raise ToolError(gone.told(head))
@@ -164,7 +167,8 @@ class Substituter:
                 except NotThere as error:
                     first = first or error
                     continue
-                return self._handed_over(value, Substitution(reference, target.artifact, at, size))
+                is_whole = program is None and not (*target.path, *keys)
+                return self._handed_over(value, Substitution(reference, target.artifact, at, size, is_whole))
         raise first or unknown(self._scope, named)
 
     def _meanings(self, name: str, *, by_id: bool = False) -> Iterator[tuple[Target, tuple[str, ...]]]:
@@ -183,7 +187,8 @@ class Substituter:
         """What is at a path inside a target, and its size; NotThere."""
         artifact, keys = target.artifact, (*target.path, *path)
         if not keys:
-            return self._payload(artifact), artifact.payload.size
+            is_string = artifact.is_string and not target.is_variable
+            return self._text(artifact) if is_string else self._payload(artifact), artifact.payload.size
         place = artifact.row_id, keys
         if place not in self._parts:
             try:
@@ -197,8 +202,30 @@ class Substituter:
         if artifact.row_id not in self._payloads:
             self._count(artifact)
             with interpreter.readable_failures():
-                self._payloads[artifact.row_id] = artifact.value
+                self._payloads[artifact.row_id] = artifact.parsed
         return self._payloads[artifact.row_id]
+
+    def _text(self, artifact: Artifact) -> str:
+        if artifact.row_id not in self._texts:
+            self._count(artifact)
+            with interpreter.readable_failures():
+                self._texts[artifact.row_id] = artifact.text
+        return self._texts[artifact.row_id]
+
+    def other_form(self, at: Place, value: object) -> Any:
+        """Return what came to a place as the text of JSON as what that says, or the other way round.
+
+        None where no reference brought it, or but a part of what is stored, or where it came as no text.
+        """
+        brought = self.done.get(at)
+        if brought is None or not brought.is_whole or not brought.artifact.has_own_text:
+            return None
+        if not isinstance(value, str):
+            return self._text(brought.artifact)
+        try:
+            return self._payload(brought.artifact) if brought.artifact.kind == "json" else None
+        except jsontext.NotJSON:
+            return None
 
     def _queried(self, artifact: Artifact) -> Any:
         """A payload as jq is given it: of what is stored as text, or bytes, and declared to be JSON, what it says."""

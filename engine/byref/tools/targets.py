@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -47,6 +47,8 @@ class Target:
     path: tuple[str, ...] = ()
     value: object = None
     """The part's value; only where `path` is not empty."""
+    is_variable: bool = False
+    """Whether a variable names it: that is what JSON says, not the text that holds it."""
 
     @property
     def payload(self) -> Payload:
@@ -97,7 +99,7 @@ def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict
     found = {key: Target(one) for key, one in store.by_ids(connection, scope.source, scope.row, keys).items()}
     left = [key for key in keys if key not in found]
     bound = variables.find(connection, scope.source, scope.row, left)
-    found |= {key: Target(variable.artifact, variable.path) for key, variable in bound.items()}
+    found |= {key: Target(variable.artifact, variable.path, is_variable=True) for key, variable in bound.items()}
     left = [key for key in left if key not in found]
     return found | {key: Target(one) for key, one in store.by_names(connection, scope.source, scope.row, left).items()}
 
@@ -110,7 +112,7 @@ def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
         raise unknown(scope, key)
     if not target.path or not load_parts:
         return target
-    return Target(target.artifact, target.path, walk(target.artifact.value, target.path, key))
+    return replace(target, value=walk(target.artifact.parsed, target.path, key))
 
 
 def unknown(scope: Scope, key: str) -> ToolError:

@@ -28,7 +28,7 @@ def opening(target: Target, named: str, skip: int, most: int) -> str:
 
 def _pieces(target: Target, named: str) -> Iterator[str]:
     if target.path:
-        yield to_block(walk(target.artifact.value, target.path, named)).text
+        yield to_block(walk(target.artifact.parsed, target.path, named)).text
         return
     artifact = target.artifact
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
