@@ -8,11 +8,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from strands import Agent, tool
 from strands.agent.conversation_manager import SlidingWindowConversationManager
-from strands.hooks import AfterToolCallEvent, MessageAddedEvent
+from strands.hooks import AfterModelCallEvent, AfterToolCallEvent, MessageAddedEvent
 from strands.models.model import Model
 from strands.multiagent import GraphBuilder
 from strands.session.file_session_manager import FileSessionManager
@@ -457,3 +458,35 @@ def test_lone_surrogates_are_no_text_for_a_provider(engine: Engine) -> None:
 def test_unknown_tools_are_refused_at_once(engine: Engine) -> None:
     with pytest.raises(ConfigurationError, match="nonsense"):
         ByrefPlugin(engine, tools=["nonsense"])
+
+
+@pytest.mark.parametrize("kind", [Mock, MagicMock])
+def test_stand_ins_for_what_an_agent_is_made_of_tell_nothing(engine: Engine, agent_of: Any, kind: Any) -> None:
+    """As in hosts' tests: a model, a conversation manager and a usage that are mocks."""
+    model = kind(wraps=Scripted([("list_orders", {})], "Done."))
+    model.stateful = False
+    model.context_window_limit = kind()
+    model.get_config.side_effect = lambda: kind()
+    agent = agent_of(model=model)
+    agent.conversation_manager.removed_message_count = kind()
+    assert str(agent("Which orders?")).strip() == "Done."
+    session = engine.session("chat")
+    assert session.context_window == 128_000
+    assert [entry.kind for entry in session.ledger()] == ["usage", "output", "usage"]
+    assert '"variables"' in results(agent.messages)[0]["content"][0]["text"]
+
+
+def test_a_usage_that_is_no_number_is_none() -> None:
+    given = {"inputTokens": 900, "outputTokens": Mock(), "totalTokens": 900, "cacheReadInputTokens": None}
+    assert usage_of(given) == {"inputTokens": 900, "totalTokens": 900}
+
+
+@pytest.mark.parametrize("usage", [{"inputTokens": Mock()}, {"inputTokens": True}, Mock(), None])
+def test_a_usage_without_a_number_is_not_recorded(engine: Engine, agent_of: Any, usage: Any) -> None:
+    agent = agent_of("Done.")
+    agent("Hello")
+    before = engine.session("chat").usage().requests
+    message: Any = {"role": "assistant", "content": [], "metadata": {"usage": usage}}
+    stop = AfterModelCallEvent.ModelStopResponse(message, "end_turn")
+    asyncio.run(agent.hooks.invoke_callbacks_async(AfterModelCallEvent(agent=agent, stop_response=stop)))
+    assert engine.session("chat").usage().requests == before

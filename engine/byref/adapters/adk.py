@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from byref.adapters import told
 from byref.adapters.conversations import Conversations, Name, callers
 from byref.adapters.extras import missing
 from byref.engine import Engine
@@ -173,7 +174,7 @@ class ByrefPlugin(BasePlugin):
         return (
             tenant_name(self._tenant, of.app_name, of.user_id),
             name or session_name(of.app_name, of.user_id, of.id),
-        ), self._model or (model if isinstance(model, str) else getattr(model, "model", None)) or None
+        ), self._model or told.text(model) or told.text(getattr(model, "model", None))
 
     def _leads(self, context: CallbackContext, name: Name) -> bool:
         """Whether an answer speaks for its conversation's context: none inside of a tool, and of branches the first."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from inspect import isasyncgen, iscoroutinefunction, isgenerator
 from typing import Any
 
+from byref.adapters import told
 from byref.adapters.extras import missing
 from byref.engine import Engine
 from byref.errors import ToolError
@@ -71,7 +72,7 @@ class ByrefTools(Toolkit):
     def session(self, run_context: RunContext, owner: Any = None) -> Session:
         """Return the conversation of a run; `owner` is its agent or team, whose model says the window."""
         tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
-        model = self._model or getattr(getattr(owner, "model", None), "id", None)
+        model = self._model or told.text(getattr(getattr(owner, "model", None), "id", None))
         return self._engine.session(
             self._session or run_context.session_id,
             tenant=tenant,
@@ -105,15 +106,16 @@ class ByrefTools(Toolkit):
         is_apart = any(kind.__name__ in _COUNTS_CACHED_APART for kind in type(getattr(owner, "model", None)).__mro__)
         for message in run_output.messages or []:
             used = message.metrics
-            if message.role != "assistant" or message.from_history or not (used.input_tokens or used.output_tokens):
+            sent, made = told.count(used.input_tokens), told.count(used.output_tokens)
+            if message.role != "assistant" or message.from_history or not (sent or made):
                 continue
-            cached = used.cache_read_tokens + used.cache_write_tokens if is_apart else 0
+            read, written = told.count(used.cache_read_tokens), told.count(used.cache_write_tokens)
             usage = Usage(
-                input_tokens=used.input_tokens + cached,
-                output_tokens=used.output_tokens,
-                cache_read_tokens=used.cache_read_tokens,
-                cache_write_tokens=used.cache_write_tokens,
-                model=run_output.model,
+                input_tokens=sent + (read + written if is_apart else 0),
+                output_tokens=made,
+                cache_read_tokens=read,
+                cache_write_tokens=written,
+                model=told.text(run_output.model),
                 raw=used.to_dict(),
             )
             session.record_usage(usage, request_id=message.id, context=run_output.parent_run_id is None)

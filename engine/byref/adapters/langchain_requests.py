@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from operator import is_
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from byref.adapters import told
 from byref.adapters.conversations import Name, Recent, callers
 from byref.adapters.extras import missing
 from byref.adapters.langchain_results import INSTRUCTIONS
@@ -63,11 +64,11 @@ def leads(engine: Engine, conversation: Name) -> bool:
 
 def model_of(model: Any) -> tuple[str | None, int | None]:
     """Return the name of a chat model, and the tokens of its window if its profile says them."""
-    told: Callable[[], Mapping[str, Any]] = getattr(model, "_get_ls_params", dict)
+    params: Callable[[], object] = getattr(model, "_get_ls_params", dict)
     named = (getattr(model, attribute, None) for attribute in ("model_name", "model"))
-    others = (told().get("ls_model_name"), getattr(model, "model_id", None))
-    name = next((one for one in (*named, *others) if isinstance(one, str) and one), None)
-    window = (getattr(model, "profile", None) or {}).get("max_input_tokens")
+    others = (told.member(params(), "ls_model_name"), getattr(model, "model_id", None))
+    name = next(filter(None, map(told.text, (*named, *others))), None)
+    window = told.count(told.member(getattr(model, "profile", None), "max_input_tokens"))
     return name, window or None
 
 

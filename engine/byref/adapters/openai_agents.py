@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from byref.adapters import told
 from byref.adapters.arguments import refers
 from byref.adapters.conversations import AWAY, Conversations, Name, callers, running
 from byref.adapters.extras import missing
@@ -112,7 +113,7 @@ class Byref(RunHooks[Any]):
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
         """Record the usage of one answer; where that cannot be the run goes on, for the answer is there."""
-        if not response.usage.requests:  # no provider counted
+        if not told.count(response.usage.requests):  # no provider counted
             return
         leads = self._named(context) not in callers.get()
 
@@ -131,7 +132,7 @@ class Byref(RunHooks[Any]):
 
     def _model_of(self, agent: object) -> str | None:
         model = getattr(agent, "model", None)
-        return self._model or (model if isinstance(model, str) else getattr(model, "model", None))
+        return self._model or told.text(model) or told.text(getattr(model, "model", None))
 
     def _opened(self, context: RunContextWrapper[Any], agent: object) -> Conversation | None:
         return self._conversations.opened(self._named(context), self._model_of(agent))

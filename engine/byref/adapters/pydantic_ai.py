@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
+from byref.adapters import told
 from byref.adapters.conversations import Conversations, Name, callers, running
 from byref.adapters.extras import missing
 from byref.adapters.schemas import with_references
@@ -150,10 +151,10 @@ class Byref(AbstractCapability[AgentDepsT]):
             await asyncio.to_thread(self._record, ctx, response)
         return response
 
-    def _named(self, ctx: RunContext[Any]) -> tuple[Name, str]:
+    def _named(self, ctx: RunContext[Any]) -> tuple[Name, str | None]:
         """The conversation of a run, and the model that it is opened for."""
         name = _found(self.session or ctx.conversation_id or ctx.run_id or "", ctx)
-        return (_found(self.tenant, ctx), name), self.model or ctx.model.model_name
+        return (_found(self.tenant, ctx), name), self.model or told.text(ctx.model.model_name)
 
     def _record(self, ctx: RunContext[AgentDepsT], response: ModelResponse) -> None:
         name, model = self._named(ctx)

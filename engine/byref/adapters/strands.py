@@ -11,6 +11,8 @@ from contextlib import aclosing
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from byref.adapters import told
+from byref.adapters.conversations import AWAY
 from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
@@ -123,7 +125,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
     def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
         """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or one of its own."""
         manager = getattr(orchestrator, "session_manager", None)
-        shared = getattr(manager, "session_id", None) or f"{orchestrator.id}-{uuid.uuid4().hex}"
+        shared = told.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
 
         def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before
             self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
@@ -136,14 +138,14 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         Raises:
             StorageFailure: the database failed, and this plugin had not opened the session before.
         """
-        config: object = agent.model.get_config()
-        named = config.get("model_id") if isinstance(config, Mapping) else None
+        named = told.text(told.member(agent.model.get_config(), "model_id"))
+        window = told.count(agent.model.context_window_limit)
         try:
             opened = self._engine.session(
                 self._session_id(agent),
                 tenant=self._tenant_of(agent),
-                model=self._model or (named if isinstance(named, str) else None),
-                context_window=self._context_window or agent.model.context_window_limit,
+                model=self._model or named,
+                context_window=self._context_window or window or None,
                 policy=self._policy,
                 tools=[spec["name"] for spec in self._specs],
             )
@@ -173,8 +175,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                 return
             except StorageFailure:
                 logger.warning("byref could not look for references in the input of %r", use["name"], exc_info=True)
-                told = "the store of this conversation's data cannot be reached: try again later"
-                yield _refusal(use["toolUseId"], told)
+                yield _refusal(use["toolUseId"], AWAY)
                 return
             context = context.replace(tool_use={**use, "input": data})
         inner = next_fn(context.replace(tool=noting(tool)))
@@ -236,8 +237,8 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         """Record what the provider counted of a request; the answer is paid for, and is not lost if that fails."""
         if event.stop_response is None:
             return
-        usage = event.stop_response.message.get("metadata", {}).get("usage")
-        if not usage or not usage.get("inputTokens"):
+        usage = told.member(event.stop_response.message.get("metadata"), "usage")
+        if not isinstance(usage, Mapping) or not told.count(usage.get("inputTokens")):
             return
 
         def recorded() -> None:
@@ -253,9 +254,8 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         """Tell the session, and the model by a reminder, that the conversation manager has removed messages."""
         agent = event.agent
         self._pin(agent)
-        removed = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
-        notes = _notes(agent)
-        if removed <= notes.get("removed", 0):
+        removed = told.count(getattr(getattr(agent, "conversation_manager", None), "removed_message_count", None))
+        if removed <= told.count(_notes(agent).get("removed")):
             return
         tokens = await _tokens(agent)
 
@@ -280,10 +280,10 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
             return self._id if isinstance(self._id, str) else self._id(agent)
         if agent in self._shared:
             return self._shared[agent]
-        if getattr(agent, "_session_manager", None) is None:
-            kept = _notes(agent).get("session")
-            return kept if isinstance(kept, str) else self._minted[agent]
-        return agent.session_id if agent.agent_id == "default" else f"{agent.session_id}/{agent.agent_id}"
+        managed = told.text(agent.session_id)
+        if getattr(agent, "_session_manager", None) is None or managed is None:
+            return told.text(_notes(agent).get("session")) or self._minted[agent]
+        return managed if agent.agent_id == "default" else f"{managed}/{agent.agent_id}"
 
     def _pin(self, agent: Agent) -> None:
         """Keep an id that only this plugin knows in the agent's state, which snapshots take along."""

@@ -14,6 +14,7 @@ from byref.outputs.media import Media
 from byref.outputs.structured import MAX_ELEMENTS, repeated
 from byref.policy import Policy
 from byref.result import Result, ToolReply
+from byref.usage import is_count
 
 try:
     from strands.types.tools import ToolResult, ToolResultContent
@@ -103,12 +104,12 @@ def usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
 
     Strands' `totalTokens` tells: it is input and output alone where the cached ones are within.
     """
-    read, written = (usage.get(name) or 0 for name in ("cacheReadInputTokens", "cacheWriteInputTokens"))
-    given = dict(usage)
-    is_within = usage.get("totalTokens") == usage["inputTokens"] + (usage.get("outputTokens") or 0)
-    if not is_within or not 0 < read + written <= usage["inputTokens"]:
+    given = {name: tokens for name, tokens in usage.items() if is_count(tokens)}
+    read, written = (given.get(name, 0) for name in ("cacheReadInputTokens", "cacheWriteInputTokens"))
+    is_within = given.get("totalTokens") == given["inputTokens"] + given.get("outputTokens", 0)
+    if not is_within or not 0 < read + written <= given["inputTokens"]:
         return given
-    return given | {"inputTokens": usage["inputTokens"] - read - written}
+    return given | {"inputTokens": given["inputTokens"] - read - written}
 
 
 _WRAPPED: Final = "result"
