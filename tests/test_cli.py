@@ -9,22 +9,24 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from rich.console import Console
 from sqlalchemy import Connection, update
 
 import byref
 from byref import db, ledger
-from byref.cli import doctor, main
+from byref.cli import doctor, main, output
 from byref.db.tables import ArtifactRow
-from byref_sandbox import Sandbox
+from byref_sandbox import Sandbox, sqltext
 
 RECORDS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
 
@@ -156,10 +158,18 @@ def test_the_database_of_the_environment_and_urls(
 def test_postgresql(run: Run, users: Path, empty_postgres_url: str) -> None:
     refused = run("--db", empty_postgres_url, "process", str(users))
     assert refused.code == 1
-    assert "run `byref db upgrade`" in refused.err
+    named = re.search(r"run `byref (db upgrade --db .*?)`", refused.err)
+    assert named, refused.err
+    assert run(*shlex.split(named[1])).out == f"{db.head()} (head)\n"
     where = ("--db", empty_postgres_url, "--schema", "tenants")
-    assert run(*where, "db", "upgrade").out == f"{db.head()} (head)\n"
+    cure = re.search(r"run `byref (db upgrade --db .*? --schema tenants)`", run(*where, "process", str(users)).err)
+    assert cure
+    assert run(*shlex.split(cure[1])).out == f"{db.head()} (head)\n"
     assert run(*where, "process", str(users)).code == 0
+    missing = run(*where, "ledger", "--session", "none")
+    listing = re.search(r"`byref (sessions --all-tenants --db .*? --schema tenants)`", missing.err)
+    assert listing, missing.err
+    assert run(*shlex.split(listing[1])).out.splitlines()[1].startswith("default\tcli\t")
     assert run(*where, "run", "len(users_2)").out == "3000\n"
 
 
@@ -227,6 +237,19 @@ def test_tools_are_called_with_json(run: Run, users: Path) -> None:
     unknown = run("tool", "artifact_jk", "{}")
     assert unknown.code == 2
     assert "there are: code_interpreter, artifact_jq" in unknown.err
+
+
+def test_an_extra_that_is_not_installed_is_named_to_whoever_asks_for_it_alone(
+    run: Run, users: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqltext, "is_available", lambda: False)
+    assert run("process", str(users)).err == ""
+    assert run("run", "len(users_2)")[1:] == ("3000\n", "")
+    assert run("tool", "list_artifacts", "{}").err == ""
+    offered = run("tool", "nosuch", "{}").err
+    assert "artifact_jq" in offered and "artifact_sql" not in offered
+    asked = run("tool", "artifact_sql", '{"query": "SELECT 1"}')
+    assert asked == (1, "", "byref: artifact_sql is not offered: it needs DuckDB: pip install 'byref[sql]'\n")
 
 
 # show, ledger, explain, sessions, sweep
@@ -319,6 +342,175 @@ def test_looking_makes_neither_database_nor_session(run: Run, users: Path, tmp_p
     assert run("sweep", "--json").json == {"artifacts": 0, "blobs": 0, "tombstones": 0, "sessions": 0, "objects": 0}
 
 
+@pytest.fixture
+def shop(run: Run, users: Path) -> Run:
+    """Two tenants, of which one has two sessions."""
+    for tenant, session in (("acme", "chat 1"), ("acme", "chat-2"), ("globex", "chat-2")):
+        run("process", str(users), "--tenant", tenant, "--session", session, "--call-id", "call_1", "--model", "gpt-5")
+    return run
+
+
+def test_sessions_and_tenants_have_bytes_tokens_and_dollars(shop: Run, users: Path) -> None:
+    with byref.Engine("sqlite:///byref.db") as engine:
+        session = engine.session("chat 1", tenant="acme")
+        session.record_usage({"input_tokens": 1_000, "output_tokens": 10, "model": "claude-sonnet-5"})
+        spent, saved = session.usage().cost, session.usage().tokens_saved
+    size = users.stat().st_size
+    rows = [line.split("\t") for line in shop("sessions", "--all-tenants").out.splitlines()]
+    assert rows[0][:9] == ["tenant", "session", "model", "steps", "bytes", "in", "out", "saved", "usd"]
+    assert rows[1][:9] == ["acme", "chat 1", "gpt-5", "2", str(size), "1000", "10", str(saved), f"{spent:.4f}"]
+    assert rows[2][:9] == ["acme", "chat-2", "gpt-5", "1", str(size), "", "", str(saved), ""]
+    assert [row[0] for row in rows[1:]] == ["acme", "acme", "globex"]
+    assert [row.split("\t")[:4] for row in shop("tenants").out.splitlines()] == [
+        ["tenant", "sessions", "steps", "bytes"],
+        ["acme", "2", "3", str(size)],  # equal bytes are stored once
+        ["globex", "1", "1", str(size)],
+    ]
+    told = shop("tenants", "--json").json[0]
+    assert (told["id"], told["input_tokens"], told["cost"]) == ("acme", 1_000, float(spent))
+    empty = shop("sessions")
+    assert "`byref tenants` lists the tenants" in empty.err
+
+
+def test_a_session_of_another_tenant_is_found_by_what_the_error_says(shop: Run) -> None:
+    elsewhere = shop("ledger", "--session", "chat 1").err
+    assert elsewhere == "byref: there is no session 'chat 1' of tenant 'default', but of another: --tenant acme\n"
+    assert "give --tenant with one of acme, globex" in shop("show", "--session", "chat-2").err
+    nowhere = shop("explain", "1", "--session", "x", "--db", "./byref.db").err
+    assert "`byref sessions --all-tenants --db ./byref.db` lists" in nowhere
+
+
+def test_history_has_each_output_as_it_came_and_as_it_was_read(shop: Run, users: Path) -> None:
+    words = ("--tenant", "acme", "--session", "chat-2")
+    shop("process", "-", *words, "--tool", "small", stdin=b"all of it")
+    rows = [line.split("\t") for line in shop("history", *words).out.splitlines()]
+    assert rows[0] == ["step", "tool", "call", "arguments", "came", "read"]
+    assert rows[1][:4] == ["1", "users", "call_1", ""]
+    assert rows[1][4].endswith(f", {users.stat().st_size:,} bytes")
+    assert rows[2][1:] == ["small", "", "", "as it was read", "all of it"]
+    first, second = shop("history", *words, "--json").json
+    assert first["original"]["size_bytes"] == users.stat().st_size
+    assert json.loads(first["processed"])["preview"]
+    assert (second["original"], second["processed"]) == ("all of it", "all of it")
+
+
+def test_delete_asks_or_is_told(shop: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("delete", "--tenant", "acme", "--session", "chat 1")
+    refused = shop(*words)
+    assert refused.code == 1
+    assert refused.err.startswith("byref: this deletes session 'chat 1' of tenant 'acme': 1 step, ")
+    assert "--yes" in refused.err
+    told = functools.partial(shop, *words)
+    with monkeypatch.context() as patch:
+        patch.setattr("byref.cli.opening.sys", Terminal("n\n"))
+        assert told().err.endswith("byref: nothing was done\n")
+    assert len(shop("sessions", "--tenant", "acme", "--json").json) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("byref.cli.opening.sys", Terminal("y\n"))
+        assert told().out == "1 session of tenant 'acme' deleted\n"
+    assert [info["id"] for info in shop("sessions", "--tenant", "acme", "--json").json] == ["chat-2"]
+    assert "there is no session 'chat 1' of tenant 'acme'" in told("--yes").err
+    assert shop("delete").code == shop("delete", "--yes").code == 2
+    assert shop("delete", "--tenant", "acme").code == 1
+    assert shop("delete", "--tenant", "acme", "--yes", "--json").json == {"tenant": "acme", "sessions": 1}
+    assert "`byref tenants` lists those there are" in shop("delete", "--tenant", "acme", "--yes").err
+    assert [info["id"] for info in shop("tenants", "--json").json] == ["globex"]
+
+
+class Terminal:
+    """Stands in for `sys`: somebody answers."""
+
+    def __init__(self, answer: str) -> None:
+        self.stdin, self.stderr = io.StringIO(answer), sys.stderr
+        self.stdin.isatty = lambda: True  # type: ignore[method-assign]
+
+
+def test_a_downgrade_asks_before_data_is_lost(shop: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = shop("db", "downgrade", "base")
+    assert refused.code == 1
+    assert "all that byref stored there is lost" in refused.err and "--yes" in refused.err
+    assert len(shop("tenants", "--json").json) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("byref.cli.opening.sys", Terminal("yes\n"))
+        assert shop("db", "downgrade", "base").out == "none\n"
+    assert shop("db", "downgrade", "base").out == "none\n", "nothing is left to lose"
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Let what is printed go to a terminal of so many columns."""
+
+    def wide(columns: int) -> None:
+        monkeypatch.setattr(output, "is_terminal", lambda: True)
+        monkeypatch.setattr(output, "_console", lambda: Console(width=columns, highlight=False))
+
+    yield wide
+
+
+CALL = "toolu_01A09q90qw90lq917835lq9"
+
+
+def test_a_ledger_of_eighty_columns_breaks_no_word(run: Run, users: Path, screen: Callable[[int], None]) -> None:
+    run("process", str(users), "--tool", "list_customers", "--call-id", CALL)
+    run("run", "len(users_2)", "--call-id", CALL.replace("1", "2"))
+    with byref.Engine("sqlite:///byref.db") as engine:
+        session = engine.session("cli")
+        session.record_usage({"input_tokens": 123_456, "output_tokens": 1_020, "model": "claude-sonnet-5"})
+        entries = session.ledger()
+    words = {
+        f"{CALL}:",
+        CALL.replace("1", "2"),
+        "list_customers",
+        "variables,",
+        "max_result_tokens",
+        "code_interpreter",
+    }
+    words |= {"claude-sonnet-5:", "123,456", "1,020", f"{entries[0].original_tokens:,}", f"{entries[0].tokens_saved:,}"}
+    screen(80)
+    shown = run("ledger").out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert words - set(shown.split()) == set()
+    screen(200)
+    assert "reason" in run("ledger").out
+
+
+@pytest.mark.parametrize("verb", [("sessions", "--all-tenants"), ("tenants",), ("sessions", "--tenant", "acme")])
+def test_lists_of_eighty_columns_break_no_word(shop: Run, screen: Callable[[int], None], verb: tuple[str, ...]) -> None:
+    ids = {"acme"} if verb == ("tenants",) else {"chat-2"}
+    screen(80)
+    shown, noted = shop(*verb)[1:]
+    assert max(map(len, shown.splitlines())) <= 80
+    assert ids <= set(shown.split())
+    assert "sessions" not in verb or "there is no room for: model" in noted or "gpt-5" in shown
+
+
+def test_a_table_breaks_between_words_before_it_breaks_words(screen: Callable[[int], None], capsys: Any) -> None:
+    screen(40)
+    output.table(("name", "holds"), [("x" * 20, "some words that are too many for it")])
+    shown = capsys.readouterr().out
+    assert "x" * 20 in shown and "too many" in shown
+    output.table(("name", "holds"), [("x" * 60, "some words")])
+    assert capsys.readouterr().out.count("x") == 60
+
+
+def test_one_spinner_turns_at_a_time(run: Run, users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turning: list[str] = []
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def working(what: str) -> Iterator[None]:
+        assert not turning, f"{what} while {turning}"
+        turning.append(what)
+        seen.append(what)
+        yield
+        turning.pop()
+
+    monkeypatch.setattr(output, "working", working)
+    run("process", str(users))
+    run("run", "1")
+    assert seen == ["opening the database", f"processing {users}", "opening the database", "running code_interpreter"]
+
+
 # db and doctor
 
 
@@ -328,10 +520,10 @@ def test_db_verbs(run: Run, users: Path) -> None:
     assert run("db", "check").code == 0
     assert run("db", "current", "--json").json == {"revision": db.head(), "head": db.head(), "oldest": "0001"}
     assert run("db", "history", "--json").json[0]["revision"] == "0001"
-    assert run("db", "downgrade", "-1").out == "0001\n"
+    assert run("db", "downgrade", "-1", "--yes").out == "0001\n"
     mismatch = run("sessions")
     assert mismatch.code == 1
-    assert "run `byref db upgrade`" in mismatch.err
+    assert f"run `byref db upgrade --db sqlite:///{Path.cwd() / 'byref.db'}`" in mismatch.err
     assert mismatch.err.count("\n") == 1
     wrong = run("db", "upgrade", "nope")
     assert wrong.code == 1
@@ -346,6 +538,12 @@ def test_doctor_reports_walls_versions_and_costs(run: Run) -> None:
     assert "made by the first output" in next(f["detail"] for f in report["findings"] if f["part"] == "database")
     assert re.search(r"\d+ ms for 1\+1", findings["sandbox", "cost"]["detail"])
     assert report["healthy"] is True
+    packages = [finding for finding in report["findings"] if finding["part"] in ("package", "extra")]
+    names = [finding["name"].lower() for finding in packages]
+    assert sorted(set(names)) == sorted(names), "each once"
+    kinds = {finding["name"].lower(): finding["part"] for finding in packages}
+    assert (kinds["sqlalchemy"], kinds["greenlet"], kinds["psycopg"], kinds["mcp"]) == ("package", *["extra"] * 3)
+    assert [finding["part"] for finding in packages] == sorted((f["part"] for f in packages), reverse=True)
 
 
 @pytest.fixture

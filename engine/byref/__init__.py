@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from byref.explain import Explanation
     from byref.ledger import Entry, Totals
-    from byref.lifecycle import SessionInfo, Swept
+    from byref.lifecycle import SessionInfo, Swept, TenantInfo
     from byref.models import ModelInfo, Models, Price
     from byref.outputs import ToolOutput
     from byref.policy import Policy, ToolPolicy
@@ -66,6 +66,7 @@ __all__ = [
     "StorageFailure",
     "Swept",
     "Telemetry",
+    "TenantInfo",
     "TokenCounter",
     "ToolError",
     "ToolOutput",
@@ -98,7 +99,7 @@ _HOMES = {
     ),
     "explain": ("Explanation",),
     "ledger": ("Entry", "Totals"),
-    "lifecycle": ("SessionInfo", "Swept"),
+    "lifecycle": ("SessionInfo", "Swept", "TenantInfo"),
     "models": ("ModelInfo", "Models", "Price"),
     "outputs": ("ToolOutput",),
     "policy": ("Policy", "ToolPolicy"),

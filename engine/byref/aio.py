@@ -30,7 +30,7 @@ from byref.engine import Engine
 from byref.errors import ConfigurationError
 from byref.explain import Explanation
 from byref.ledger import Entry, Totals
-from byref.lifecycle import SessionInfo, Swept
+from byref.lifecycle import SessionInfo, Swept, TenantInfo
 from byref.models import Models
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
@@ -164,9 +164,13 @@ class AsyncEngine:
         """As `Engine.tools`."""
         return await self._call(None, lambda: self._open().tools(format, tools=tools, policy=policy))
 
-    async def sessions(self, tenant: str = "default") -> list[SessionInfo]:
+    async def sessions(self, tenant: str | None = "default") -> list[SessionInfo]:
         """As `Engine.sessions`."""
         return await self._call(None, lambda: self._open().sessions(tenant))
+
+    async def tenants(self) -> list[TenantInfo]:
+        """As `Engine.tenants`."""
+        return await self._call(None, lambda: self._open().tenants())
 
     async def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """As `Engine.delete_session`."""

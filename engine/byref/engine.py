@@ -20,7 +20,7 @@ from byref.db.database import Database, retried
 from byref.db.tables import GRACE
 from byref.errors import ConfigurationError, StorageFailure
 from byref.knobs import shown
-from byref.lifecycle import Opened, SessionInfo, Swept
+from byref.lifecycle import Opened, SessionInfo, Swept, TenantInfo
 from byref.models import Models
 from byref.policy import Policy, check_tools
 from byref.result import Format
@@ -207,10 +207,14 @@ class Engine:
             return False
         return self._sandbox is not None or not tool.needs_sandbox
 
-    def sessions(self, tenant: str = "default") -> list[SessionInfo]:
-        """Return a tenant's conversations, oldest first."""
-        tenant = lifecycle.check_id("tenant", tenant)
-        return self._database.read(lambda connection: lifecycle.sessions(connection, tenant))
+    def sessions(self, tenant: str | None = "default") -> list[SessionInfo]:
+        """Return a tenant's conversations, oldest first, with what each has stored, read and cost; None: of all tenants."""
+        whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
+        return self._database.read(lambda connection: lifecycle.sessions(connection, whose))
+
+    def tenants(self) -> list[TenantInfo]:
+        """Return the tenants that have conversations, by name, with what each has stored, read and cost."""
+        return self._database.read(lifecycle.tenants)
 
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none.

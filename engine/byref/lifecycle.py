@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, true, update
 
 from byref import ledger
 from byref.artifacts import blobs, quotas, store, tombstones
@@ -17,6 +18,7 @@ from byref.db.tables import (
     GRACE,
     ID_BYTES,
     ArtifactRow,
+    BlobRow,
     ItemRow,
     LedgerRow,
     NameRow,
@@ -36,7 +38,7 @@ not enforce foreign keys."""
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session as a listing shows it."""
+    """A session as a listing shows it. Sums have the names and meanings of `Totals`."""
 
     id: str
     tenant: str
@@ -44,6 +46,32 @@ class SessionInfo:
     steps: int
     created_at: datetime
     ended_at: datetime | None
+    stored_bytes: int = 0
+    """What counts for `max_session_bytes`: payloads as they came, each once, and what code keeps beside them."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    tokens: int = 0
+    tokens_saved: int = 0
+    cost: Decimal | None = None
+    """US dollars of all requests whose price is known; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantInfo:
+    """A tenant as a listing shows it: the sums over its sessions."""
+
+    id: str
+    sessions: int
+    steps: int
+    created_at: datetime
+    """Of its first session."""
+    stored_bytes: int
+    """What counts for `max_tenant_bytes`: what its sessions share counts once."""
+    input_tokens: int | None
+    output_tokens: int | None
+    tokens: int
+    tokens_saved: int
+    cost: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +167,115 @@ def find_session(connection: Connection, tenant: str, name: str) -> Opened | Non
     return Opened(row.id, row.model, row.context_window, row.policy, tools)
 
 
-def sessions(connection: Connection, tenant: str) -> list[SessionInfo]:
-    """Return a tenant's sessions, oldest first."""
-    columns = (SessionRow.name, SessionRow.model, SessionRow.next_step, SessionRow.created_at, SessionRow.ended_at)
-    rows = connection.execute(
-        select(*columns).where(SessionRow.tenant == tenant).order_by(SessionRow.created_at, SessionRow.id)
+def tenants_with(connection: Connection, name: str) -> list[str]:
+    """Return the tenants that have a session of that name."""
+    return list(
+        connection.execute(
+            select(SessionRow.tenant).where(SessionRow.name == name).order_by(SessionRow.tenant)
+        ).scalars()
     )
-    return [SessionInfo(row.name, tenant, row.model, row.next_step - 1, row.created_at, row.ended_at) for row in rows]
+
+
+def sessions(connection: Connection, tenant: str | None, name: str | None = None) -> list[SessionInfo]:
+    """Return the sessions of a tenant, or with None of all, oldest first; with `name` that one alone. One statement."""
+    here = [
+        column == value for column, value in ((SessionRow.tenant, tenant), (SessionRow.name, name)) if value is not None
+    ]
+    whose = select(SessionRow.id).where(*here)
+    sums = _ledger_sums(LedgerRow.session_id, LedgerRow.session_id.in_(whose))
+    held = (
+        select(ArtifactRow.session_id, ArtifactRow.blob_id, BlobRow.size_bytes)
+        .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
+        .where(ArtifactRow.session_id.in_(whose), store.is_live())
+        .distinct()
+        .subquery()
+    )
+    payloads = (
+        select(held.c.session_id, func.sum(held.c.size_bytes).label("size")).group_by(held.c.session_id).subquery()
+    )
+    beside = (
+        select(NameRow.session_id, func.sum(NameRow.size_bytes).label("size"))
+        .where(NameRow.session_id.in_(whose))
+        .group_by(NameRow.session_id)
+        .subquery()
+    )
+    query: Any = (
+        select(SessionRow, (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"), sums)
+        .outerjoin(sums, sums.c.whose == SessionRow.id)
+        .outerjoin(payloads, payloads.c.session_id == SessionRow.id)
+        .outerjoin(beside, beside.c.session_id == SessionRow.id)
+        .where(*here)
+        .order_by(SessionRow.created_at, SessionRow.id)
+    )
+    return [
+        SessionInfo(
+            row.name,
+            row.tenant,
+            row.model,
+            row.next_step - 1,
+            row.created_at,
+            row.ended_at,
+            int(row.stored),
+            *_read_sums(row),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def tenants(connection: Connection) -> list[TenantInfo]:
+    """Return every tenant that has sessions, by name: one statement."""
+    sums = _ledger_sums(LedgerRow.tenant)
+    payloads, beside = (
+        select(table.tenant, func.sum(table.size_bytes).label("size")).where(which).group_by(table.tenant).subquery()
+        for table, which in ((BlobRow, BlobRow.published_at.is_not(None)), (NameRow, true()))
+    )
+    own = (
+        select(
+            SessionRow.tenant.label("id"),
+            func.count().label("sessions"),
+            func.sum(SessionRow.next_step - 1).label("steps"),
+            func.min(SessionRow.created_at).label("created_at"),
+        )
+        .group_by(SessionRow.tenant)
+        .subquery()
+    )
+    query: Any = (
+        select(own, (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"), sums)
+        .outerjoin(sums, sums.c.whose == own.c.id)
+        .outerjoin(payloads, payloads.c.tenant == own.c.id)
+        .outerjoin(beside, beside.c.tenant == own.c.id)
+        .order_by(own.c.id)
+    )
+    return [
+        TenantInfo(row.id, int(row.sessions), int(row.steps), row.created_at, int(row.stored), *_read_sums(row))
+        for row in connection.execute(query)
+    ]
+
+
+def _ledger_sums(whose: Any, *which: ColumnElement[bool]) -> Any:
+    """The ledger's sums for each of `whose`: usage as the providers counted it, outputs by our count."""
+    usage, output = LedgerRow.kind == "usage", LedgerRow.kind == "output"
+    return (
+        select(
+            whose.label("whose"),
+            func.sum(case((usage, LedgerRow.input_tokens))).label("input_tokens"),
+            func.sum(case((usage, LedgerRow.output_tokens))).label("output_tokens"),
+            func.sum(case((output, LedgerRow.tokens), else_=0)).label("tokens"),
+            func.sum(case((output, LedgerRow.original_tokens), else_=0)).label("original_tokens"),
+            func.sum(LedgerRow.cost_nanos).label("cost_nanos"),
+        )
+        .where(*which)
+        .group_by(whose)
+        .subquery()
+    )
+
+
+def _read_sums(row: Any) -> tuple[int | None, int | None, int, int, Decimal | None]:
+    """Input, output, tokens read, tokens saved and cost of a row of `_ledger_sums`, whose numbers may be a database's decimals."""
+    given, made = (None if value is None else int(value) for value in (row.input_tokens, row.output_tokens))
+    read, came = int(row.tokens or 0), int(row.original_tokens or 0)
+    cost = None if row.cost_nanos is None else Decimal(int(row.cost_nanos)) / ledger.NANOS
+    return given, made, read, max(0, came - read), cost
 
 
 def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:

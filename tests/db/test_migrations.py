@@ -16,12 +16,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
 from byref import db
 from byref.db import migrate, revisions
 from byref.db.database import Database
+from byref.db.failures import options_of, storage_failure
 from byref.db.tables import Base
 from byref.errors import ConfigurationError, SchemaMismatch, StorageFailure
 from structure import structure
@@ -112,6 +114,7 @@ def test_many_processes_may_start_on_a_new_database_at_once(empty_url: str, race
     script = """
 from byref import db
 from byref.db.database import Database
+from byref.db.failures import options_of, storage_failure
 import byref.db.migrate
 go()
 database = Database(sys.argv[1])
@@ -163,13 +166,57 @@ def test_an_unknown_revision_is_named(engine: Engine, revision: str) -> None:
     assert inspect(engine).get_table_names() == []
 
 
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("sqlite:////tmp/a b.db", "--db 'sqlite:////tmp/a b.db'"),
+        ("postgresql+psycopg://host/shop", "--db postgresql+psycopg://host/shop"),
+        ("postgresql://me:s3cret@host:5/shop", "--db 'postgresql://me:***@host:5/shop'"),
+        (
+            "postgresql://me@/shop?host=/var/run/pg&password=s3cret&sslmode=require&sslpassword=s3cret",
+            "--db 'postgresql://me@/shop?host=/var/run/pg&password=***&sslmode=require&sslpassword=***'",
+        ),
+    ],
+)
+def test_what_names_a_database_on_the_command_line(url: str, named: str) -> None:
+    assert options_of(make_url(url)) == named
+    assert options_of(make_url(url), "a;b") == f"{named} --schema 'a;b'"
+
+
+@pytest.mark.parametrize(
+    ("password", "said", "shown"),
+    [
+        ("p", "connection to port 9 failed", "connection to port 9 failed"),
+        ("p", 'missing "=" after "p"', 'missing "=" after "***"'),
+        ("s3cret", "user=me password=s3cret", "user=me password=***"),
+        ("s3cret/word", "at s3cret%2Fword@host, s3cret/word", "at ***@host, ***"),
+        ("longer than words", "xlonger than wordsx", "x***x"),
+    ],
+)
+def test_passwords_are_masked_and_words_are_left_whole(password: str, said: str, shown: str) -> None:
+    url = make_url("postgresql://me@host/x").set(password=password)
+    told = str(storage_failure(OperationalError("SELECT 1", {}, Exception(said)), url))
+    assert told == f"the database postgresql://me:***@host/x: {shown}"
+
+
 class TestMismatch:
     def test_nothing_there(self, engine: Engine) -> None:
         with pytest.raises(SchemaMismatch) as caught:
             db.check(engine)
         assert "has no byref tables" in str(caught.value)
-        assert "`byref db upgrade`" in str(caught.value)
+        assert f"`byref db upgrade {options_of(engine.url)}`" in str(caught.value)
         assert "byref.db.upgrade(engine)" in str(caught.value)
+
+    def test_of_a_database_in_memory_no_command_is_named(self) -> None:
+        with pytest.raises(SchemaMismatch) as caught:
+            db.check("sqlite:///:memory:")
+        assert str(caught.value).endswith(f"this byref needs '{db.head()}': call byref.db.upgrade(engine)")
+
+    def test_a_schema_is_part_of_the_cure(self, empty_postgres_url: str) -> None:
+        with pytest.raises(SchemaMismatch) as caught:
+            db.check(empty_postgres_url, schema="my schema")
+        assert " --schema 'my schema'`" in str(caught.value)
+        assert str(caught.value).endswith("or call byref.db.upgrade(engine, schema='my schema')")
 
     def test_up_to_date(self, engine: Engine) -> None:
         db.upgrade(engine)
@@ -181,7 +228,7 @@ class TestMismatch:
         monkeypatch.setattr(revisions, "REVISIONS", (*revisions.REVISIONS, "0999"))
         monkeypatch.setattr(revisions, "HEAD", "0999")
         with pytest.raises(
-            SchemaMismatch, match=rf"is at revision '{at}', and this byref needs '0999': run `byref db upgrade`"
+            SchemaMismatch, match=rf"is at revision '{at}', and this byref needs '0999': run `byref db upgrade --db "
         ):
             db.check(engine)
 

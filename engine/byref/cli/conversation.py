@@ -9,8 +9,11 @@ from typing import Any
 
 from byref import Artifact, Result, Session, ToolReply, Variable
 from byref.cli import opening, output
-from byref.cli.failures import FAILED, WrongUsage
-from byref.policy import INTERPRETER, TOOL_NAMES
+from byref.cli.failures import FAILED, Failed, WrongUsage
+from byref.policy import INTERPRETER
+from byref.tools import TOOLS
+from byref_sandbox import probe
+from byref_sandbox.pool import Jail
 
 MAX_ARGUMENT_BYTES = 64 << 20
 """Of code or JSON read from standard input: far beyond what either may be."""
@@ -40,9 +43,17 @@ def run(options: Namespace) -> int:
 
 def tool(options: Namespace) -> int:
     """Call a tool as the model would; print the reply."""
-    if options.name not in TOOL_NAMES:
-        raise WrongUsage(f"there is no tool {options.name!r}; there are: {', '.join(TOOL_NAMES)}")
+    if options.name not in TOOLS:
+        raise WrongUsage(f"there is no tool {options.name!r}; there are: {', '.join(_offered(options.jail))}")
+    if not TOOLS[options.name].is_installed():
+        raise Failed(f"{options.name} is not offered: {TOOLS[options.name].cure}")
     return _call(options, options.name, _argument(options.arguments))
+
+
+def _offered(jail: Jail) -> list[str]:
+    """Return the names of the tools that this installation has and, where they run code, this machine can hold."""
+    held = all(layer.in_force for layer in probe(jail=jail) if layer.mandatory)
+    return [tool.name for tool in TOOLS.values() if tool.is_installed() and (held or not tool.needs_sandbox)]
 
 
 def _argument(given: str) -> str:
@@ -55,7 +66,8 @@ def _call(options: Namespace, name: str, arguments: Any) -> int:
     with opening.engine_to_write(options) as engine:
         opening.session_to_write(engine, options)
         # Whoever types a tool's name may use it, whatever the model of this session is offered.
-        session = engine.session(options.session, tenant=options.tenant, model=options.model, tools=TOOL_NAMES)
+        tools = [tool.name for tool in TOOLS.values() if tool.is_installed()]
+        session = engine.session(options.session, tenant=options.tenant, model=options.model, tools=tools)
         with output.working(f"running {name}"):
             reply = session.call(name, arguments, call_id=options.call_id)
         if options.json:

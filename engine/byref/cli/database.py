@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from byref import db as revisions
 from byref.cli import output
 from byref.cli.failures import FAILED, Failed
-from byref.cli.opening import blobs_to_read, database_url, missing_file
+from byref.cli.opening import blobs_to_read, command, confirmed, database_url, missing_file
 from byref.db.failures import safe
 from byref.db.revisions import State, state
 
@@ -31,6 +31,10 @@ def _downgrade(options: Namespace) -> int:
     url = database_url(options)
     if (missing := missing_file(url)) is not None:
         raise Failed(f"there is no database {str(missing)!r} to downgrade")
+    at = revisions.current(url, schema=options.schema)
+    if at is not None and options.revision not in (at, "head"):
+        loss = "all that byref stored there" if options.revision == "base" else f"what only {at} has a place for"
+        confirmed(options, f"this takes {safe(make_url(url))} from {at} to {options.revision}: {loss} is lost")
     with output.working("migrating"):
         revisions.downgrade(url, options.revision, schema=options.schema)
     return _current(options)
@@ -95,6 +99,8 @@ def _verify(options: Namespace) -> int:
         for problem in report.problems:
             output.text(f"problem: {problem}")
         output.note(f"{len(report.problems):,} problems" if report.problems else "every invariant holds")
+        if any("sweep" in str(problem) for problem in report.problems):
+            output.note(f"`{command(options, 'sweep')}` deletes what is left over")
     return FAILED if report.problems else 0
 
 

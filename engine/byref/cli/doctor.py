@@ -34,7 +34,7 @@ class Finding:
     """One thing that was looked at."""
 
     part: str
-    """python, package, database, blobs, wall or sandbox"""
+    """python, package, extra, database, blobs, wall or sandbox"""
     name: str
     state: str
     """ok, missing or optional (missing, and only some uses need it)"""
@@ -66,20 +66,59 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
+    """Every package that byref's metadata names, once: those that byref needs, then those that only its extras bring."""
+    core: dict[str, str] = {}
+    extras: dict[str, list[str]] = {}
+    for requirement in _requirements("byref"):
+        if not (extra := _extra(requirement)):
+            core[_name(requirement)] = requirement
+            continue
+        brought = [_name(requirement), *_brought(requirement)]
+        for name in brought:
+            extras.setdefault(name, []).append(extra)
+    for name, requirement in core.items():
+        found = _version(name)
+        state, detail = ("ok", found) if found else ("missing", f"not installed: pip install '{requirement}'")
+        yield Finding("package", name, state, detail)
+    for name, of in extras.items():
+        if name in core:
+            continue
+        of = list(dict.fromkeys(of))
+        if found := _version(name):
+            yield Finding("extra", name, "ok", f"{found}, of {', '.join(of)}")
+        else:
+            cure = " or ".join(f"'byref[{extra}]'" for extra in of)
+            yield Finding("extra", name, "optional", f"not installed: pip install {cure}")
+
+
+def _brought(requirement: str) -> Iterator[str]:
+    """What the extras of a requirement, as `sqlalchemy[asyncio]`, bring beside the package itself."""
+    asked = re.match(r"[\w.-]+\[([\w,. -]+)\]", requirement)
+    for each in asked[1].split(",") if asked else ():
+        yield from (_name(one) for one in _requirements(_name(requirement)) if _extra(one) == each.strip())
+
+
+def _requirements(package: str) -> list[str]:
     try:
-        wanted = requires("byref") or []
+        return requires(package) or []
     except PackageNotFoundError:
-        wanted = []
-    for requirement in wanted:
-        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
-        try:
-            yield Finding("package", name, "ok", version(name))
-        except PackageNotFoundError:
-            if extra:
-                yield Finding("package", name, "optional", f"not installed: pip install 'byref[{extra[1]}]'")
-            else:
-                yield Finding("package", name, "missing", f"not installed: pip install '{requirement}'")
+        return []
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+
+
+def _extra(requirement: str) -> str | None:
+    found = re.search(r"extra == ['\"]([\w.-]+)['\"]", requirement)
+    return found[1] if found else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _database(options: Namespace) -> Finding:

@@ -1,32 +1,71 @@
-"""The verbs that look: sessions, show, ledger, explain; and sweep."""
+"""The verbs that look: sessions, tenants, show, ledger, explain, history."""
 
 from __future__ import annotations
 
 import dataclasses
 from argparse import Namespace
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
-from byref import ConfigurationError, Entry, Session
+from byref import Artifact, ConfigurationError, Entry, HistoryEntry, Session, SessionInfo, TenantInfo
 from byref.cli import opening, output
 from byref.cli.conversation import artifact_record, variable_record
 from byref.cli.failures import Failed
 from byref.outputs import to_block
+from byref.outputs.native import as_text
 from byref.tools.targets import expired
+
+READ_CHARS = 60
+"""Of what the model read, in a list."""
 
 
 def sessions(options: Namespace) -> int:
     """List the conversations."""
     with opening.engine_to_read(options) as engine:
-        found = engine.sessions(options.tenant)
+        found = engine.sessions(None if options.all_tenants else options.tenant)
     if options.json:
         output.json([dataclasses.asdict(info) for info in found])
         return 0
-    rows = [
-        (info.id, info.model, info.steps, _moment(info.created_at), _moment(info.ended_at) if info.ended_at else None)
+    columns: tuple[str, ...] = ("session", "model", "steps", *SUMS, "created", "ended")
+    rows: list[tuple[object, ...]] = [
+        (
+            info.id,
+            info.model,
+            info.steps,
+            *_sums(info),
+            _moment(info.created_at),
+            info.ended_at and _moment(info.ended_at),
+        )
         for info in found
     ]
-    output.table(("session", "model", "steps", "created", "ended"), rows, right=("steps",))
+    if options.all_tenants:
+        columns, rows = ("tenant", *columns), [(i.tenant, *row) for i, row in zip(found, rows, strict=True)]
+    output.table(columns, rows, right=("steps", *SUMS), spare=("model", "ended", "created", "out", "in"))
+    if not found and not options.all_tenants:
+        output.note(f"none of tenant {options.tenant!r}; `{opening.command(options, 'tenants')}` lists the tenants")
     return 0
+
+
+def tenants(options: Namespace) -> int:
+    """List the tenants."""
+    with opening.engine_to_read(options) as engine:
+        found = engine.tenants()
+    if options.json:
+        output.json([dataclasses.asdict(info) for info in found])
+        return 0
+    rows = [(info.id, info.sessions, info.steps, *_sums(info), _moment(info.created_at)) for info in found]
+    columns = ("tenant", "sessions", "steps", *SUMS, "created")
+    output.table(columns, rows, right=("sessions", "steps", *SUMS), spare=("steps", "created", "out", "in"))
+    return 0
+
+
+SUMS = ("bytes", "in", "out", "saved", "usd")
+"""Columns of what is stored, of the tokens that providers counted, of tokens that no model read, and of the cost."""
+
+
+def _sums(info: SessionInfo | TenantInfo) -> tuple[object, ...]:
+    return info.stored_bytes, info.input_tokens, info.output_tokens, info.tokens_saved, _dollars(info.cost)
 
 
 def show(options: Namespace) -> int:
@@ -56,8 +95,25 @@ def ledger(options: Namespace) -> int:
             }
         )
         return 0
-    columns = ("step", "kind", "tool", "call", "route", "reason", "came", "read", "saved", "in", "out", "usd")
-    output.table(columns, [_ledger_row(entry) for entry in entries], right=(columns[0], *columns[6:]))
+    columns: tuple[str, ...] = (
+        "step",
+        "kind",
+        "tool",
+        "call",
+        "route",
+        "reason",
+        "came",
+        "read",
+        "saved",
+        "in",
+        "out",
+        "usd",
+    )
+    rows = [_ledger_row(entry) for entry in entries]
+    if output.is_terminal() and not output.fits(columns, rows):
+        columns = ("step", "what", "came", "read", "saved", "usd")
+        rows = [(row[0], _in_words(row), *row[6:9], row[11]) for row in rows]
+    output.table(columns, rows, right=[name for name in columns if name in ("step", "came", "read", *SUMS)])
     cost = "unknown" if totals.cost is None else f"{totals.cost:.4f} USD"
     worth = "" if totals.cost_saved is None else f" ({totals.cost_saved:.4f} USD a request)"
     output.note(
@@ -84,14 +140,16 @@ def explain(options: Namespace) -> int:
     return 0
 
 
-def sweep(options: Namespace) -> int:
-    """Delete what nothing needs any more."""
-    with opening.engine_to_read(options) as engine, output.working("sweeping"):
-        gone = engine.sweep()
+def history(options: Namespace) -> int:
+    """List what tools returned, and what the model read of it."""
+    with opening.engine_to_read(options) as engine:
+        entries = opening.session_to_read(engine, options).history()
     if options.json:
-        output.json(dataclasses.asdict(gone))
-    else:
-        output.table(("what", "gone"), list(dataclasses.asdict(gone).items()), right=("gone",))
+        output.json([_history_record(entry) for entry in entries])
+        return 0
+    rows = [(e.step, e.tool, e.call_id, e.arguments, _came(e.original), _beginning(e.processed)) for e in entries]
+    columns = ("step", "tool", "call", "arguments", "came", "read")
+    output.table(columns, rows, right=("step",), spare=("arguments", "call"), loose=("arguments", "read"))
     return 0
 
 
@@ -177,9 +235,60 @@ def _ledger_row(entry: Entry) -> tuple[object, ...]:
         entry.tokens_saved if is_output else None,
         entry.input_tokens,
         entry.output_tokens,
-        None if entry.cost is None else f"{entry.cost:.4f}",
+        _dollars(entry.cost),
     )
 
 
-def _moment(moment: Any) -> str:
-    return str(moment.isoformat(sep=" ", timespec="seconds"))
+def _in_words(row: tuple[object, ...]) -> str:
+    """What is text of a row of the ledger, in one cell."""
+    _, kind, tool, call, route, reason, *_, given, made, _ = row
+    of = " ".join(str(part) for part in (kind, tool, call) if part)
+    if route:
+        return f"{of}: {route}, {reason}"
+    counted = [f"{number:,} {way}" for number, way in ((given, "in"), (made, "out")) if isinstance(number, int)]
+    return f"{of}: {', '.join(counted)}" if counted else of
+
+
+def _dollars(cost: Decimal | None) -> str | None:
+    return None if cost is None else f"{cost:.4f}"
+
+
+def _came(original: Artifact | str | list[Any] | None) -> str:
+    """An output as it came: by reference where it is stored."""
+    match original:
+        case Artifact():
+            return f"{original.id}, {original.size_bytes:,} bytes"
+        case list():
+            return "; ".join(_came(one) for one in original)
+        case None:
+            return "gone, or not stored"
+        case _:
+            return "as it was read"
+
+
+def _beginning(processed: str | list[Any]) -> str:
+    text = " ".join(as_text(processed)[: READ_CHARS * 4].split())
+    return text if len(text) <= READ_CHARS else f"{text[:READ_CHARS]}…"
+
+
+def _history_record(entry: HistoryEntry) -> dict[str, Any]:
+    def record(original: Artifact | str | list[Any] | None) -> Any:
+        match original:
+            case Artifact():
+                return artifact_record(original)
+            case list():
+                return [record(one) for one in original]
+            case _:
+                return original
+
+    return {name: getattr(entry, name) for name in ("step", "tool", "call_id", "arguments")} | {
+        "original": record(entry.original),
+        "processed": entry.processed,
+    }
+
+
+def _moment(moment: datetime) -> str:
+    """To the second in a pipe; to the minute, in UTC as well, on a terminal."""
+    if output.is_terminal():
+        return moment.strftime("%Y-%m-%d %H:%M")
+    return moment.isoformat(sep=" ", timespec="seconds")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -15,12 +17,17 @@ from sqlalchemy.exc import ArgumentError
 from byref import Engine, Policy, Session, lifecycle
 from byref.cli import output
 from byref.cli.failures import Failed
+from byref.cli.parser import DEFAULT_DB
 from byref.db.connections import sqlite_path
+from byref.db.failures import options_of
 from byref.stores import BlobStore, store_at
 from byref_sandbox import Sandbox
 
 POLICY = Policy(on_storage_failure="raise")
 """A turn need not survive a database that is down: whoever typed the command is to know."""
+
+NAMED = 5
+"""Tenants that the error for a missing session names."""
 
 
 def database_url(options: Namespace) -> str:
@@ -32,14 +39,11 @@ def database_url(options: Namespace) -> str:
 @contextmanager
 def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Engine]:
     """An engine that makes a SQLite file where there is none."""
-    with (
-        output.working("opening the database"),
-        Engine(
-            database_url(options), policy=policy, blobs=blobs(options), jail=options.jail, schema=options.schema
-        ) as engine,
-    ):
-        opened = engine
-        yield opened
+    url, store = database_url(options), blobs(options)
+    with output.working("opening the database"):
+        engine = Engine(url, policy=policy, blobs=store, jail=options.jail, schema=options.schema)
+    with engine:
+        yield engine
 
 
 @contextmanager
@@ -86,8 +90,57 @@ def session_to_read(engine: Engine, options: Namespace) -> Session:
     """The session that the options name; looking does not make one."""
     name, tenant = lifecycle.check_id("--session", options.session), lifecycle.check_id("--tenant", options.tenant)
     if engine.database.read(lambda connection: lifecycle.find_session(connection, tenant, name)) is None:
-        raise Failed(f"there is no session {name!r} of tenant {tenant!r}; `byref sessions` lists those there are")
+        raise no_session(engine, options)
     return engine.session(name, tenant=tenant)
+
+
+def no_session(engine: Engine, options: Namespace) -> Failed:
+    """The error for a session that is not there: it names the tenants that have one of that name, or what lists all."""
+    owners = engine.database.read(lambda connection: lifecycle.tenants_with(connection, options.session))
+    missing = f"there is no session {options.session!r} of tenant {options.tenant!r}"
+    if len(owners) == 1:
+        return Failed(f"{missing}, but of another: --tenant {shlex.quote(owners[0])}")
+    if owners:
+        others = f" and {len(owners) - NAMED:,} more" if len(owners) > NAMED else ""
+        named = ", ".join(shlex.quote(owner) for owner in owners[:NAMED])
+        return Failed(f"{missing}, but of others: give --tenant with one of {named}{others}")
+    listing = command(options, "sessions", "--all-tenants")
+    return Failed(f"{missing}; `{listing}` lists those there are, and --tenant says whose one is")
+
+
+def command(options: Namespace, *words: str) -> str:
+    """Return a command line on the same database, ready for a shell: what the environment says already is left out."""
+    named: list[str] = []
+    if options.db != (os.environ.get("BYREF_DB") or DEFAULT_DB):
+        named.append(_database_option(options.db))
+    if options.schema is not None:
+        named.append(f"--schema {shlex.quote(options.schema)}")
+    if options.blobs is not None and options.blobs != os.environ.get("BYREF_BLOBS"):
+        named.append(f"--blobs {shlex.quote(options.blobs)}")
+    return " ".join(["byref", *map(shlex.quote, words), *named])
+
+
+def _database_option(given: str) -> str:
+    try:
+        return options_of(make_url(given)) if "://" in given else f"--db {shlex.quote(given)}"
+    except (ArgumentError, ValueError):
+        return "--db URL"  # a URL that does not parse may have a password anywhere
+
+
+def confirmed(options: Namespace, loss: str) -> None:
+    """Let whoever typed a command that deletes say yes to what is lost: at the terminal, or by --yes.
+
+    Raises:
+        Failed: the answer is no, or there is nobody to ask.
+    """
+    if options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failed(f"{loss}. There is no terminal to ask at: say so with --yes. Nothing was done")
+    sys.stderr.write(f"{output.visible(loss[:1].upper() + loss[1:])}. Go on? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Failed("nothing was done")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 MAX_TERMINAL_LINES = 200
 """Of stored data shown on a terminal; a pipe gets all of it."""
+
+LOOSE_WIDTH = 20
+"""Of a column of data, which may be broken anywhere."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -57,10 +60,20 @@ def note(message: str) -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "", right: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    title: str = "",
+    right: Sequence[str] = (),
+    spare: Sequence[str] = (),
+    loose: Sequence[str] = (),
 ) -> None:
-    """Print rows: a table on a terminal, else lines of cells with tabs between them, the columns' names first."""
-    cells = [["" if cell is None else _number(cell) if is_terminal() else str(cell) for cell in row] for row in rows]
+    """Print rows: a table on a terminal, else lines of cells with tabs between them, the columns' names first.
+
+    On a terminal a column without a value is left out; where the rest is too wide so are, one after the other, those of
+    `spare`, which is said; then cells are broken between words, those of `loose` columns anywhere, and words last of all.
+    """
+    cells = _cells(rows)
     if not is_terminal():
         for row in [list(columns), *cells]:
             sys.stdout.write(encodable("\t".join(_one_line(cell) for cell in row)) + "\n")
@@ -69,13 +82,73 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in cells:
-        drawn.add_row(*(Text(_one_line(visible(cell))) for cell in row))
+    used, console, out = _used(columns, cells), _console(), []
+    for name in spare:
+        if name in used and not _fit(used, console.width, loose):
+            del used[name]
+            out.append(name)
+    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name, width in zip(used, _widths(used, console.width, loose), strict=True):
+        drawn.add_column(name, justify="right" if name in right else "left", overflow="fold", width=width)
+    for line in zip(*used.values(), strict=True):
+        drawn.add_row(*map(Text, line))
     sys.stdout.flush()
-    _console().print(drawn)
+    console.print(drawn)
+    if out:
+        note(f"there is no room for: {', '.join(out)}; --json has all")
+
+
+def fits(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
+    """Tell whether the terminal is wide enough for rows without a line break in any."""
+    return _fit(_used(columns, _cells(rows)), _console().width)
+
+
+def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    number = _number if is_terminal() else str
+    return [["" if cell is None else number(cell) for cell in row] for row in rows]
+
+
+def _used(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """The cells of each column as a terminal shows them, without columns that have none; the first is always there."""
+    shown = {name: [_one_line(visible(row[place])) for row in cells] for place, name in enumerate(columns)}
+    return {name: column for name, column in shown.items() if not cells or any(column) or name == columns[0]}
+
+
+def _natural(used: Mapping[str, Sequence[str]]) -> list[int]:
+    return [_widest((name, *column)) for name, column in used.items()]
+
+
+def _least(used: Mapping[str, Sequence[str]], loose: Sequence[str]) -> list[int]:
+    """Return the widths below which words are broken."""
+    words = [_widest(word for cell in (name, *column) for word in cell.split()) for name, column in used.items()]
+    return [min(width, LOOSE_WIDTH) if name in loose else width for name, width in zip(used, words, strict=True)]
+
+
+def _fit(used: Mapping[str, Sequence[str]], terminal: int, loose: Sequence[str] = ()) -> bool:
+    """Tell whether no cell has to be broken, but those of `loose` columns."""
+    widths = [LOOSE_WIDTH if name in loose else width for name, width in zip(used, _natural(used), strict=True)]
+    return sum(widths) <= _room(used, terminal)
+
+
+def _widths(used: Mapping[str, Sequence[str]], terminal: int, loose: Sequence[str]) -> list[int]:
+    """Return the columns' widths: the widest give way first, down to where words are broken; beyond only if need be."""
+    widths, room = _natural(used), _room(used, terminal)
+    for least in (_least(used, loose), [1] * len(used)):
+        while sum(widths) > room and any(width > low for width, low in zip(widths, least, strict=True)):
+            widest = max(range(len(widths)), key=lambda place: (widths[place] > least[place], widths[place]))
+            widths[widest] -= 1
+    return widths
+
+
+def _room(used: Mapping[str, object], terminal: int) -> int:
+    """Of a line, what is left for cells: two spaces are between them."""
+    return terminal - 2 * (len(used) - 1) - 1
+
+
+def _widest(texts: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=0)
 
 
 @contextlib.contextmanager

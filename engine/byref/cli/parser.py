@@ -17,6 +17,7 @@ class Default(str):
 
 DEFAULT_DB = "sqlite:///byref.db"
 DEFAULT_SESSION = Default("cli")
+DEFAULT_TENANT = Default("default")
 
 EXIT_CODES = """exit codes:
   0  it worked
@@ -166,7 +167,7 @@ OPTIONS = {
         {"metavar": "ID", "help": f"conversation (default: {DEFAULT_SESSION}); made when something is put into it"},
         lambda: DEFAULT_SESSION,
     ),
-    "tenant": Option("--tenant", {"metavar": "ID", "help": "whose it is (default: default)"}, lambda: "default"),
+    "tenant": Option("--tenant", {"metavar": "ID", "help": "whose it is (default: default)"}, lambda: DEFAULT_TENANT),
     "tool": Option(
         "--tool",
         {"metavar": "NAME", "help": "tool that gave the output (default: the file's name without suffix)"},
@@ -198,9 +199,11 @@ OPTIONS = {
 }
 """By the name of the parsed value."""
 
-_PUTS = ("db", "blobs", "session", "tool", "call_id", "model", "context_window", "json")
-_RUNS = ("db", "blobs", "session", "call_id", "model", "json")
-_READS = ("db", "blobs", "session", "json")
+_YES = ("--yes", {"action": "store_true", "help": "do it without being asked"})
+
+_PUTS = ("db", "blobs", "schema", "session", "tenant", "tool", "call_id", "model", "context_window", "json")
+_RUNS = ("db", "blobs", "schema", "session", "tenant", "call_id", "model", "json")
+_READS = ("db", "blobs", "schema", "session", "tenant", "json")
 
 _SERVING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--http", {"metavar": "HOST:PORT", "help": "serve streamable HTTP at http://HOST:PORT/mcp"}),
@@ -255,9 +258,17 @@ VERBS = (
     Verb(
         "sessions",
         "list the conversations",
-        "List a tenant's conversations, oldest first.",
+        "List a tenant's conversations, oldest first: their steps, the bytes that are stored, the tokens that providers "
+        "counted, the tokens of outputs that no model had to read, and what the requests cost.",
+        (("--all-tenants", {"action": "store_true", "help": "those of every tenant"}),),
+        ("db", "schema", "tenant", "json"),
+    ),
+    Verb(
+        "tenants",
+        "list the tenants",
+        "List the tenants that have conversations, by name, with the sums over them, as `byref sessions` has them of each.",
         (),
-        ("db", "tenant", "json"),
+        ("db", "schema", "json"),
     ),
     Verb(
         "show",
@@ -285,6 +296,24 @@ VERBS = (
         "Say why an output took its route, with the numbers that were compared.",
         (("key", {"metavar": "STEP|CALL_ID", "help": "step of the ledger, or the id of the call"}),),
         _READS,
+    ),
+    Verb(
+        "history",
+        "what every tool returned, and what the model read of it",
+        "List the outputs of the session's tools in order: as each came, by reference, and the beginning of what the model "
+        "read of it, which `byref show STEP` prints whole, and --json of all.",
+        (),
+        _READS,
+    ),
+    Verb(
+        "delete",
+        "delete a conversation, or all of a tenant",
+        "Delete a conversation with its ledger, its artifacts and their bytes: --session ID names it, and --tenant ID whose "
+        "it is. Without --session everything of the tenant that --tenant names is deleted. Asks before; where nobody can be "
+        "asked, --yes is needed.",
+        (_YES,),
+        ("db", "blobs", "schema", "session", "tenant", "json"),
+        {"session": "the conversation; without it, all of --tenant"},
     ),
     Verb(
         "doctor",
@@ -328,7 +357,7 @@ VERBS = (
         "Turn expired artifacts into tombstones; delete old tombstones, idle sessions whose time is over, what was staged "
         "and never committed, and bytes that nothing needs any more. Any number of processes may sweep at once.",
         (),
-        ("db", "blobs", "json"),
+        ("db", "blobs", "schema", "json"),
     ),
 )
 
@@ -345,8 +374,9 @@ DB_VERBS = (
     Verb(
         "downgrade",
         "take the tables back; what they hold is lost",
-        "Take the tables back to a revision, in one transaction. What the later ones hold is lost.",
-        (("revision", {"metavar": "REVISION", "help": "a revision, -1, or base: none of our tables"}),),
+        "Take the tables back to a revision, in one transaction. What the later ones hold is lost: asks before; where nobody "
+        "can be asked, --yes is needed.",
+        (("revision", {"metavar": "REVISION", "help": "a revision, -1, or base: none of our tables"}), _YES),
         _DB,
     ),
     Verb(

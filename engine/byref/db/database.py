@@ -108,7 +108,7 @@ class Database:
 
             self._working(lambda: upgrade(self._engine, schema=self.schema))
             return
-        require(found, self._engine.url)
+        require(found, self._engine.url, self.schema)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run work in one write transaction and commit it; on a transient failure run it again from the start.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sqlite3
+from urllib.parse import quote, quote_plus
 
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
@@ -19,6 +22,37 @@ _READ_ONLY = frozenset({"25006", "0A000"})
 """A write on a server that only reads, and on a standby the BEGIN of a transaction that is to write."""
 
 _UNIQUE = "23505"
+
+_SHOWN = frozenset(
+    [
+        "host",
+        "hostaddr",
+        "port",
+        "user",
+        "dbname",
+        "service",
+        "options",
+        "application_name",
+        "client_encoding",
+        "connect_timeout",
+        "target_session_attrs",
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "ssl",
+        "uri",
+        "mode",
+        "cache",
+        "timeout",
+        "vfs",
+        "immutable",
+        "nolock",
+    ]
+)
+"""Of a URL's query: whatever else it has may be a secret."""
+
+_LONG_SECRET = 8
+"""Characters from which a secret is hardly a part of an ordinary word."""
 
 _SQLITE_CURES = {
     sqlite3.SQLITE_BUSY: "another process held the write lock too long; try again",
@@ -72,9 +106,7 @@ def storage_failure(error: SQLAlchemyError, url: URL, note: str | None = None) -
     Statements and their parameters are left out, for they carry payloads. Raise it `from driver_error(error)`.
     """
     cause = driver_error(error)
-    words = " ".join(str(cause).split()) or type(cause).__name__
-    if url.password:
-        words = words.replace(str(url.password), "***")
+    words = _without_secrets(" ".join(str(cause).split()) or type(cause).__name__, url)
     cure = note or _SQLITE_CURES.get(_sqlite_code(cause) or 0)
     return StorageFailure(f"the database {safe(url)}: {words}" + (f" ({cure})" if cure else ""))
 
@@ -87,6 +119,27 @@ def driver_error(error: SQLAlchemyError) -> BaseException:
 def safe(url: URL) -> str:
     """The URL as it may be printed: no password, no query (which may carry one)."""
     return url.set(query={}).render_as_string(hide_password=True)
+
+
+def options_of(url: URL, schema: str | None = None) -> str:
+    """Return what names a database on byref's command line, ready for a shell; `***` stands for a password."""
+    shown = safe(url)
+    pairs = [(name, each) for name, values in url.normalized_query.items() for each in values]
+    if pairs:
+        told = (f"{quote(name)}={quote(each, safe='/:') if name in _SHOWN else '***'}" for name, each in pairs)
+        shown += f"?{'&'.join(told)}"
+    named = f"--db {shlex.quote(shown)}"
+    return named if schema is None else f"{named} --schema {shlex.quote(schema)}"
+
+
+def _without_secrets(words: str, url: URL) -> str:
+    """Return a driver's words with `***` for secrets: wherever one stands by itself, and a long one wherever it is."""
+    values = [value for name, value in url.normalized_query.items() if name not in _SHOWN]
+    secrets = {str(url.password or ""), *(each for value in values for each in value)}
+    for secret in sorted({form for one in secrets for form in (one, quote(one, safe=""), quote_plus(one))} - {""}):
+        alone = re.escape(secret) if len(secret) >= _LONG_SECRET else rf"(?<!\w){re.escape(secret)}(?!\w)"
+        words = re.sub(alone, "***", words)
+    return words
 
 
 def _sqlite_code(error: BaseException | None) -> int | None:

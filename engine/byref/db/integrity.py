@@ -270,7 +270,7 @@ def _bytes(grace: timedelta) -> Iterator[_Check]:
     unused = select(BlobRow.id, BlobRow.staged_at).where(
         BlobRow.staged_at < datetime.now(UTC) - grace, ~exists().where(ArtifactRow.blob_id == BlobRow.id)
     )
-    yield "orphan", BlobRow, unused, "nothing has needed it since {staged_at:%Y-%m-%d %H:%M}; `byref sweep` deletes it"
+    yield "orphan", BlobRow, unused, "nothing has needed it since {staged_at:%Y-%m-%d %H:%M}; a sweep deletes it"
 
 
 def _sessions() -> Iterator[_Check]:
@@ -420,9 +420,9 @@ def _strays(database: Database, objects: BlobStore | None, grace: timedelta) -> 
     for key in strays(database.read, objects, grace):
         noted = select(DiscardRow.id).where(DiscardRow.store == objects.name, DiscardRow.key == key)
         if database.read(lambda c, noted=noted: c.execute(noted).scalar()) is None and _is_there(objects, key):  # type: ignore[misc]
-            yield Problem("stray object", "store", key, "no blob has it; `byref sweep` deletes it")
+            yield Problem("stray object", "store", key, "no blob has it; a sweep deletes it")
     for name in drafts(objects, grace):
-        yield Problem("abandoned draft", "store", name, "a write that was killed has left it; `byref sweep` deletes it")
+        yield Problem("abandoned draft", "store", name, "a write that was killed has left it; a sweep deletes it")
 
 
 def _is_there(objects: BlobStore, key: str) -> bool:

@@ -86,7 +86,7 @@ def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema
 
     def work(connection: Connection, found: State, url: URL) -> None:
         if revision == "head" and not found.is_known and found.is_served:
-            require(found, url)
+            require(found, url, schema)
             return
         require_known(found, url)
         with _alembic_errors():

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
-from byref.db.connections import engine_of, sqlite_path, transaction
-from byref.db.failures import driver_error, safe, storage_failure
+from byref.db.connections import engine_of, is_memory, sqlite_path, transaction
+from byref.db.failures import driver_error, options_of, safe, storage_failure
 from byref.db.tables import Base, CompatibilityRow
 from byref.errors import ConfigurationError, SchemaMismatch
 
@@ -113,10 +113,10 @@ def check(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> No
     of which the log is told.
     """
     with engine_of(url_or_engine) as engine:
-        require(state(engine, schema=schema), engine.url)
+        require(state(engine, schema=schema), engine.url, schema)
 
 
-def require(found: State, url: URL) -> None:
+def require(found: State, url: URL, schema: str | None = None) -> None:
     """Raise SchemaMismatch unless this byref works with a database in such a state."""
     if found.revision == HEAD:
         return
@@ -132,10 +132,13 @@ def require(found: State, url: URL) -> None:
         return
     require_known(found, url)
     stands = f"is at revision {found.revision!r}" if found.revision else "has no byref tables"
-    raise SchemaMismatch(
-        f"the database {safe(url)} {stands}, and this byref needs {HEAD!r}: run `byref db upgrade`, or call "
-        "byref.db.upgrade(engine)"
-    )
+    call = "byref.db.upgrade(engine)" if schema is None else f"byref.db.upgrade(engine, schema={schema!r})"
+    cure = f"call {call}"
+    if not is_memory(url):
+        named = options_of(url, schema)
+        secret = ", with its password in place of ***" if "***" in named else ""
+        cure = f"run `byref db upgrade {named}`{secret}, or {cure}"
+    raise SchemaMismatch(f"the database {safe(url)} {stands}, and this byref needs {HEAD!r}: {cure}")
 
 
 def require_known(found: State, url: URL) -> None:

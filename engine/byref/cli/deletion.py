@@ -1,0 +1,62 @@
+"""The verbs that delete: delete, sweep."""
+
+from __future__ import annotations
+
+import dataclasses
+from argparse import Namespace
+
+from byref import Engine, lifecycle
+from byref.cli import opening, output
+from byref.cli.failures import Failed, WrongUsage
+from byref.cli.parser import Default
+
+
+def delete(options: Namespace) -> int:
+    """Delete a conversation, or all of a tenant, once whoever asked for it has said yes."""
+    whole = isinstance(options.session, Default)
+    if whole and isinstance(options.tenant, Default):
+        raise WrongUsage(
+            "name what to delete: --session ID, and --tenant ID whose it is; or --tenant ID alone for all of it"
+        )
+    with opening.engine_to_read(options) as engine:
+        gone = _delete_tenant(engine, options) if whole else _delete_session(engine, options)
+    if options.json:
+        output.json({"tenant": options.tenant, "sessions": gone})
+    else:
+        output.text(f"{_many(gone, 'session')} of tenant {options.tenant!r} deleted")
+    return 0
+
+
+def _delete_tenant(engine: Engine, options: Namespace) -> int:
+    tenant = lifecycle.check_id("--tenant", options.tenant)
+    info = next((info for info in engine.tenants() if info.id == tenant), None)
+    if info is None:
+        raise Failed(f"there is no tenant {tenant!r}; `{opening.command(options, 'tenants')}` lists those there are")
+    held = f"{_many(info.sessions, 'session')}, {info.stored_bytes:,} bytes"
+    opening.confirmed(options, f"this deletes everything of tenant {tenant!r}: {held}")
+    return engine.delete_tenant(tenant)
+
+
+def _delete_session(engine: Engine, options: Namespace) -> int:
+    name, tenant = lifecycle.check_id("--session", options.session), lifecycle.check_id("--tenant", options.tenant)
+    found = engine.database.read(lambda connection: lifecycle.sessions(connection, tenant, name))
+    if not found:
+        raise opening.no_session(engine, options)
+    held = f"{_many(found[0].steps, 'step')}, {found[0].stored_bytes:,} bytes"
+    opening.confirmed(options, f"this deletes session {name!r} of tenant {tenant!r}: {held}")
+    return int(engine.delete_session(name, tenant=tenant))
+
+
+def sweep(options: Namespace) -> int:
+    """Delete what nothing needs any more."""
+    with opening.engine_to_read(options) as engine, output.working("sweeping"):
+        gone = engine.sweep()
+    if options.json:
+        output.json(dataclasses.asdict(gone))
+    else:
+        output.table(("what", "gone"), list(dataclasses.asdict(gone).items()), right=("gone",))
+    return 0
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
