@@ -570,7 +570,8 @@ def test_doctor_looks_for_the_store_of_objects(run: Run, tmp_path: Path) -> None
 
 def test_doctor_says_what_language_only_means(run: Run, started: None) -> None:
     ran = run("doctor", "--jail", "language-only")
-    assert "behind the language wall ALONE" in ran.out
+    assert "offered behind the language ALONE" in ran.out
+    assert "is no security boundary" in ran.out
     assert "seccomp\toptional\tleft out by the host's choice" in ran.out
 
 

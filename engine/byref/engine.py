@@ -35,7 +35,7 @@ from byref.tools import TOOLS
 from byref.tools.record import Tool
 from byref.tools.render import render
 from byref.usage import is_count
-from byref_sandbox import Sandbox, SandboxUnavailable, probe
+from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
 
 logger = logging.getLogger("byref")
 
@@ -51,7 +51,9 @@ class Engine:
     `url`: a SQLAlchemy URL of SQLite or PostgreSQL, or a host's own Engine. `create=None` makes the tables in a SQLite
     database that is new and only checks any other; True migrates to head; False only checks. `schema` (PostgreSQL) is
     where the tables live. `interpreter` runs model-written code in place of a sandbox of the engine's own, and is yours to
-    close: a `byref_sandbox.Sandbox`, a `byref.adapters.dask.DaskInterpreter`; `jail` says which walls its own must have.
+    close: a `byref_sandbox.Sandbox`, a `byref.adapters.dask.DaskInterpreter`; `jail` says which walls its own must have:
+    "full", or "language-only", which is no security boundary (code that gets out of the language has the rights of the
+    host's user) and meant for code that you would run yourself.
     `counter` counts tokens, `models` knows windows and prices. `blobs` is where the bytes of artifacts go instead of into
     the database: a store of `byref.stores`, or one of your own. `telemetry` is what OpenTelemetry is told, where it is
     installed.
@@ -357,12 +359,14 @@ def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
     missing = [layer for layer in probe(jail=jail) if layer.mandatory and not layer.in_force]
     if missing:
         logger.warning(
-            '%s are not offered: %s. `byref doctor` tells more; jail="language-only" runs model-written code without '
-            "these walls.",
+            "%s are not offered: %s. `byref doctor` tells more; %s.",
             _NEEDING_THE_SANDBOX,
             "; ".join(f"{layer.name}: {layer.detail}" for layer in missing),
+            NO_BOUNDARY,
         )
         return None
+    if jail == "language-only":
+        logger.warning("%s.", NO_BOUNDARY)
     try:
         return Sandbox(jail=jail)
     except SandboxUnavailable as error:

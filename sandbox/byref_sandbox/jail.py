@@ -40,6 +40,11 @@ _REFUSALS: Final = (OSError, ValueError)
 
 LANGUAGE_ONLY: Final = frozenset({"identity", "capabilities", "namespaces", "landlock", "seccomp"})
 """What `jail="language-only"` leaves out; processes, descriptors, environment and limits stay."""
+NO_BOUNDARY: Final = (
+    "jail='language-only' is no security boundary: code that gets out of the language has the rights of this user, "
+    "so choose it only for code that you would run yourself"
+)
+"""What is said wherever it can be chosen."""
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -69,8 +74,7 @@ def require(layers: Iterable[Layer]) -> None:
     missing += [f"{wall.name} (not reported)" for wall in _WALLS if wall.name not in found]
     if missing:
         raise SandboxUnavailable(
-            f"no safe sandbox here: missing {', '.join(missing)}. Run on Linux with seccomp, or choose "
-            f"jail='language-only' knowing that model-written code is then held back by the language alone."
+            f"no safe sandbox here: missing {', '.join(missing)}. Run on Linux with seccomp. {NO_BOUNDARY}."
         )
 
 

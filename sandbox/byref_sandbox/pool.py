@@ -47,7 +47,8 @@ class Sandbox(Runner):
     """Runs model-written Python and jq in jailed processes; safe to use from any thread, and after a fork.
 
     Starts on first use. `jail="full"` raises SandboxUnavailable where a mandatory layer is missing; "language-only" is
-    the host's explicit choice to do without the operating system's layers. At most `sessions` warm sessions are kept, and
+    the host's explicit choice to do without the operating system's layers, and no security boundary: code that gets out of
+    the language has the rights of this user. At most `sessions` warm sessions are kept, and
     only while their decoded data fits into `memory_bytes`; at most `runs` runs go on at once, others wait. A process that
     runs are forked from is replaced after `recycle_runs` of them or `recycle_seconds`, once it is idle.
     """

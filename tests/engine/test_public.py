@@ -120,6 +120,15 @@ def test_a_sandbox_is_an_interpreter() -> None:
         assert isinstance(sandbox, byref.Interpreter)
 
 
+def test_what_is_no_boundary_is_said_to_be_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Engine(f"sqlite:///{tmp_path}/b.db"):
+        assert "boundary" not in caplog.text
+    with Engine(f"sqlite:///{tmp_path}/b.db", jail="language-only"):
+        assert "jail='language-only' is no security boundary" in caplog.text
+    for described in (Engine, Sandbox):
+        assert "no security boundary" in " ".join(str(described.__doc__).split())
+
+
 def test_a_wrong_jail_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="jail='none'"):
         Engine(f"sqlite:///{tmp_path}/b.db", jail="none")  # type: ignore[arg-type]

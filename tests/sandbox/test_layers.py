@@ -75,7 +75,7 @@ def test_without_a_mandatory_layer_nothing_runs(script: Script, how: str, layer:
     assert "value" not in told
     assert f"missing {layer} (" in told["error"]
     assert "not permitted" in told["error"] or "not allowed" in told["error"]
-    assert "language-only" in told["error"]
+    assert "'language-only' is no security boundary" in told["error"]
     assert list(missing(told["probe"])) == [layer]
 
 

@@ -61,7 +61,7 @@ class DaskInterpreter(Runner):
     """Runs model-written code on the workers of a Dask cluster, as `byref_sandbox.Sandbox` does on this machine.
 
     `place` is the scheduler's address, or a `distributed.Client`. Each worker process keeps one sandbox with its warm
-    sessions (`jail`, `sessions`, `memory_bytes` as for `Sandbox`); a session's runs go to the same worker while that is
+    sessions (`jail`, `sessions`, `memory_bytes` as for `Sandbox`; `jail="language-only"` is no security boundary); a session's runs go to the same worker while that is
     there and not busy. `source` says where workers read stored data themselves; what they cannot read, the host sends, at
     most `inline_bytes` of it for a run. A run is answered within its own time limit and `timeout` seconds, or raises
     SandboxUnavailable. A run only returns data, so the scheduler may begin one again whose worker is lost.

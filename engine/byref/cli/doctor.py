@@ -23,7 +23,7 @@ from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.cli.parser import package_version
 from byref.db.failures import safe
 from byref.stores.guarded import Guarded
-from byref_sandbox import Sandbox, SandboxUnavailable, probe, sqltext
+from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe, sqltext
 
 WARM_RUNS = 5
 """Of which the fastest is told."""
@@ -158,7 +158,7 @@ def _sandbox(options: Namespace) -> Iterator[Finding]:
     sql = ", artifact_sql" if sqltext.is_available() else ""
     tools = f"code_interpreter, artifact_jq{sql} and jq in references"
     if any(layer.mandatory and not layer.in_force for layer in layers):
-        cure = "run on Linux with seccomp, or choose jail='language-only' knowing what that means"
+        cure = f"run on Linux with seccomp; {NO_BOUNDARY}"
         yield Finding("sandbox", "tools", "missing", f"not offered: {tools}; {cure}")
         return
     try:
@@ -166,8 +166,10 @@ def _sandbox(options: Namespace) -> Iterator[Finding]:
     except SandboxUnavailable as error:
         yield Finding("sandbox", "tools", "missing", f"not offered: {tools}; {error}")
         return
-    walls = "behind both walls" if options.jail == "full" else "behind the language wall ALONE"
+    walls = "behind both walls" if options.jail == "full" else "behind the language ALONE"
     yield Finding("sandbox", "tools", "ok", f"offered {walls}: {tools}")
+    if options.jail != "full":
+        yield Finding("sandbox", "boundary", "optional", NO_BOUNDARY)
 
 
 def _took(startup_ms: float, run_us: float) -> str:

@@ -191,7 +191,7 @@ OPTIONS = {
         {
             "metavar": "KIND",
             "choices": ("full", "language-only"),
-            "help": "full (default), or language-only: run code without the walls of the operating system",
+            "help": "full (default), or language-only: no walls of the operating system, which is no security boundary",
         },
         lambda: "full",
     ),
