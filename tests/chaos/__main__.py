@@ -103,4 +103,8 @@ def _apart(name: str, folder: Path, seconds: float, seed: int, url: str) -> Repo
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parent.parent / "examples"))
+    import leftovers
+
+    leftovers.watch()
     sys.exit(main())

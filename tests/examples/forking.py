@@ -36,7 +36,9 @@ class Forks:
     def command(self, *words: str) -> list[str]:
         """The command for what would be told a Python: `-m MODULE ARGUMENT…` or `FILE ARGUMENT…`."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="byref-forks-"))
+            from leftovers import folder  # callers have no path to it
+
+            self._folder = Path(tempfile.mkdtemp(prefix="byref-forks-", dir=folder()))
             self._process = self._started(self._folder / "socket")
         return [sys.executable, "-I", "-S", __file__, str(self._folder / "socket"), *words]
 

@@ -223,4 +223,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parent.parent / "examples"))
+    import leftovers
+
+    leftovers.watch()
     sys.exit(main())
