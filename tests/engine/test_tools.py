@@ -267,7 +267,14 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
                         "line_range": {
                             "description": "Lines to read or search, 1-based, both included.",
                             "type": "object",
-                            "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}},
+                            "properties": {
+                                "start": {"type": "integer"},
+                                "end": {"type": "integer"},
+                                "column": {
+                                    "description": "Character of the first line to begin with, from 1.",
+                                    "type": "integer",
+                                },
+                            },
                             "required": [],
                             "additionalProperties": False,
                         },
@@ -713,4 +720,7 @@ def test_retrieval_speaks_of_its_own_parameters(local: Engine, tenant: str) -> N
     line = int(re.search(r"Go on with line_range \{start: (\d+), end: 5001\}", replies[0])[1])  # type: ignore[index]
     going_on = {"reference": reference, "line_range": {"start": line, "end": 5_001}}
     assert session.call("retrieve_offloaded_content", going_on).content.lstrip().startswith(f"{line}| word")
-    assert "give a pattern to see more of it. Go on with line_range {start: 2, end: 3}" in replies[1]
+    assert re.search(
+        r"inside line 1 of 5001\. Go on with line_range \{start: 1, end: 3, column: \d+\}\.\]$", replies[1]
+    )
+    assert "Give a pattern or a line_range.]" in replies[5]

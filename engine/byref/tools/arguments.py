@@ -163,7 +163,7 @@ def _mended(tool: Tool, field: inspect.Field, value: Any) -> Any:
         expected = "a whole number" + _bounds(least, most)
     else:
         value = as_span(value)
-        right = isinstance(value, dict) and value.keys() <= {"start", "end"}
+        right = isinstance(value, dict) and value.keys() <= {"start", "end", "column"}
         right = right and all(isinstance(end, int) and not isinstance(end, bool) for end in value.values())
         expected = 'lines as {"start": 10, "end": 20}'
     if not right:

@@ -17,7 +17,11 @@ _COMMAND = re.compile(r"jq(?:\s+--?[a-z][a-z-]*){0,9}\s+(?=['\"`.\[{(])")
 _KEY = re.compile(r"[$\w.:-]{1,300}")
 _PASTED = re.compile(r"(?:[-*•]\s+)?(art[_:][\w-]{1,60})\s*\(.{0,300}\)", re.ASCII | re.DOTALL)
 """A line of a list of references: `art_k7m2p9x4q8wz (json, 42,000 bytes)`."""
-_ENDS = {"start": ("start", "from", "first", "begin", "startline"), "end": ("end", "to", "last", "stop", "endline")}
+_ENDS = {
+    "start": ("start", "from", "first", "begin", "startline"),
+    "end": ("end", "to", "last", "stop", "endline"),
+    "column": ("column", "startcolumn", "col", "startcol", "startchar"),
+}
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -103,7 +107,7 @@ def as_boolean(value: Any) -> Any:
 
 
 def as_span(value: Any) -> Any:
-    """Return a span of lines, `{start, end}`, out of `[10, 20]`, `"10-20"`, `10` or `{"from": 10, "to": 20}`."""
+    """Return a span of lines, `{start, end, column}`, out of `[10, 20]`, `"10-20"`, `10` or `{"from": 10, "to": 20}`."""
     if isinstance(value, str):
         if span := _SPAN.fullmatch(value):
             return {"start": int(span[1]), "end": int(span[2])}

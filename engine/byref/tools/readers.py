@@ -275,7 +275,7 @@ def _lines_of(given: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(span, dict) or "start_line" in given or "end_line" in given:
         return given
     rest = {name: value for name, value in given.items() if name != "line_range"}
-    return rest | {f"{end}_line": line for end, line in span.items()}
+    return rest | {"start_column" if name == "column" else f"{name}_line": at for name, at in span.items()}
 
 
 LINES = {
@@ -284,6 +284,8 @@ LINES = {
     **dict.fromkeys(("range", "lines", "line_range", "line_numbers"), "line_range"),
 }
 """Other names of lines."""
+COLUMNS = dict.fromkeys(("column", "col", "start_col", "start_char"), "start_column")
+"""Other names of the character to begin with."""
 PATTERNS = dict.fromkeys(
     ("regex", "regexp", "query", "search", "search_pattern", "keyword", "text", "term", "expression"), "pattern"
 )
@@ -298,7 +300,7 @@ ARTIFACT_READ = Tool(
     ReadArguments,
     _read,
     example={"artifact_id": "users", "start_line": 1, "end_line": 50},
-    spellings={**_KEYS, **LINES, **dict.fromkeys(("column", "col", "start_col", "start_char"), "start_column")},
+    spellings={**_KEYS, **LINES, **COLUMNS},
     mend={"artifact_id": as_key},
     rewrite=_lines_of,
 )

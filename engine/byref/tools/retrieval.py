@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -11,18 +12,23 @@ from msgspec import Meta
 from byref.artifacts import grep, lines
 from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
-from byref.artifacts.store import decode_text
-from byref.describe.truncate import truncate
-from byref.outputs import to_block
+from byref.describe.truncate import incomplete_json, truncate
+from byref.errors import ToolError
+from byref.interpreter import MAX_VALUE_BYTES
 from byref.scope import Scope
 from byref.tools import native
-from byref.tools.mending import as_key
-from byref.tools.readers import CONTEXT, LINES, PATTERNS
+from byref.tools.mending import as_key, as_span
+from byref.tools.readers import COLUMNS, CONTEXT, LINES, PATTERNS
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import Target, find
+from byref.tools.texts import opening
 
 SEARCH_SECONDS = 5.0
 CONTEXT_LINES = 5
+_MOST_CHARS = 16
+"""More characters than this a token no text has that is worth reading."""
+_LONG_LINE = 1_000
+"""Bytes of a line, on average, from which on lines are better read from a column on."""
 
 
 class LineRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +36,7 @@ class LineRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     start: int = 1
     end: int | None = None
+    column: Annotated[int, Meta(description="Character of the first line to begin with, from 1.")] = 1
 
 
 class RetrieveArguments(Arguments, frozen=True):
@@ -52,14 +59,19 @@ def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
             native.refuse(scope, target.artifact, f"{narrowed[0]} does not apply, it has no lines")
         return native.show(scope, target.artifact)
     span = arguments.line_range
-    start, end = (1, None) if span is None else (span.start, span.end)
+    start, end, column = (1, None, 1) if span is None else (span.start, span.end, span.column)
     if arguments.pattern is not None:
+        if column != 1:
+            raise ToolError(f"column={column}: a pattern is searched for in whole lines; leave one of them out")
         return Answer(_search(scope, target, arguments.pattern, start, end, arguments.context_lines))
     if span is not None:
-        return Answer(_read(scope, target, start, end))
-    if arguments.context_lines:
+        return Answer(_read(scope, target, start, end, column))
+    if arguments.context_lines == 0:
+        lines_there = target.payload.line_count
+        return Answer(f"[context_lines=0 alone: none of its {lines_there:,} lines. Give a pattern or a line_range.]")
+    if arguments.context_lines is not None:
         return Answer(_read(scope, target, 1, arguments.context_lines))
-    return Answer(_whole(scope, target))
+    return Answer(_whole(scope, target, arguments.reference))
 
 
 def _search(scope: Scope, target: Target, pattern: str, start: int, end: int | None, around: int | None) -> str:
@@ -77,11 +89,11 @@ def _range(target: Target) -> Callable[[int, int | None], str]:
     return lambda line, end: f"line_range {{start: {line}, end: {last if end is None else min(end, last)}}}"
 
 
-def _read(scope: Scope, target: Target, start: int, end: int | None) -> str:
+def _read(scope: Scope, target: Target, start: int, end: int | None, column: int = 1) -> str:
     payload = target.payload
     return bounded(
         scope,
-        lambda characters: read_lines(payload, start, end, max_chars=characters, go_on=_go_on).text,
+        lambda size: read_lines(payload, start, end, max_chars=size, column=column, go_on=_go_on).text,
         least=lines.MIN_CHARS,
     )
 
@@ -90,37 +102,45 @@ def _go_on(line: int, column: int, end: int | None, total: int) -> str:
     last = total if end is None else end
     if column == 1:
         return f"[INCOMPLETE: cut before line {line} of {total}. Go on with line_range {{start: {line}, end: {last}}}.]"
-    rest = f" Go on with line_range {{start: {line + 1}, end: {last}}}." if line < last else ""
-    return f"[INCOMPLETE: cut inside line {line} of {total}, before column {column}: give a pattern to see more of it.{rest}]"
+    span = f"{{start: {line}, end: {last}, column: {column}}}"
+    return f"[INCOMPLETE: cut inside line {line} of {total}. Go on with line_range {span}.]"
 
 
-def _whole(scope: Scope, target: Target) -> str:
+def _whole(scope: Scope, target: Target, named: str) -> str:
     """Everything in its native form; beyond the reply's bound head and tail, and how to go on."""
-    if target.path:
-        text = to_block(target.value).text
-    elif target.artifact.kind == "json":
-        text = to_block(target.artifact.value).text
-    else:
-        text = decode_text(target.artifact.payload.read())
     limit = scope.policy.reply_tokens
-    if len(text) <= 16 * limit and scope.count(text) <= limit:
+    text = opening(target, named, 0, _MOST_CHARS * limit + 1)
+    if len(text) <= _MOST_CHARS * limit and scope.count(text) <= limit:
         return text
-    advice = f"the stored form has {target.payload.line_count:,} lines. Give a pattern or a line_range."
+    payload, artifact = target.payload, target.artifact
+    ways = "Give a pattern or a line_range"
+    if payload.size > payload.line_count * _LONG_LINE:
+        ways += " {start, end, column}"
+    advice = f"the stored form has {payload.line_count:,} line{'' if payload.line_count == 1 else 's'}. {ways}."
+    if artifact.kind == "json" and artifact.payload.size <= MAX_VALUE_BYTES:
+        value, size = target.value if target.path else artifact.parsed, payload.size
+        if isinstance(value, dict | list):
+            return incomplete_json(
+                value, f"cut out of {size:,} bytes; {advice}", budget=limit, measure=scope.count, size=size
+            )
+    return _cut(scope, opening(target, named, 0, sys.maxsize), advice)
 
-    def cut(budget: int) -> str:
-        shown = truncate(text, budget=budget, measure=scope.count)
-        return f"{shown.text}\n[INCOMPLETE: {shown.omitted_bytes:,} bytes are left out; {advice}]"
 
-    return cut(limit - scope.count(f"\n[INCOMPLETE: {len(text) * 4:,} bytes are left out; {advice}]") - 2)
+def _cut(scope: Scope, text: str, advice: str) -> str:
+    note = scope.count(f"\n[INCOMPLETE: {len(text) * 4:,} bytes are left out; {advice}]")
+    shown = truncate(text, budget=scope.policy.reply_tokens - note - 2, measure=scope.count)
+    return f"{shown.text}\n[INCOMPLETE: {shown.omitted_bytes:,} bytes are left out; {advice}]"
 
 
 def _span_of(given: dict[str, Any]) -> dict[str, Any]:
-    """First and last line as a span of lines."""
-    ends = {name: given[f"{name}_line"] for name in ("start", "end") if f"{name}_line" in given}
-    if not ends or "line_range" in given:
+    """First and last line, and the column, as a span of lines."""
+    names = {"start_line": "start", "end_line": "end", "start_column": "column"}
+    ends = {name: given[key] for key, name in names.items() if key in given}
+    span = as_span(given.get("line_range", {}))
+    if not ends or not isinstance(span, dict) or span.keys() & ends.keys():
         return given
-    rest = {name: value for name, value in given.items() if name not in ("start_line", "end_line")}
-    return rest | {"line_range": ends}
+    rest = {name: value for name, value in given.items() if name not in names}
+    return rest | {"line_range": {**span, **ends}}
 
 
 RETRIEVE_OFFLOADED_CONTENT = Tool(
@@ -129,7 +149,7 @@ RETRIEVE_OFFLOADED_CONTENT = Tool(
     RetrieveArguments,
     _retrieve,
     example={"reference": "art_k7m2p9x4q8wz", "line_range": {"start": 10, "end": 20}},
-    spellings={**dict.fromkeys(KEYS, "reference"), **LINES, **PATTERNS, **CONTEXT},
+    spellings={**dict.fromkeys(KEYS, "reference"), **LINES, **COLUMNS, **PATTERNS, **CONTEXT},
     mend={"reference": as_key},
     rewrite=_span_of,
 )
