@@ -19,7 +19,6 @@ from byref.artifacts.store import Artifact, Description
 from byref.db.tables import ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of
-from byref.errors import QuotaExceeded
 from byref.frames import line_count
 from byref.scope import Scope
 from byref.variables import Part, Variable
@@ -83,8 +82,8 @@ def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
         text = store.decode_text(document)
         shown, tokens = head_of(text, store.PREVIEW_CHARS), scope.count(text, "json")
         exact = {name: value.exact for name, value in values.items() if value.exact}
-    if (size := max(len(document), *map(len, exact.values()), 0)) > scope.policy.max_artifact_bytes:
-        raise QuotaExceeded(f"{size:,} bytes, more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
+    size = max(len(document), *map(len, exact.values()), 0)
+    quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
     digest = names_of.digest_of(document)
     added = {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)}
     scope.read(lambda connection: _see_that_it_fits(connection, scope, added))
@@ -128,7 +127,7 @@ def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names
 
 
 def _see_that_it_fits(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
-    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+    quotas.check(connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding)
 
 
 def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:

@@ -288,7 +288,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     def work(connection: Connection) -> str:
         ledger.lock(connection, other.row)
         adding = {artifact.digest: artifact.payload.size}
-        quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=other.row, adding=adding)
+        quotas.check(connection, scope.policy, tenant=scope.tenant, session=with_, session_id=other.row, adding=adding)
         blob = blobs.published(connection, scope.tenant, artifact.digest)
         if blob is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")

@@ -224,7 +224,9 @@ def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
 def over_quota(connection: Connection, prepared: Prepared, adding: Mapping[bytes, int]) -> Excess | None:
     """Return the quota that storing so much would pass."""
     scope = prepared.scope
-    return quotas.excess(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+    return quotas.excess(
+        connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding
+    )
 
 
 def _stands(
@@ -285,6 +287,7 @@ def _stand(prepared: Prepared, blocks: Sequence[Measured], share: int, given: Gi
     unkept: str | None = None if excess is None else excess.reason
     if any(_is_too_large(prepared, block) for block in blocks):
         unkept = "max_artifact_bytes"
+        _tell_too_large(prepared, blocks)
     words = [words_of(block) for block in blocks]
     if unkept is not None:
         return Stand(drafted(prepared, blocks, "truncate", words, share, unkept=unkept), blocks)
@@ -305,6 +308,13 @@ def _kept(prepared: Prepared, block: Measured, words: Shape) -> Kept:
     else:
         shape = f"text({stored.line_count} line{'' if stored.line_count == 1 else 's'})"
     return Kept(block, _describe(block, words), [Part(identifier(prepared.tool), (), shape)])
+
+
+def _tell_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
+    scope = prepared.scope
+    size = max(block.piece.block.stored_size for block in blocks if block.piece.block is not None)
+    words = f"{size:,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
+    quotas.tell("max_artifact_bytes", words, tenant=scope.tenant, session=scope.name, session_id=scope.row)
 
 
 def _is_too_large(prepared: Prepared, block: Measured) -> bool:

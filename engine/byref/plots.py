@@ -85,6 +85,7 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
         connection,
         scope.policy,
         tenant=scope.tenant,
+        session=scope.name,
         session_id=scope.row,
         adding={plot.staged.digest: plot.staged.size for plot in plots.staged},
     )
@@ -131,11 +132,15 @@ def text_of(scope: Scope, plots: Plots, named: Sequence[Plot]) -> str:
 
 def _stage(scope: Scope, figure: Figure) -> Plot:
     digest, size = names_of.digest_of(figure.png), len(figure.png)
-    if size > scope.policy.max_artifact_bytes:
-        raise QuotaExceeded(f"{size:,} bytes, more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
+    quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
     scope.read(
         lambda connection: quotas.check(
-            connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding={digest: size}
+            connection,
+            scope.policy,
+            tenant=scope.tenant,
+            session=scope.name,
+            session_id=scope.row,
+            adding={digest: size},
         )
     )
     staged = staging.stage(scope.place, Content(figure.png, digest, line_count(figure.png), CONTENT_TYPE))

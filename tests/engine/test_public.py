@@ -27,6 +27,7 @@ PINNED = {
     Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, telemetry=None)",
     Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, db=None)",
     Engine.sessions: "(tenant='default')",
+    Engine.tenants: "()",
     Engine.delete_session: "(id, *, tenant='default')",
     Engine.delete_tenant: "(tenant)",
     Session.process: "(output, *, tool, call_id=None, arguments=None, is_error=False)",

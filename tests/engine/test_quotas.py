@@ -133,6 +133,43 @@ def test_a_commit_finds_what_others_stored_meanwhile(
     assert len(session.artifacts()) == 1
 
 
+QUOTAS = ("max_session_bytes", "max_tenant_bytes", "max_artifact_bytes")
+
+
+@pytest.mark.parametrize("knob", QUOTAS)
+def test_a_quota_that_is_hit_is_told_to_the_log_once(
+    local: Engine, tenant: str, knob: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> list[str]:
+        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+    session = local.session("chat 1", tenant=tenant, policy=Policy(**{knob: 1_000}), tools=TOOL_NAMES)
+    session.store_artifact("x" * 600)
+    assert told() == []
+    for turn in range(3):
+        assert session.process([turn, *records(2_000)], tool="rows").reason == knob
+    with pytest.raises(QuotaExceeded):
+        session.store_artifact("y" * 1_001)
+    [line] = told()
+    assert line.startswith(f"session 'chat 1' of tenant {tenant!r} is at its quota: ")
+    assert f"more than {knob}=1,000 allows" in line
+    other = local.session("chat 2", tenant=tenant, policy=session.policy)
+    other.process(records(2_000), tool="rows")
+    assert len(told()) == 2, "another session's"
+    monkeypatch.setattr(quotas, "TOLD_SECONDS", 0.0)
+    session.process(records(2_000), tool="rows")
+    assert len(told()) > 2, "an hour later"
+
+
+def test_what_the_log_was_told_of_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(quotas, "TOLD_MOST", 2)
+    monkeypatch.setattr(quotas, "_told", {})
+    for number in (1, 2, 3, 3, 1):
+        quotas.tell("max_session_bytes", "full", tenant="t", session=f"s{number}", session_id=number)
+    assert [record.args[0] for record in caplog.records] == ["s1", "s2", "s3", "s1"]  # type: ignore[index]
+    assert len(quotas._told) == 2
+
+
 @pytest.fixture
 def shared(shared_url: str, sandbox: Sandbox) -> Iterator[Engine]:
     with Engine(shared_url, interpreter=sandbox) as engine:

@@ -102,10 +102,7 @@ def store_value(
 def _described(
     scope: Scope, block: Block | Media, value: object, content_type: str | None, preview_chars: int
 ) -> Description:
-    if block.stored_size > scope.policy.max_artifact_bytes:
-        raise QuotaExceeded(
-            f"{block.stored_size:,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
-        )
+    quotas.check_size(scope.policy, block.stored_size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
     scope.read(lambda connection: _see_that_it_fits(connection, scope, block.digest, block.stored_size))
     if isinstance(block, Media):
         placeholder = block.placeholder if preview_chars else ""
@@ -162,7 +159,7 @@ def insert_value(
 
 def _see_that_it_fits(connection: Connection, scope: Scope, digest: bytes, size: int) -> None:
     adding = {digest: size}
-    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, adding=adding)
+    quotas.check(connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding)
 
 
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
