@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from byref.outputs import to_block
 from byref.scope import Scope
 from byref.variables import Part, Variable
 from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
+from byref_sandbox.files import are_named as may_use_files
 from byref_sandbox.inplace import Changed, changed_in_place
 from byref_sandbox.language.source import assigned_names, strip_dollars
 from byref_sandbox.outcome import DELETED, STOPPED
@@ -41,6 +43,10 @@ MAX_BOUND_NAMES = 10_000
 """Most variables that one run may name: what the sandbox takes."""
 MAX_KEPT_NAMES = 64
 """Most names that one run leaves for the next."""
+MAX_GIVEN_FILES = 100
+"""Files of earlier code that a run may open, those that it names first."""
+MAX_UNNAMED_FILE_BYTES = 16 << 20
+"""Of files that code may open by a name that it computes, together."""
 RESULT_NAME = "result"
 _RECORD = insert(RunRow)
 NAMED_IN_REFUSALS = 100
@@ -120,6 +126,8 @@ class _Needed(NamedTuple):
     """Variables that the code does not name, and whether code bound them."""
     inside: Inside
     """Of the artifacts of those it does."""
+    files: Mapping[str, Artifact]
+    """What earlier code wrote, if this code may read files."""
 
 
 @contextmanager
@@ -153,10 +161,13 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         most = variables.of_tools_first(connection, scope.row, NAMED_IN_REFUSALS)
         others = {name: is_left for name, is_left in most.items() if name not in names}
         holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
-        return _Needed(known, sources, found, artifacts, others, variables.inside(connection, scope.row, holding))
+        inside = variables.inside(connection, scope.row, holding)
+        return _Needed(known, sources, found, artifacts, others, inside, _files(connection, scope, texts))
 
-    known, sources, found, artifacts, others, inside = scope.read(look_up)
-    scope.uses.note(scope.row, [*(variable.artifact for variable in found.values()), *artifacts.values()])
+    known, sources, found, artifacts, others, inside, files = scope.read(look_up)
+    scope.uses.note(
+        scope.row, [*(variable.artifact for variable in found.values()), *artifacts.values(), *files.values()]
+    )
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
         raise ToolError(
@@ -172,13 +183,19 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     data = keeping.each_its_own(data, bound)
     room = max(0, MAX_BOUND_NAMES - len(data))  # in errors only: the code names none of them
     named = {name: _LEFT if is_left else None for name, is_left in list(others.items())[:room]}
+    # Only where there are files: an interpreter of a host's own may not know them.
+    run = partial(sandbox.run, files={name: data_of(one) for name, one in files.items()}) if files else sandbox.run
     with readable_failures():
         outcome = observed.run(
             scope,
             "python",
             code,
-            lambda: sandbox.run(
-                code, data | named, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources
+            lambda: run(
+                code,
+                data | named,
+                session=f"{scope.tenant}\0{scope.name}",
+                limits=limits,
+                sources=sources,
             ),
         )
     changed = changed_in_place(code, sources.values(), data.keys())
@@ -285,6 +302,14 @@ def _artifacts(connection: Connection, scope: Scope, code: str, names: Collectio
     named = store.by_names(connection, scope.source, scope.row, others)
     assigned = assigned_names(code) if named else frozenset()
     return found | {name: artifact for name, artifact in named.items() if name not in assigned}
+
+
+def _files(connection: Connection, scope: Scope, texts: Collection[str]) -> dict[str, Artifact]:
+    if not may_use_files(texts):
+        return {}
+    return store.files_of_runs(
+        connection, scope.source, scope.row, "\n".join(texts), most=MAX_GIVEN_FILES, max_bytes=MAX_UNNAMED_FILE_BYTES
+    )
 
 
 def _is_text(key: str) -> bool:

@@ -202,14 +202,14 @@ def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tu
 
 
 def discard_unnamed(connection: Connection, session_id: int) -> int:
-    """Delete the values of runs that no name stands for, and return how many; figures stay, for replies name them.
+    """Delete the values of runs that no name stands for, and return how many; figures and files stay, for replies name them.
 
     What is kept beyond the session's end stays as well.
     """
     row = ArtifactRow
     named = select(VariableRow.artifact_id).where(VariableRow.session_id == session_id)
     query = select(row.id, row.blob_id).where(
-        row.session_id == session_id, row.origin == "run", row.kind != "image", ~row.kept, row.id.not_in(named)
+        row.session_id == session_id, row.origin == "run", row.name.is_(None), ~row.kept, row.id.not_in(named)
     )
     found = connection.execute(query).all()
     for some in store.batched([one.id for one in found]):

@@ -27,8 +27,9 @@ class Interpreter(Protocol):
         session: str | None = None,
         limits: Limits | None = None,
         sources: Mapping[str, str] | None = None,
+        files: Mapping[str, bytes | Data] | None = None,
     ) -> Outcome:
-        """Run code over those variables that it names; `sources` are definitions of earlier runs, by name."""
+        """Run code over those variables that it names; `sources` are definitions of earlier runs, `files` what they wrote."""
 
     def jq(
         self,

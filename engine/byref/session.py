@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from byref import (
     explain,
+    files,
     intake,
     interpreter,
     ledger,
@@ -171,12 +172,13 @@ class Session:
             StorageFailure: the database failed.
         """
         execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
-        drawn = plots.stage(self._scope, execution.outcome)
+        drawn, written = plots.stage(self._scope, execution.outcome), files.stage(self._scope, execution.outcome)
 
         def work(connection: Connection) -> None:
             step = ledger.lock(connection, self._scope.row)
             interpreter.commit(connection, self._scope, execution, step, replied=False)
             plots.commit(connection, self._scope, drawn, None)
+            files.commit(connection, self._scope, written, None)
 
         self._scope.write(work)
         return execution.outcome
@@ -184,7 +186,7 @@ class Session:
     def reset(self) -> None:
         """Forget the names that code bound: values, functions, classes, imports; variables of outputs stay.
 
-        The values behind them are deleted, unless `keep` kept them. Figures stay: replies name them.
+        The values behind them are deleted, unless `keep` kept them. Figures and files stay: replies name them.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.

@@ -32,6 +32,8 @@ class Bindings:
         self.frames: dict[str, pd.DataFrame] = {}
         self.as_frames: set[str] = set()
         """Names whose value is still to be made the DataFrame as which it is bound."""
+        self.files: dict[str, bytes] = {}
+        """Files of earlier runs."""
         self.written: dict[str, bytes] = {}
         """What an earlier run wrote of values, by name."""
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}

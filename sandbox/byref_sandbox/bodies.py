@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from byref_sandbox import plots, readonly, shown, values, wire
+from byref_sandbox import files, plots, readonly, shown, values, wire
 from byref_sandbox.aliases import Alias, Watch
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.changes import Changes
@@ -44,7 +44,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
         variables = bindings.all()
         is_read_only = functools.cache(functools.partial(_is_read_only, request, bindings))
         changes = Changes(request, bindings, is_read_only)
-        space = language.space(variables, bindings.df)
+        space = language.space(variables, bindings.df, bindings.files)
         _define(language, request.sources, space, stdout)
         before = dict(space)
         watch = Watch(request, bindings, is_read_only)
@@ -62,7 +62,8 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             if isinstance(error, Expired) or out_of_memory(error):
                 return [failed, *_stopped([*language.bound(space, before), *changes.names_told(space)])]
             images = plots.frames_of(language.figures(is_done=False)[0])
-            return [failed, *images, *_kept(names(), request.terms.result_bytes)]
+            written, room = files.frames_of(language.files.written(), request.terms.result_bytes)
+            return [failed, *images, *written, *_kept(names(), room)]
 
     return body
 
@@ -80,13 +81,15 @@ def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.
     if (failure := plots.too_big(images, max_bytes)) is not None:
         return [error_frame(failure), *_kept(names, max_bytes)]
     room = max_bytes - sum(len(each.png) for each in drawn)
+    written: list[wire.Frame] = []
     try:
+        written, room = files.frames_of(language.files.written(), room)
         *frames, last = reply(None if language.is_drawing(value) else value, names, room)
     except MemoryError as error:  # the value alone: what cannot be kept for want of memory is named
-        return [error_frame(failure_of(error, terms)), *images, *_kept(names, room)]
+        return [error_frame(failure_of(error, terms)), *images, *written, *_kept(names, room)]
     if isinstance(last, wire.Done):
         last = msgspec.structs.replace(last, figures_dropped=dropped)
-    return [*images, *frames, last]
+    return [*images, *written, *frames, last]
 
 
 def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Captured) -> None:
@@ -112,6 +115,8 @@ def _names(
     names: dict[str, _Name] = {}
     for name, value in itertools.islice(space.items(), _MAX_NAMED):
         if name.startswith(("__", ".")) or (name in before and before[name] is value):
+            continue
+        if language.is_file(value):
             continue
         if language.is_drawing(value):
             names[name] = NoSource("part of a figure")

@@ -138,7 +138,7 @@ class Wanted:
 
 def wanted_of(request: wire.Request) -> list[Wanted]:
     """What a request wants of each of its payloads."""
-    values: set[int] = set()
+    values = {file.payload for file in request.files}
     frames: dict[int, set[bytes]] = {}
     for variable in request.variables:
         if variable.is_value:

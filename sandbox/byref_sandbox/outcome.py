@@ -12,6 +12,9 @@ MAX_FIGURES: Final = 10
 MAX_FIGURE_PIXELS: Final = 4_000_000
 """Of one image: beyond it its resolution is lowered. Providers scale to a quarter of that."""
 MAX_FIGURE_SIDE: Final = 8_000
+MAX_FILES: Final = 20
+"""Files that come out of one run."""
+MAX_FILE_NAME_CHARS: Final = 200
 NAMES_THERE: Final = "the names there are: "
 """Behind it, in the hint of a NameError, are all of them."""
 DELETED: Final = "deleted by the code"
@@ -102,6 +105,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """A file that the code wrote."""
+
+    name: str
+    """Its path as the code gave it, without a root and ways up: `out/sales.csv`."""
+    data: bytes = field(repr=False)
+    """As the code wrote it: nothing has looked into it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a run cost."""
 
@@ -135,6 +148,10 @@ class Outcome:
     """At most `MAX_FIGURES`."""
     figures_dropped: int = 0
     """Figures beyond that."""
+    files: tuple[File, ...] = ()
+    """Files that the code wrote or changed, at most `MAX_FILES`: given to a later run, they are read back by their names."""
+    files_lost: Mapping[str, str] = field(default_factory=dict)
+    """Files that did not come out, each with its reason."""
     bound: Mapping[str, Bound] = field(default_factory=dict)
     same: Mapping[str, Same] = field(default_factory=dict)
     """Top-level names of what was given as `Data` with `parts`."""

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from byref_sandbox import jsontext, plots, wire
+from byref_sandbox import files, jsontext, plots, wire
 from byref_sandbox.exchange import Answer
 from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Same, Usage
 from byref_sandbox.sources import MAX_SOURCE_CHARS
@@ -73,6 +73,7 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
             )
         else:
             unkept[frame.name] = "its data could not be read"
+    written, unwritten = files.files_of(answer.frames)
     value: object = None
     if failure is None:
         try:
@@ -96,6 +97,8 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         stdout=done.stdout[: limits.stdout_bytes],
         stdout_dropped=_within(done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
         error=failure,
+        files=written,
+        files_lost=unwritten,
         figures=plots.figures_of(answer.frames),
         figures_dropped=max(0, min(done.figures_dropped, _MAX_FIGURES_DROPPED)),
         bound=bound,

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from byref_sandbox import data, plots, wire
+from byref_sandbox import files as files_of
 from byref_sandbox.data import Load
-from byref_sandbox.outcome import MAX_RECURSION_DEPTH, Limits
+from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.sources import in_order
 from byref_sandbox.sqltext import references
 from byref_sandbox.uses import uses_of
 
 MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
 _MAX_NAMES: Final = 10_000
+_OCTETS: Final = "application/octet-stream"
 
 
 def code_request(
@@ -24,6 +26,7 @@ def code_request(
     limits: Limits,
     without: tuple[str, ...] = (),
     sources: Mapping[str, str] | None = None,
+    files: Mapping[str, bytes | data.Data] | None = None,
 ) -> tuple[wire.Request, list[Load]]:
     """The request for a run of Python, with only those variables and definitions that the code names, or these name.
 
@@ -57,6 +60,17 @@ def code_request(
         is_frame = frame and payload.content_type != data.EXACT
         parts = _parts(value) if payload.content_type == data.JSON else []
         bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, _is_left(value)))
+    given_files: list[wire.GivenFile] = []
+    if files and files_of.are_named((code, *definitions.values())):
+        for name, content in files.items():
+            payload, load = _file(name, content)
+            at = by_key.get((payload.key, payload.content_type), len(payloads))
+            given_files.append(wire.GivenFile(name, at))
+            if at == len(payloads):
+                payloads.append(payload)
+                loads.append(load)
+                if payload.inline is None:
+                    by_key[payload.key, payload.content_type] = at
     given = [name for name, value in variables.items() if not _is_left(value)]
     left = [*(name for name in variables if _is_left(variables[name])), *(sources or {})]
     request = wire.Request(
@@ -68,6 +82,7 @@ def code_request(
         sources=[_encodable(definitions[name]) for name in in_order(definitions)],
         names=[*given, *left],
         others=len(left),
+        files=given_files,
         plots=mode == "code" and plots.are_named((code, *definitions.values())),
         without=list(without),
     )
@@ -148,6 +163,17 @@ def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]
         return wire.Payload(value.key, value.content_type), value.load, json.dumps(value.path).encode(), value.frame
     content_type, inline, frame = data.encode(name, value)
     return wire.Payload("", content_type, inline), lambda: inline, b"[]", frame
+
+
+def _file(name: str, content: bytes | data.Data) -> tuple[wire.Payload, Load]:
+    if files_of.is_name(name):
+        if isinstance(content, data.Data):
+            return wire.Payload(content.key, _OCTETS), content.load
+        if isinstance(content, bytes):
+            return wire.Payload("", _OCTETS, content), lambda: content
+    raise ValueError(
+        f"file {name[:100]!r}: expected a relative path of at most {MAX_FILE_NAME_CHARS} characters, and bytes"
+    )
 
 
 def _is_left(value: object) -> bool:

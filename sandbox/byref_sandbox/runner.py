@@ -37,19 +37,21 @@ class Runner(ABC):
         session: str | None = None,
         limits: Limits | None = None,
         sources: Mapping[str, str] | None = None,
+        files: Mapping[str, bytes | Data] | None = None,
     ) -> Outcome:
         """Runs `code` over `variables`: plain data, DataFrames, or `Data`; only those it names are bound.
 
         In the code `users` (or `$users`) is the value and `df("users")` its DataFrame. With `session`, `Data` stays
         decoded in a warm process, so that the next call starts in milliseconds. `sources` are the definitions of earlier
-        runs (`outcome.defined`): those the code names are run again before it. Whatever the code does is told in the
+        runs (`outcome.defined`): those the code names are run again before it. `files` are what earlier runs wrote
+        (`outcome.files`), by name: the code opens them as it would elsewhere. Whatever the code does is told in the
         outcome's `error`. Raises SandboxUnavailable, TypeError or ValueError for what cannot be bound, and whatever
         `Data.load` raises.
         """
         limits = limits or self.limits
         if len(code) > MAX_SOURCE_CHARS:
             return Outcome(error=Failure("SyntaxError", f"the code is longer than {MAX_SOURCE_CHARS:,} characters"))
-        request, loads = code_request("code", code, variables or {}, limits, sources=sources)
+        request, loads = code_request("code", code, variables or {}, limits, sources=sources, files=files)
         return outcome_of(self.answer(request, loads, session), limits, request.variables)
 
     def jq(

@@ -118,6 +118,10 @@ def _seed() -> None:
 
 def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:
     bindings = Bindings()
+    for file in request.files:
+        content = loaded[file.payload].at(b"[]")
+        assert isinstance(content, bytes)
+        bindings.files[file.name] = content
     for variable in request.variables:
         entry = loaded[variable.payload]
         frame = entry.frames.get(variable.path)

@@ -106,6 +106,13 @@ class Variable(msgspec.Struct, frozen=True):
     """An earlier run left it: what changes in it is kept again."""
 
 
+class GivenFile(msgspec.Struct, frozen=True):
+    """A file that the code may read, and its payload."""
+
+    name: str
+    payload: int
+
+
 class Terms(msgspec.Struct, frozen=True):
     """The limits of the run."""
 
@@ -130,6 +137,8 @@ class Request(msgspec.Struct, frozen=True):
     """Definitions of earlier runs, to be run before the code, each after those it needs."""
     names: list[str] = []
     """Names there are, for messages."""
+    files: list[GivenFile] = []
+    """What earlier runs wrote."""
     others: int = 0
     """How many of them, at the end, earlier runs left: no data of tools."""
     keep: str = ""
@@ -257,6 +266,14 @@ class Image(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     png: bytes
 
 
+class File(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="file"):
+    """A file that the code wrote, or why it is not sent."""
+
+    name: str
+    data: bytes
+    lost: str = ""
+
+
 class Output(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="output"):
     """One output of a jq program, as compact JSON."""
 
@@ -284,7 +301,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Figures beyond the most that may be sent."""
 
 
-Frame = Error | Kept | Same | Defined | Lost | Image | Output | Done
+Frame = Error | Kept | Same | Defined | Lost | Image | File | Output | Done
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)

@@ -258,7 +258,6 @@ def test_refusals_name_construct_and_line(
         ("users.name", "AttributeError", 1, "it is a list of 2: use an index, or a loop over its items"),
         ("open('a')", "NotAllowed", 1, "the data is in: frame, users"),
         ("pd.read_csv('users.csv')", "NotAllowed", 1, "pd.read_csv(io.StringIO(text)); the data is in: frame, users"),
-        ("frame.to_csv('x.csv')", "NotAllowed", 1, "call .to_csv() without a path to get the text"),
         ("import requests", "ModuleNotFoundError", 1, "there is no network; the data is in: frame, users"),
         ("import nonesuch", "ModuleNotFoundError", 1, "the modules there are: abc, array, ast"),
         ("from json import codecs", "ImportError", 1, "json has: JSONDecodeError, JSONDecoder, JSONEncoder, dump"),

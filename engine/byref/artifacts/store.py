@@ -22,6 +22,8 @@ from byref.outputs import to_block
 from byref_sandbox import jsontext
 
 PREVIEW_CHARS = 200
+MAX_FILES_LOOKED_AT = 500
+"""Newest files of code among which those are chosen that a run is given."""
 MANY = 500
 """Parameters of one statement; every database takes as many, and a longer list is asked in parts."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -301,6 +303,37 @@ def by_names(connection: Connection, source: Source, session_id: int, names: Col
         newest = connection.execute(_LIVE_NAMES, {**_now_of(session_id), "names": some})
         rows |= {str(name): row_id for name, row_id in newest}
     return _by_key(connection, source, session_id, rows)
+
+
+_FILES = (
+    select(ArtifactRow.id, ArtifactRow.name, ArtifactRow.size_bytes)
+    .where(
+        ArtifactRow.session_id == bindparam("of_session"),
+        ArtifactRow.origin == "run",
+        ArtifactRow.name.is_not(None),
+        ArtifactRow.kind != "image",
+        is_live(bindparam("now")),
+    )
+    .order_by(ArtifactRow.id.desc())
+    .limit(MAX_FILES_LOOKED_AT)
+)
+
+
+def files_of_runs(
+    connection: Connection, source: Source, session_id: int, text: str, *, most: int, max_bytes: int
+) -> dict[str, Artifact]:
+    """Return files that code wrote, the newest of each name: those that a text names, then others as far as there is room."""
+    newest: dict[str, tuple[int, int]] = {}
+    for row_id, name, size in connection.execute(_FILES, _now_of(session_id)):
+        newest.setdefault(str(name), (row_id, size))
+    chosen: dict[str, int] = {}
+    for name in sorted(newest, key=lambda name: name.rpartition("/")[2] not in text):  # stable: newest first
+        row_id, size = newest[name]
+        is_named = name.rpartition("/")[2] in text
+        if len(chosen) < most and (is_named or size <= max_bytes):
+            max_bytes -= size
+            chosen[name] = row_id
+    return _by_key(connection, source, session_id, chosen)
 
 
 def batched(values: Collection[T]) -> Iterator[list[T]]:

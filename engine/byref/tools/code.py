@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, plots, rendering, variables
+from byref import files, interpreter, plots, rendering, variables
 from byref.scope import Scope
 from byref.tools.mending import as_code
 from byref.tools.record import Answer, Arguments, Tool
@@ -37,13 +37,14 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
         else []
     )
 
-    drawn = plots.stage(scope, execution.outcome)
+    drawn, written = plots.stage(scope, execution.outcome), files.stage(scope, execution.outcome)
 
     def commit(connection: Connection, step: int) -> str:
         names = interpreter.commit(connection, scope, execution, step, replied=True)
         named = plots.commit(connection, scope, drawn, step)
+        files.commit(connection, scope, written, step)
         text = rendering.reply(execution, names, scope, known)
-        about = plots.text_of(scope, drawn, named)
+        about = "\n".join(filter(None, (plots.text_of(scope, drawn, named), files.text_of(scope, written))))
         return about if about and text == rendering.NO_OUTPUT else "\n".join(filter(None, (about, text)))
 
     return Answer("", is_error=error is not None, commit=commit, images=drawn.shown)

@@ -119,7 +119,6 @@ NUMPY_HIDDEN = words("""load save savez savez_compressed savetxt fromfile fromre
     core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack rec typing exceptions dtypes
     distutils matlib flatiter record""")
 HINTS = {
-    "pathlib": {"Path": "there are no files here; PurePosixPath takes paths apart"},
     "sys": {
         "argv": "there is no command line: put the values into the code",
         "stdin": "nobody is there to answer: put the values into the code",
@@ -145,10 +144,15 @@ NUMPY_CHECKS = words("""assert_equal assert_allclose assert_array_equal assert_a
 
 PANDAS_HIDDEN = words("""HDFStore ExcelFile ExcelWriter to_pickle test show_versions plotting io core compat util testing arrays api
     errors offsets tseries""")
+_NO_TABLES_OF_BYTES = "have the tool return JSON or CSV"
 PANDAS_HINTS = {
     "ExcelWriter": KEPT,
     "HDFStore": KEPT,
-    "ExcelFile": "there are no files here",
+    "ExcelFile": _NO_TABLES_OF_BYTES,
+    "read_excel": f"spreadsheets cannot be read here: {_NO_TABLES_OF_BYTES}",
+    "read_parquet": f"Parquet cannot be read here: {_NO_TABLES_OF_BYTES}",
+    "read_html": "html.parser.HTMLParser takes HTML apart, xml.etree.ElementTree.fromstring(text) what is well-formed",
+    "read_xml": "xml.etree.ElementTree.fromstring(text) reads XML",
     "plotting": "the numbers themselves are shown as a table",
 }
 PANDAS_READERS = ("read_csv", "read_json", "read_table", "read_fwf")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import io
 import sys
 import types
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from byref_sandbox.language import names, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.copying import own_deepcopy
 from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.files import TEXT_BUFFERS, Files
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.inspecting import is_own_frame, public_look_up
 from byref_sandbox.language.modules import Modules
 from byref_sandbox.language.names import words
-from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.language.refusal import NotAllowed
 
 _AS_THEY_ARE = words("""None False True Ellipsis NotImplemented abs all any ascii bin bool bytearray bytes callable chr classmethod
     complex dict divmod enumerate filter float format frozenset hash hex id int isinstance issubclass iter len
@@ -27,7 +27,7 @@ _PREBOUND = words("""math statistics json re datetime itertools functools random
     heapq bisect copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io""")
 
 
-def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
+def safe_builtins(guards: Guards, modules: Modules, files: Files) -> dict[str, Any]:
     """Builtins of the code: the harmless ones, guarded forms of others, the usual modules, and the guards under names no code can spell."""
     known: dict[str, Any] = {name: getattr(builtins, name) for name in _AS_THEY_ARE}
     known.update({n: e for n, e in vars(builtins).items() if isinstance(e, type) and issubclass(e, BaseException)})
@@ -38,7 +38,7 @@ def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
     known.update(
         print=_print, display=modules.facades["IPython.display"].display, getattr=guards.getattr, hasattr=guards.hasattr, setattr=guards.setattr, delattr=guards.delattr, type=guards.type,
         dir=_dir, globals=_globals, locals=_locals, vars=_vars(guards), exit=_exit, quit=_exit,
-        open=_refused("open", no_files("open()")),
+        open=_open(files),
         input=_refused("input", NotAllowed("input() is not available: nobody is there to answer", "put the value into the code")),
         eval=_refused("eval", NotAllowed("eval() is not available", "write the expression directly, or use ast.literal_eval() for literals")),
         exec=_refused("exec", NotAllowed("exec() is not available", "write the code directly")),
@@ -71,13 +71,21 @@ def safe_builtins(guards: Guards, modules: Modules) -> dict[str, Any]:
 def _print(
     *values: object, sep: str | None = " ", end: str | None = "\n", file: Any = None, flush: bool = False
 ) -> None:
-    """The builtin; its file may be an io.StringIO, sys.stdout or sys.stderr."""
+    """The builtin; its file may be an io.StringIO, one that `open` gave, sys.stdout or sys.stderr."""
     if file is None or type(file) is Facade:
         print(*values, sep=sep, end=end)
-    elif type(file) is io.StringIO:
+    elif type(file) in TEXT_BUFFERS:
         print(*values, sep=sep, end=end, file=file)
     else:
         raise NotAllowed("print(file=...) is not available", "print() without file is captured")
+
+
+def _open(files: Files) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        return files.open(*arguments, **options)
+
+    call.__name__ = call.__qualname__ = "open"
+    return call
 
 
 def _refused(name: str, refusal: NotAllowed) -> Callable[..., Any]:

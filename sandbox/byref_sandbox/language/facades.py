@@ -36,7 +36,7 @@ class Facade:
     def __getattr__(self, name: str) -> object:
         _, module, hidden, hints = _FACADES[id(self)]
         if name in hints:
-            raise NotAllowed(f"{module}.{name} is not available", hints[name])
+            raise NotAllowed(f"{module}.{name} is not available", hints[name], about_files=name.startswith("read_"))
         if name in hidden:
             if name.startswith(("save", "to_")):
                 raise not_written(f"{module}.{name}")

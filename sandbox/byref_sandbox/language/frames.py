@@ -6,7 +6,7 @@ import functools
 import inspect
 import io
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 
 from byref_sandbox.language import names
 from byref_sandbox.language.allowed import NUMPY_HIDDEN
+from byref_sandbox.language.files import BUFFERS, Files, compression_of, is_path, name_of
 from byref_sandbox.language.refusal import NotAllowed, no_files
 from byref_sandbox.language.templates import refused_attribute
 
@@ -30,41 +31,97 @@ def is_function_name(name: str) -> bool:
 _PATH_ARGUMENTS = ("path_or_buf", "buf", "path", "excel_writer", "filepath_or_buffer", "io")
 
 
-def text_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`to_csv` and its like: text comes back, or goes into a StringIO or BytesIO."""
+_PACKED = ("to_csv", "to_json", "read_csv", "read_json", "read_table")
+"""What pandas packs and unpacks by the end of a name."""
+
+
+def text_method(files: Files, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`to_csv` and its like: text comes back, or goes into a file of the run, a StringIO or BytesIO."""
 
     def call(*arguments: Any, **options: Any) -> Any:
-        for destination in [*arguments[:1], *(options[key] for key in _PATH_ARGUMENTS if key in options)]:
-            if destination is not None and not _only_buffers(destination):
-                raise NotAllowed(
-                    f".{name}() cannot write to a file: there are no files here",
-                    f"call .{name}() without a path to get the text",
-                )
         template = options.get("float_format")
         if isinstance(template, str) and (refused := refused_attribute(str.__str__(template))) is not None:
             raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use '{:.2f}'")
-        return method(*arguments, **options)
+        arguments, options, target = _placed(arguments, options, _PATH_ARGUMENTS)
+        if target is None or type(target) in BUFFERS:
+            return method(target, *arguments, **options)
+        if not is_path(target):
+            raise NotAllowed(f".{name}() cannot write to a {type(target).__name__}", "name a file, or leave it out")
+        packing = compression_of(target, options.get("compression", "infer")) if name in _PACKED else None
+        if packing is not None:
+            options["compression"] = packing
+        mode = str(options.get("mode", "w")).replace("t", "").replace("b", "")
+        encoding, errors = options.get("encoding"), options.get("errors")
+        file = files.open(target, f"{mode}b" if packing else mode, -1, *((encoding, errors, "") if not packing else ()))
+        try:
+            done = method(file, *arguments, **options)
+        except BaseException:
+            files.abandon(file)
+            raise
+        file.close()
+        return done
 
     return call
 
 
-def reader(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`read_csv` and its like over a StringIO or BytesIO; the text itself is no path here, so it is refused like one."""
+def savetxt(files: Files) -> Callable[..., None]:
+    """np.savetxt into a file of the run, a StringIO or BytesIO."""
+
+    def call(fname: Any, X: Any, *arguments: Any, **options: Any) -> None:  # noqa: N803  numpy's own name
+        if is_path(fname):
+            packing = compression_of(fname)
+            if packing is not None:
+                raise NotAllowed(f"np.savetxt() does not write {packing} here", "name a file without that ending")
+            with files.open(fname, "w", encoding=options.pop("encoding", None)) as file:
+                np.savetxt(file, X, *arguments, **options)
+        elif type(fname) in BUFFERS:
+            np.savetxt(fname, X, *arguments, **options)
+        else:
+            raise NotAllowed(f"np.savetxt() cannot write to a {type(fname).__name__}", "name a file")
+
+    call.__name__ = "savetxt"
+    return call
+
+
+def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`read_csv` and its like over a file of the run or an earlier one, a StringIO or BytesIO; the text itself is taken for a path."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         if options.get("engine") == "pyarrow":  # its threads are not there
             raise NotAllowed("engine='pyarrow' is not available", "leave it out; dtype_backend='pyarrow' is there")
-        source = (
-            arguments[0]
-            if arguments
-            else next((options[key] for key in (*_PATH_ARGUMENTS, "fname") if key in options), None)
-        )
-        if not _only_buffers(source) and not (name.startswith("np.") and type(source) is list):
-            raise no_files(f"{name}() of a path or address", f"text can be read with {name}(io.StringIO(text))")
-        return function(*arguments, **options)
+        arguments, options, source = _placed(arguments, options, (*_PATH_ARGUMENTS, "fname"))
+        if type(source) in BUFFERS or (name.startswith("np.") and type(source) is list):
+            return function(source, *arguments, **options)
+        what = f"{name}() of a path or address"
+        if not is_path(source) or not _may_be_name(source) or not files.has(source):
+            if is_path(source) and "://" not in str(source) and files.names() and _may_be_name(source):
+                files.read(source, what)  # which says what there is
+            raise no_files(what, f"text can be read with {name}(io.StringIO(text))")
+        file = io.BytesIO(files.read(source, what))
+        if name.partition(".")[2] in _PACKED:
+            options["compression"] = compression_of(source, options.get("compression", "infer"))
+        return function(file, *arguments, **options)
 
     call.__name__ = function.__name__
     return call
+
+
+def _placed(
+    arguments: tuple[Any, ...], options: dict[str, Any], keys: Iterable[str]
+) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    """A call without what it reads or writes, which is the first argument or has one of these names, and that."""
+    if arguments:
+        return arguments[1:], options, arguments[0]
+    key = next((key for key in keys if key in options), None)
+    return (), {name: value for name, value in options.items() if name != key}, None if key is None else options[key]
+
+
+def _may_be_name(source: Any) -> bool:
+    try:
+        name_of(source)
+    except NotAllowed:
+        return False
+    return True
 
 
 # Functions by name -------------------------------------------------------------------------------------------------------------
@@ -167,8 +224,3 @@ def pivot(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _no_compiled(options: Mapping[str, object]) -> None:
     if options.get("engine") not in (None, "cython", "python"):
         raise NotAllowed(f"engine={str(options['engine'])!r} is not available", "leave it out")
-
-
-def _only_buffers(destination: object) -> bool:
-    """Whether something to read from or write to is memory only."""
-    return type(destination) in (io.StringIO, io.BytesIO)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from byref_sandbox.language.files import BUFFERS
 from byref_sandbox.language.refusal import NotAllowed
 from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE, MAX_FIGURES
 
@@ -54,7 +55,7 @@ class Gallery:
 
     def save(self, figure: Any, target: object = None, **options: Any) -> None:
         """`Figure.savefig`: the figure is shown under the name of the file; a BytesIO gets the PNG as well."""
-        buffer = target if type(target) is io.BytesIO else None
+        buffer = target if isinstance(target, io.BytesIO) and type(target) in BUFFERS else None
         wanted = options.get("format")
         if buffer is not None and wanted is not None and str(wanted).lower() != "png":
             raise NotAllowed(

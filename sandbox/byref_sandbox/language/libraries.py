@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import importlib
 import re
 import types
@@ -32,6 +33,7 @@ from byref_sandbox.language.allowed import (
 )
 from byref_sandbox.language.expressions import expression_method
 from byref_sandbox.language.facades import Facade, FullStandInMeta, stand_in
+from byref_sandbox.language.files import Files
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.modules import Modules, public
 from byref_sandbox.language.refusal import NotAllowed
@@ -39,17 +41,17 @@ from byref_sandbox.language.refusal import NotAllowed
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-def install(guards: Guards, modules: Modules) -> None:
+def install(guards: Guards, modules: Modules, files: Files) -> None:
     """Add both to the modules, and what only they know to the guards."""
     _no_dunder_labels()
     _no_zone_files()
     _no_printed_patterns()
     _no_metaclass()
-    _numpy(guards, modules)
-    _pandas(guards, modules)
+    _numpy(guards, modules, files)
+    _pandas(guards, modules, files)
     hints = dict.fromkeys(["array", "table", "Table", "compute", "parquet", "csv"], "use pandas")
     modules.add("pyarrow", public(pyarrow, PYARROW_TYPES), hints=hints)
-    guards.wrappers.update(dict.fromkeys(names.TEXT_METHODS, frames.text_method))
+    guards.wrappers.update(dict.fromkeys(names.TEXT_METHODS, functools.partial(frames.text_method, files)))
     guards.wrappers.update(dict.fromkeys(names.FUNCTION_METHODS, frames.function_method))
     guards.wrappers.update(dict.fromkeys(names.EXPRESSION_METHODS, expression_method))
     guards.wrappers["pivot_table"] = frames.pivot
@@ -105,7 +107,7 @@ def _no_dunder_labels() -> None:
         setattr(pd.Series, "__getattr__", public_only)  # noqa: B010
 
 
-def _numpy(guards: Guards, modules: Modules) -> None:
+def _numpy(guards: Guards, modules: Modules, files: Files) -> None:
     exposed = {n: v for n, v in public(np, _listed(np)).items() if n not in NUMPY_HIDDEN and not n.startswith("_")}
     for name in NUMPY_PARTS:
         part: types.ModuleType = getattr(np, name)
@@ -134,7 +136,8 @@ def _numpy(guards: Guards, modules: Modules) -> None:
     exposed["ndarray"] = guards.stand_ins[np.ndarray] = array_class
     exposed["recarray"] = guards.stand_ins[np.recarray] = arrays.RecordArray
     for name in ("loadtxt", "genfromtxt", "fromregex"):
-        exposed[name] = frames.reader(getattr(np, name), f"np.{name}")
+        exposed[name] = frames.reader(files, getattr(np, name), f"np.{name}")
+    exposed["savetxt"] = frames.savetxt(files)
     exposed["ScalarType"] = tuple(map(guards.in_place_of, np.ScalarType))
     exposed["__version__"] = np.__version__
     # The real ones are made of the real class, which their arguments and a call of them would give.
@@ -144,7 +147,7 @@ def _numpy(guards: Guards, modules: Modules) -> None:
     modules.add("numpy", exposed, np, NUMPY_HINTS)
 
 
-def _pandas(guards: Guards, modules: Modules) -> None:
+def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     exposed = {n: v for n, v in public(pd, _listed(pd)).items() if n not in PANDAS_HIDDEN and not n.startswith("read_")}
     kinds = modules.add("pandas.api.types", public(pd.api.types), pd.api.types)
     # Their constructors set any attribute that they are given by keyword.
@@ -181,7 +184,7 @@ def _pandas(guards: Guards, modules: Modules) -> None:
     exposed["testing"] = modules.add("pandas.testing", public(pd.testing, PANDAS_CHECKS))
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
     for name in PANDAS_READERS:
-        exposed[name] = frames.reader(getattr(pd, name), f"pd.{name}")
+        exposed[name] = frames.reader(files, getattr(pd, name), f"pd.{name}")
     index = stand_in(pd.MultiIndex, "", arrays.multi_index, FullStandInMeta)
     exposed["MultiIndex"] = guards.stand_ins[pd.MultiIndex] = index
     exposed["eval"] = expression_method(pd.eval, "pd.eval")

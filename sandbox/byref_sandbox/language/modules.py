@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import functools
 import importlib
-import io
 import logging
 import operator
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 from byref_sandbox.language import copying, logs, names, typed
 from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
+from byref_sandbox.language.files import TEXT_BUFFERS, Files, path_class
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.refusal import NotAllowed
 
@@ -49,9 +49,10 @@ def public(module: types.ModuleType, listed: Iterable[str] | None = None) -> dic
 class Modules:
     """Facades of the standard library by import name; numpy and pandas are added to them."""
 
-    def __init__(self, guards: Guards) -> None:
+    def __init__(self, guards: Guards, files: Files) -> None:
         self.facades: dict[str, Facade] = {}
         self._guards = guards
+        self._files = files
         sys.modules.setdefault(GENERATED_MODULE, types.ModuleType(GENERATED_MODULE))
         vars(csv)["reader"] = _csv_reader  # DictReader and Sniffer find it there
         own = self._functions() | self._classes()
@@ -161,6 +162,8 @@ class Modules:
             "warnings": {"catch_warnings": lambda record=False: warnings.catch_warnings(record=bool(record))},
             "contextlib": {"redirect_stdout": _redirect_stdout},
             "array": {"array": typed.array},
+            "io": {"open": lambda *arguments, **options: self._files.open(*arguments, **options)},
+            "pathlib": {"Path": path_class(self._files)},
         }
 
     def _stand_in(self, real: type, make: Callable[..., object]) -> type:
@@ -369,8 +372,8 @@ def _simple_namespace(*mappings: Any, **attributes: Any) -> types.SimpleNamespac
 
 @contextlib.contextmanager
 def _redirect_stdout(target: Any) -> Iterator[Any]:
-    if type(target) is not io.StringIO:
-        raise NotAllowed("redirect_stdout() needs an io.StringIO")
+    if type(target) not in TEXT_BUFFERS:
+        raise NotAllowed("redirect_stdout() needs an io.StringIO, or a file opened as text")
     with contextlib.redirect_stdout(target):
         yield target
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import io
 import types
 import warnings
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from byref_sandbox.language import copying, hints, libraries, names, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
 from byref_sandbox.language.facades import Facade, stand_in
+from byref_sandbox.language.files import BinaryFile, Files, TextFile
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.magics import Magic, without_magics
 from byref_sandbox.language.modules import Modules
@@ -61,9 +63,11 @@ class Language:
 
     def __init__(self) -> None:
         self._guards = Guards()
+        self.files = Files()
+        """What the running code writes and reads as files."""
         copying.install(self._guards)
-        self._modules = Modules(self._guards)
-        libraries.install(self._guards, self._modules)
+        self._modules = Modules(self._guards, self.files)
+        libraries.install(self._guards, self._modules, self.files)
         self._guards.stand_ins.update(
             {
                 Namespace: dict,
@@ -71,7 +75,8 @@ class Language:
                 types.CodeType: stand_in(types.CodeType, "write the code directly"),
             }
         )
-        self.builtins = safe_builtins(self._guards, self._modules)
+        self._guards.stand_ins.update({TextFile: io.StringIO, BinaryFile: io.BytesIO})
+        self.builtins = safe_builtins(self._guards, self._modules, self.files)
         """What code finds without defining or importing it."""
         self._plots: Plots | None = None
         self._note_imported()
@@ -102,6 +107,10 @@ class Language:
     def is_drawing(self, value: object) -> bool:
         """Whether a value is a figure, a part of one, or made of such."""
         return self._plots is not None and self._plots.is_drawing(value)
+
+    def is_file(self, value: object) -> bool:
+        """Whether a value is an open or closed file: what is in it is kept by the file's name."""
+        return type(value) in (TextFile, BinaryFile)
 
     def compile(self, source: str, filename: str = FILENAME) -> Program:
         """Check and compile code. Raises `Refused` with a SyntaxError or NotAllowed failure."""
@@ -134,12 +143,16 @@ class Language:
         value = self.execute(program, space, stdout)
         return Ran(value, value is not None, self.bound(space, variables))
 
-    def space(self, variables: Mapping[str, object], helper: object = None) -> dict[str, Any]:
+    def space(
+        self, variables: Mapping[str, object], helper: object = None, files: Mapping[str, bytes] | None = None
+    ) -> dict[str, Any]:
         """The top-level names of a new run; the classes of the last one are forgotten.
 
         `helper` is what `df(…)` calls where the code's own `df` cannot be called; by default what `df` is among the variables.
+        `files` are what earlier runs wrote.
         """
         self._guards.reset()
+        self.files.reset(files or {})
         if self._plots is not None:
             self._plots.reset()
         helper = variables.get(names.FRAME_HELPER) if helper is None else helper

@@ -1,0 +1,61 @@
+"""The files that a run wrote, on their way out: how they are sent, and what the host takes for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from byref_sandbox import wire
+from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_FILES, File
+
+_NAMED: Final = re.compile(
+    r"\b(?:open|Path|(?:read|to)_(?:csv|json|table|fwf|html|string|markdown|latex)|loadtxt|genfromtxt|savetxt)\b"
+)
+_MAX_REASON_CHARS = 300
+_MAX_LOST = 100
+
+
+def are_named(sources: Iterable[str]) -> bool:
+    """Whether code may read or write files: only then it is given those of earlier runs."""
+    return any(_NAMED.search(source) for source in sources)
+
+
+def frames_of(written: Mapping[str, bytes], room: int) -> tuple[list[wire.Frame], int]:
+    """The frames of a run's files as far as they fit, those of others with a reason, and the room that is left."""
+    frames: list[wire.Frame] = []
+    for number, (name, data) in enumerate(list(written.items())[: MAX_FILES + _MAX_LOST]):
+        if number >= MAX_FILES:
+            frames.append(wire.File(name, b"", f"a run writes at most {MAX_FILES} files"))
+        elif len(data) > room:
+            frames.append(wire.File(name, b"", f"too big: {len(data):,} bytes, {room:,} left of what a run may send"))
+        else:
+            frames.append(wire.File(name, data))
+            room -= len(data)
+    return frames, room
+
+
+def files_of(frames: Iterable[wire.Frame]) -> tuple[tuple[File, ...], dict[str, str]]:
+    """The files among the frames of a hostile reply, and the reasons of those that did not come; what is none is left out."""
+    found: dict[str, File] = {}
+    lost: dict[str, str] = {}
+    for frame in frames:
+        if not isinstance(frame, wire.File) or frame.name in found or frame.name in lost or not is_name(frame.name):
+            continue
+        if frame.lost:
+            if len(lost) < _MAX_LOST:
+                lost[frame.name] = frame.lost[:_MAX_REASON_CHARS]
+        elif len(found) < MAX_FILES:
+            found[frame.name] = File(frame.name, frame.data)
+    return tuple(found.values()), lost
+
+
+def is_name(name: str) -> bool:
+    """Whether a file can have this name."""
+    parts = name.split("/")
+    return (
+        0 < len(name) <= MAX_FILE_NAME_CHARS
+        and name.isprintable()
+        and "\\" not in name
+        and not any(part in ("", ".", "..") for part in parts)
+    )

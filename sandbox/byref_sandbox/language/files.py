@@ -1,0 +1,382 @@
+"""Files as code writes and reads them: in memory, by name. What a run wrote comes out of it, and a later run finds it again."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import io
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath, PurePosixPath
+from typing import Any, Final
+
+from byref_sandbox.language.refusal import NotAllowed, no_files
+from byref_sandbox.outcome import MAX_FILE_NAME_CHARS
+
+_MODE: Final = re.compile(r"(?=[^rwax]*[rwax][^rwax]*\Z)(?!.*(.).*\1)[rwaxbt+]+")
+_COMPRESSED: Final = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
+
+
+class NoSuchFile(NotAllowed, FileNotFoundError):
+    """What code may catch as the error that Python raises."""
+
+
+NoSuchFile.__name__ = NotAllowed.__name__
+
+
+def is_path(value: object) -> bool:
+    """Whether a value names a file."""
+    return isinstance(value, str | PurePath)
+
+
+def name_of(path: object) -> str:
+    """The name of the file at a path: its parts, without a root and ways up; raises NotAllowed, TypeError."""
+    if not is_path(path):
+        raise TypeError(f"expected the name of a file, not {type(path).__name__}")
+    text = str.__str__(path) if isinstance(path, str) else str(path)
+    parts = [part for part in re.split(r"[/\\]", text[:10_000]) if part not in ("", ".", "..")]
+    name = "/".join(parts)
+    if not name or len(name) > MAX_FILE_NAME_CHARS or not name.isprintable():
+        raise NotAllowed(
+            f"{text[:60]!r} is no name for a file here", f"use a plain one of at most {MAX_FILE_NAME_CHARS} characters"
+        )
+    return name
+
+
+def compression_of(path: object, given: object = "infer") -> object:
+    """How pandas packs what is at a path: by the end of its name, unless the code says."""
+    if given != "infer":
+        return given
+    return _COMPRESSED.get(PurePosixPath(name_of(path)).suffix.lower())
+
+
+class Files:
+    """The files of one run."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, bytes] = {}
+        self._now: dict[str, bytes] = {}
+        self._before: dict[str, bytes | None] = {}
+        """What was in a file before it was last opened to be written."""
+        self._open: list[TextFile | BinaryFile] = []
+
+    def reset(self, given: Mapping[str, bytes]) -> None:
+        """Begin a run with what earlier ones wrote."""
+        self._given, self._now, self._before, self._open = dict(given), dict(given), {}, []
+
+    def written(self) -> dict[str, bytes]:
+        """What the run wrote and did not take back, with what it left open; what is as it was given is not among it."""
+        for file in list(self._open):
+            with contextlib.suppress(Exception):  # an encoding that cannot take what was written
+                file.flush()
+        return {name: data for name, data in self._now.items() if self._given.get(name) != data}
+
+    def has(self, path: object) -> bool:
+        """Whether there is a file at a path."""
+        return is_path(path) and name_of(path) in self._names()
+
+    def names(self) -> list[str]:
+        """All that there are."""
+        return sorted(self._names())
+
+    def read(self, path: object, what: str = "open()") -> bytes:
+        """What is in a file; raises NotAllowed."""
+        name = name_of(path)
+        for file in self._open:
+            if file.key == name:
+                file.flush()
+        if name not in self._now:
+            if not self._now:
+                raise _as_missing(no_files(what))
+            raise _as_missing(
+                NotAllowed(f"there is no file {name!r}; there are: {', '.join(self.names()[:20])}", about_files=True)
+            )
+        return self._now[name]
+
+    def write(self, path: object, data: bytes) -> None:
+        """Put a file at a path."""
+        self._now[name_of(path)] = bytes(data)
+
+    def remove(self, path: object) -> None:
+        """Take back a file of this run."""
+        name = name_of(path)
+        self.read(name, "unlink()")
+        if name in self._given:
+            raise NotAllowed(f"{name!r} is a file of an earlier call and stays", "write it again to replace it")
+        self._open = [file for file in self._open if file.key != name]
+        del self._now[name]
+
+    def open(
+        self,
+        file: object,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        closefd: bool = True,
+        opener: object = None,
+    ) -> TextFile | BinaryFile:
+        """The builtin, over files in memory."""
+        if type(file) is int or opener is not None:
+            raise no_files("open() of a descriptor")
+        name, mode = name_of(file), str.__str__(mode)
+        if not _MODE.fullmatch(mode) or ("b" in mode and "t" in mode):
+            raise ValueError(f"invalid mode: {mode[:20]!r}")
+        if "b" in mode and (encoding is not None or errors is not None or newline is not None):
+            raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
+        exists = name in self._names()
+        if "x" in mode and exists:
+            raise FileExistsError(17, "File exists", name)
+        data = b"" if "w" in mode or "x" in mode or ("a" in mode and not exists) else self.read(name)
+        if "b" in mode:
+            opened: TextFile | BinaryFile = BinaryFile(self, name, str(file), mode, data)
+        else:
+            opened = TextFile(self, name, str(file), mode, data, encoding, errors, newline)
+        if opened.writable():
+            self._before[name] = self._now.get(name)
+            self._now[name] = data  # there at once, as elsewhere
+            self._open.append(opened)
+        return opened
+
+    def abandon(self, file: TextFile | BinaryFile) -> None:
+        """Let go of a file that could not be written to its end: what was there before stays."""
+        self._closed(file)
+        before = self._before.get(file.key)
+        if before is None:
+            self._now.pop(file.key, None)
+        else:
+            self._now[file.key] = before
+
+    def _names(self) -> set[str]:
+        return set(self._now)
+
+    def _closed(self, file: TextFile | BinaryFile) -> None:
+        self._open = [each for each in self._open if each is not file]
+
+
+def _as_missing(refusal: NotAllowed) -> NoSuchFile:
+    return NoSuchFile(refusal.message, refusal.hint, about_files=refusal.about_files)
+
+
+class _Handle:
+    """What a text file and a binary one have in common: they write what they hold when they are flushed or closed."""
+
+    _files: Files
+    key: str
+    name: str
+    mode: str
+
+    def _begin(self, files: Files, key: str, name: str, mode: str) -> None:
+        self._files, self.key, self.name, self.mode = files, key, name, mode
+        self._writes = any(letter in mode for letter in "wax+")
+        self._reads = "r" in mode or "+" in mode
+
+    def readable(self) -> bool:
+        return self._reads
+
+    def writable(self) -> bool:
+        return self._writes
+
+    def _may_read(self) -> None:
+        if not self._reads:
+            raise io.UnsupportedOperation("not readable")
+
+    def _may_write(self) -> None:
+        if not self._writes:
+            raise io.UnsupportedOperation("not writable")
+
+
+class TextFile(_Handle, io.StringIO):
+    """A file opened as text."""
+
+    def __init__(
+        self,
+        files: Files,
+        key: str,
+        name: str,
+        mode: str,
+        data: bytes,
+        encoding: str | None,
+        errors: str | None,
+        newline: str | None,
+    ) -> None:
+        self._encoding = "utf-8" if encoding in (None, "locale") else str(encoding)
+        self._errors = "strict" if errors is None else str(errors)
+        self._begin(files, key, name, mode)
+        # Only what is read has its line ends made alike: what is written keeps them.
+        ends = newline if not self._writes or newline == "\r\n" else ""
+        text = data.decode(self._encoding, self._errors)
+        io.StringIO.__init__(self, text.replace("\r\n", "\n") if ends == "\r\n" else text, ends)
+        if "a" in mode:
+            self.seek(0, io.SEEK_END)
+
+    encoding = property(lambda self: self._encoding)
+    errors = property(lambda self: self._errors)
+
+    def read(self, size: int | None = -1, /) -> str:
+        self._may_read()
+        return io.StringIO.read(self, size)
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        self._may_read()
+        return io.StringIO.readline(self, size)
+
+    def __next__(self) -> str:  # type: ignore[override]
+        self._may_read()
+        return io.StringIO.__next__(self)
+
+    def write(self, text: str, /) -> int:
+        self._may_write()
+        if isinstance(text, str):
+            text.encode(self._encoding, self._errors)
+        if "a" in self.mode:
+            self.seek(0, io.SEEK_END)
+        return io.StringIO.write(self, text)
+
+    def writelines(self, lines: Any, /) -> None:
+        for line in lines:
+            self.write(line)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._may_write()
+        return io.StringIO.truncate(self, size)
+
+    def flush(self) -> None:
+        if self._writes and not self.closed:
+            self._files.write(self.key, self.getvalue().encode(self._encoding, self._errors))
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self.flush()
+            finally:
+                self._files._closed(self)
+                io.StringIO.close(self)
+
+
+class BinaryFile(_Handle, io.BytesIO):
+    """A file opened as bytes."""
+
+    def __init__(self, files: Files, key: str, name: str, mode: str, data: bytes) -> None:
+        self._begin(files, key, name, mode)
+        io.BytesIO.__init__(self, data)
+        if "a" in mode:
+            self.seek(0, io.SEEK_END)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._may_read()
+        return io.BytesIO.read(self, size)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self._may_read()
+        return io.BytesIO.readline(self, size)
+
+    def __next__(self) -> bytes:
+        self._may_read()
+        return io.BytesIO.__next__(self)
+
+    def write(self, data: Any, /) -> int:
+        self._may_write()
+        if "a" in self.mode:
+            self.seek(0, io.SEEK_END)
+        return io.BytesIO.write(self, data)
+
+    def writelines(self, lines: Any, /) -> None:
+        for line in lines:
+            self.write(line)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._may_write()
+        return io.BytesIO.truncate(self, size)
+
+    def flush(self) -> None:
+        if self._writes and not self.closed:
+            self._files.write(self.key, self.getvalue())
+
+    def close(self) -> None:
+        if not self.closed:
+            self.flush()
+            self._files._closed(self)
+            io.BytesIO.close(self)
+
+
+BUFFERS: Final = (io.StringIO, io.BytesIO, TextFile, BinaryFile)
+"""Exactly these: what may be read from and written to."""
+TEXT_BUFFERS: Final = (io.StringIO, TextFile)
+
+
+def path_class(files: Files) -> type[PurePosixPath]:
+    """`pathlib.Path` over the files of a run."""
+
+    class Path(PurePosixPath):
+        __slots__ = ()
+
+        def open(self, mode: str = "r", *arguments: Any, **options: Any) -> TextFile | BinaryFile:
+            return files.open(self, mode, *arguments, **options)
+
+        def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:
+            with files.open(self, "r", encoding=encoding, errors=errors) as file:
+                return str(file.read())
+
+        def read_bytes(self) -> bytes:
+            return files.read(self)
+
+        def write_text(
+            self, data: str, encoding: str | None = None, errors: str | None = None, newline: str | None = None
+        ) -> int:
+            if not isinstance(data, str):
+                raise TypeError(f"data must be str, not {type(data).__name__}")
+            with files.open(self, "w", encoding=encoding, errors=errors, newline=newline) as file:
+                return file.write(data)
+
+        def write_bytes(self, data: Any) -> int:
+            with files.open(self, "wb") as file:
+                return file.write(data)
+
+        def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:
+            with files.open(self, "a" if exist_ok else "x"):
+                pass
+
+        def exists(self) -> bool:
+            return files.has(self) or self.is_dir()
+
+        def is_file(self) -> bool:
+            return files.has(self)
+
+        def is_dir(self) -> bool:
+            return any(True for _ in self.iterdir()) or not name_parts(self)
+
+        def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+            """Folders are parts of names: there is nothing to make."""
+
+        def unlink(self, missing_ok: bool = False) -> None:
+            if files.has(self) or not missing_ok:
+                files.remove(self)
+
+        def iterdir(self) -> Iterator[Path]:
+            depth, start = len(name_parts(self)), name_parts(self)
+            found = dict.fromkeys(
+                tuple(name.split("/")[: depth + 1]) for name in files.names() if name.split("/")[:depth] == start
+            )
+            return (type(self)(*parts) for parts in found if len(parts) > depth)
+
+        def glob(self, pattern: str) -> Iterator[Path]:
+            return (type(self)(name) for name in files.names() if fnmatch.fnmatchcase(name, str(self / pattern)))
+
+        def absolute(self) -> Path:
+            return self
+
+        resolve = expanduser = absolute
+
+        @classmethod
+        def cwd(cls) -> Path:
+            return cls()
+
+    Path.__module__ = "pathlib"
+    return Path
+
+
+def name_parts(path: PurePath) -> list[str]:
+    """The parts of a path that a name has."""
+    return [part for part in path.parts if part not in ("/", "..", ".")]
