@@ -48,10 +48,7 @@ class Items:
             last = select(func.max(ItemRow.number)).where(*_of(session, name))
             found = connection.execute(last).scalar_one()
             first = 0 if found is None else int(found) + 1
-            same = {"tenant": self._tenant, "session_id": session, "list": name, "created_at": datetime.now(UTC)}
-            rows = [{**same, "number": first + index, "text": text} for index, text in enumerate(texts)]
-            if rows:
-                connection.execute(insert(ItemRow), rows)
+            self._insert(connection, session, name, first, texts)
             if also is not None:
                 also(connection, session)
             return first
@@ -67,6 +64,22 @@ class Items:
             return [(number, text) for number, text in reversed(rows)]
 
         return self._read(work) or []
+
+    def replace(self, name: str, expected: Sequence[tuple[int, str]], texts: Sequence[str]) -> bool:
+        """Put texts in place of the last ones, all at once; False, and nothing is done, where those are not `expected`."""
+        name = lifecycle.check_id("list", name)
+
+        def work(connection: Connection, session: int) -> bool:
+            newest = select(ItemRow.number, ItemRow.text).where(*_of(session, name)).order_by(ItemRow.number.desc())
+            found = connection.execute(newest.limit(len(expected) or 1)).all()
+            if [(number, text) for number, text in reversed(found)] != list(expected):
+                return False
+            first = expected[0][0] if expected else 0
+            connection.execute(delete(ItemRow).where(*_of(session, name), ItemRow.number >= first))
+            self._insert(connection, session, name, first, texts)
+            return True
+
+        return self._write(work)
 
     def at(self, name: str, number: int) -> str | None:
         """Return the text of that number; None if there is none."""
@@ -110,6 +123,12 @@ class Items:
                 also(connection, session, texts)
 
         self._write(work)
+
+    def _insert(self, connection: Connection, session: int, name: str, first: int, texts: Sequence[str]) -> None:
+        same = {"tenant": self._tenant, "session_id": session, "list": name, "created_at": datetime.now(UTC)}
+        rows = [{**same, "number": first + index, "text": text} for index, text in enumerate(texts)]
+        if rows:
+            connection.execute(insert(ItemRow), rows)
 
     def _read(self, work: Callable[[Connection, int], T]) -> T | None:
         def found(connection: Connection) -> T | None:
