@@ -463,3 +463,70 @@ def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.Monk
 def test_the_context_may_be_the_hooks_own(engine: Engine) -> None:
     by = Byref(engine, session=lambda run: run.context, model="gpt-5")
     assert by.conversation(RunContextWrapper("mine")).id == "mine"
+
+
+@function_tool
+def priced() -> dict[str, Any]:
+    """List the orders with what to say of them."""
+    return {"display_instructions_for_model": "Show totals in euros.", "orders": ROWS}
+
+
+def prompts(model: ScriptedModel) -> list[str]:
+    """What the model was told in each request by its system prompt and by system messages among the items."""
+    return [
+        "\n".join(
+            [
+                request.system_instructions or "",
+                *(item["content"] for item in request.input if item.get("role") == "system"),
+            ]
+        )
+        for request in model.calls
+    ]
+
+
+@pytest.mark.parametrize("how", ["async", "streamed"])
+@pytest.mark.parametrize("kind", ["hooks", "agent"])
+def test_what_a_tool_instructs_reaches_the_model_in_each_request_after_it(engine: Engine, how: str, kind: str) -> None:
+    chat = f"told-{how}-{kind}"
+    policy = Policy(trusted_instructions="all")
+    saved: Any = None
+    for turn in range(2):
+        by = Byref(engine, session=chat, policy=policy)  # each turn in another process, for all that this remembers
+        calls = [used(call("priced", "1")), used(call("priced", "2"))] if turn == 0 else []
+        model = ScriptedModel([*calls, used(assistant_message("Done."))])
+        session = ByrefSession(chat, engine)
+        if kind == "agent":
+            agent: Any = ByrefAgent(name="a", instructions="Be brief.", model=model, tools=[priced], byref=by)
+            saved = run(how, agent, "Which?", session=session)
+        else:
+            agent = Agent(name="a", instructions="Be brief.", model=model, tools=by.tools(priced))
+            saved = run(how, agent, "Which?", session=session, hooks=by)
+        told = prompts(model)
+        assert [text.count("Show totals in euros.") for text in told] == ([0, 1, 1] if turn == 0 else [1])
+        assert all("Be brief." in text for text in told)
+    kept = asyncio.run(ByrefSession(chat, engine).get_items())
+    assert "euros" not in json.dumps(kept) and "euros" not in json.dumps(saved.to_input_list(), default=str)
+
+
+def test_a_tool_that_instructs_a_model_that_is_not_told_is_logged(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    by = Byref(engine, session="untold", policy=Policy(trusted_instructions="all"))
+    model = ScriptedModel([used(call("priced", "1")), used(assistant_message("Done."))])
+    run("async", Agent(name="a", model=model, tools=by.tools(priced)), "Which?")
+    assert "the tool 'priced' instructs the model, which is not told: give the run hooks=byref" in caplog.text
+    assert "euros" not in "".join(prompts(model))
+
+
+def test_instructions_are_those_of_their_conversation_and_go_with_it(engine: Engine) -> None:
+    def asked(chat: str, tools: list[Any], *steps: Any) -> str:
+        by = Byref(engine, session=lambda run: run.context, policy=Policy(trusted_instructions="all"))
+        model = ScriptedModel([*steps, used(assistant_message("Done."))])
+        run("async", Agent(name="a", model=model, tools=by.tools(*tools)), "Which?", context=chat, hooks=by)
+        return prompts(model)[-1]
+
+    assert "euros" in asked("one", [priced], used(call("priced", "1")))
+    assert "euros" not in asked("other", [])
+    assert "euros" in asked("one", [])
+    engine.delete_session("one")
+    assert "euros" not in asked("one", [])

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from byref.adapters import told
 from byref.adapters.arguments import refers
-from byref.adapters.conversations import AWAY, Conversations, Name, callers, running
+from byref.adapters.conversations import AWAY, Conversations, Name, Recent, callers, running
 from byref.adapters.extras import missing
+from byref.adapters.instructions import Instructions
 from byref.engine import Engine
 from byref.errors import ByrefError, ConfigurationError, ToolError
 from byref.policy import Policy
@@ -32,6 +33,7 @@ try:
         ToolGuardrailFunctionOutput,
         ToolInputGuardrail,
         ToolInputGuardrailData,
+        TResponseInputItem,
     )
     from agents.run_context import TContext
     from agents.tool_context import ToolContext
@@ -68,7 +70,8 @@ class Byref(RunHooks[Any]):
 
     `session` names the conversation and `tenant` whose it is, or each finds it in the run's context:
     `session=lambda run: run.context.chat_id`. `policy` and `model` are those of `Engine.session`; without `model` it is
-    the agent's. The usage of each of the model's answers is recorded; that of an agent that a tool of the conversation
+    the agent's. What tools instruct the model (`Result.instructions`) is a system message at the end of each request, or in
+    the system prompt of a `ByrefAgent`. The usage of each of the model's answers is recorded; that of an agent that a tool of the conversation
     runs (`agent.as_tool(…, hooks=by)`) is a side call's, which is not the conversation's context.
 
     Raises ConfigurationError where `engine` is no `byref.Engine`, and in a run, as the cause of the SDK's UserError:
@@ -87,6 +90,9 @@ class Byref(RunHooks[Any]):
     ) -> None:
         self._conversations = Conversations(engine, policy)
         self._session, self._tenant, self._model = session, tenant, model
+        self._instructions = Instructions(engine)
+        self._heard: Recent[Name, bool] = Recent()
+        """Conversations whose requests have asked for instructions."""
         self._guarded: WeakKeyDictionary[ToolContext[Any], _Ready] = WeakKeyDictionary()
 
     def conversation(self, context: RunContextWrapper[Any], agent: object = None) -> Conversation:
@@ -110,6 +116,25 @@ class Byref(RunHooks[Any]):
     def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
         """Return the tools as `tools` does, without byref's own; `heard`: those of servers that are heard themselves."""
         return [self._wrapped(tool, heard) if isinstance(tool, FunctionTool) else tool for tool in tools]
+
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[Any],
+        agent: Agent[Any],
+        system_prompt: str | None,
+        input_items: list[TResponseInputItem],
+    ) -> None:
+        """Tell the model in this request alone what tools instruct it, unless its system prompt says that already."""
+        said = system_prompt or ""
+        missing = [text for text in await self.instructions(context) if text not in said]
+        if missing:
+            input_items.append({"role": "system", "content": "\n\n".join(missing)})
+
+    async def instructions(self, context: RunContextWrapper[Any]) -> tuple[str, ...]:
+        """Return what the tools of a run's conversation instruct the model, for a system prompt of one's own."""
+        name = self._named(context)
+        self._heard.put(name, True)
+        return await asyncio.to_thread(self._instructions.of, name)
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
         """Record the usage of one answer; where that cannot be the run goes on, for the answer is there."""
@@ -166,6 +191,8 @@ class Byref(RunHooks[Any]):
                     arguments=written,
                     is_error=is_error,
                 )
+                if taken_in.instructions:
+                    self._instruct(self._named(context), tool.name, taken_in.instructions)
                 return content(taken_in, call_id, output)
 
             refusal = ready.refusal
@@ -190,6 +217,14 @@ class Byref(RunHooks[Any]):
         if tool.tool_input_guardrails:
             wrapped.tool_input_guardrails = [self._guardrail(tool, one) for one in tool.tool_input_guardrails]
         return wrapped
+
+    def _instruct(self, name: Name, tool: str, text: str) -> None:
+        self._instructions.add(name, text)
+        if not self._heard.get(name):
+            logger.warning(
+                "the tool %r instructs the model, which is not told: give the run hooks=byref, or make the agent a ByrefAgent",
+                tool,
+            )
 
     def _approval(self, tool: FunctionTool) -> Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]:
         """The tool's question whether a call needs approval, asked of the data."""
@@ -264,6 +299,14 @@ class ByrefAgent(Agent[TContext]):
         if self.byref is None:
             raise ConfigurationError(f"ByrefAgent(name={self.name!r}): expected byref=Byref(engine, …)")
         self.tools = self.byref.tools(*self.tools)
+
+    async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
+        """Return the agent's own system prompt with what tools instruct the model behind it."""
+        prompt = await super().get_system_prompt(run_context)
+        if self.byref is None:
+            return prompt
+        told = await self.byref.instructions(run_context)
+        return "\n\n".join(filter(None, [prompt, *told])) or prompt
 
     async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools of the MCP servers, wrapped."""
