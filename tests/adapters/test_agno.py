@@ -352,3 +352,57 @@ def test_a_policy_and_its_tools(engine: Engine, tenant: str) -> None:
     assert "artifact_id" in json.loads(str(answers(output)["list_orders"].content))
     assert list(byref.functions) == list(byref.async_functions) == ["artifact_read"]
     assert len(engine.session("fixed", tenant=tenant).ledger()) == 3
+
+
+def priced() -> dict[str, Any]:
+    """List the orders with what to say of them."""
+    return {"display_instructions_for_model": "Show totals in euros.", **BIG}
+
+
+@dataclass
+class Noting(Scripted):
+    """Notes what it was told by the system message of each request, as that was then."""
+
+    told: list[str] = field(default_factory=list)
+
+    def _next(self, messages: list[Message], tools: Any) -> ModelResponse:
+        self.told.append(
+            "".join(str(message.content) for message in messages if message.role in ("system", "developer"))
+        )
+        return super()._next(messages, tools)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_tool_instructs_is_in_the_system_message_of_each_later_request(tmp_path: Path, mode: str) -> None:
+    policy = Policy(trusted_instructions="all")
+    with Engine(f"sqlite:///{tmp_path / 'byref.db'}") as engine:
+        for turns in ([[("priced", {}), ("priced", {})], [("priced", {})], "Done."], ["And done."]):
+            byref = ByrefTools(engine, policy=policy)  # as in another process
+            model = Noting(turns=turns)
+            instructions: Any = (byref.ainstructed if mode.startswith("a") else byref.instructed)("Be brief.")
+            agent = agent_of(byref, [priced], mode=mode, model=model, instructions=instructions)
+            output = asyncio.run(run(agent, mode))
+            counts = [text.count("Show totals in euros.") for text in model.told]
+            assert counts == ([0, 1, 1] if len(turns) > 1 else [1])
+            assert all("Be brief." in text for text in model.told)
+            assert not any("euros" in str(message.content) for message in output.messages if message.role == "tool")
+        other = Noting(turns=["Fine."])
+        byref = ByrefTools(engine, policy=policy)
+        asyncio.run(run(agent_of(byref, [], model=other, instructions=byref.instructed("Be brief.")), "run", "another"))
+        assert "euros" not in other.told[0]
+
+
+@pytest.mark.parametrize(
+    ("instructions", "when", "told"), [("Be brief.", "in later runs", 1), (None, "in this run", 0)]
+)
+def test_a_model_that_a_tool_cannot_instruct_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, instructions: str | None, when: str, told: int
+) -> None:
+    with Engine(f"sqlite:///{tmp_path / 'byref.db'}") as engine:
+        byref = ByrefTools(engine, policy=Policy(trusted_instructions="all"))
+        model = Noting(turns=[[("priced", {})], "Done."])
+        asyncio.run(run(agent_of(byref, [priced], model=model, instructions=instructions), "run"))
+    assert (
+        f"the tool 'priced' instructs the model, which is not told {when}: give the agent instructions=" in caplog.text
+    )
+    assert [text.count("euros") for text in model.told] == [0, told]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isasyncgen, iscoroutinefunction, isgenerator
 from typing import Any
 
 from byref.adapters import told
-from byref.adapters.extras import missing
+from byref.adapters.conversations import Name
+from byref.adapters.extras import check_engine, missing
+from byref.adapters.instructions import Instructions
 from byref.engine import Engine
 from byref.errors import ToolError
 from byref.policy import Policy, check_tools
@@ -20,6 +24,7 @@ from byref.usage import Usage
 try:
     from agno.exceptions import AgentRunException, RunCancelledException
     from agno.media import File, Image
+    from agno.models.message import Message
     from agno.run import RunContext
     from agno.run.agent import RunOutput
     from agno.run.team import TeamRunOutput
@@ -30,6 +35,9 @@ except ImportError as error:
 
 __all__ = ["ByrefTools"]
 
+logger = logging.getLogger("byref")
+
+_SYSTEM = ("system", "developer")
 _COUNTS_CACHED_APART = frozenset({"Claude", "AwsBedrock"})
 """Agno's model classes, and those derived from them, whose input tokens leave out cached ones."""
 
@@ -37,7 +45,8 @@ _COUNTS_CACHED_APART = frozenset({"Claude", "AwsBedrock"})
 class ByrefTools(Toolkit):
     """A toolkit of byref's own tools, and the hooks of an agent or a team that has it.
 
-    `Agent(tools=[…, byref], tool_hooks=[byref.hook], post_hooks=[byref.record])`; with `arun` it is `byref.arecord`. The
+    `Agent(tools=[…, byref], tool_hooks=[byref.hook], post_hooks=[byref.record], instructions=byref.instructed("…"))`; with
+    `arun` it is `byref.arecord` and `byref.ainstructed("…")`. The
     conversation is the run's `session_id`; `tenant` may be a function of the `RunContext`. `policy` and `tools` are those of
     `Engine.session`, and so are `model` and `context_window`; without them the model is the agent's.
 
@@ -56,6 +65,10 @@ class ByrefTools(Toolkit):
         tools: Sequence[str] | None = None,
     ) -> None:
         super().__init__(name="byref", auto_register=False)
+        self._instructions = Instructions(check_engine(engine))
+        self._is_instructing = False
+        """Whether an agent's instructions come by here."""
+        self._writing = threading.Lock()
         self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
         self._model, self._window = model, context_window
         self._names = None if tools is None else check_tools(tools)
@@ -71,10 +84,10 @@ class ByrefTools(Toolkit):
 
     def session(self, run_context: RunContext, owner: Any = None) -> Session:
         """Return the conversation of a run; `owner` is its agent or team, whose model says the window."""
-        tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
+        tenant, name = self._named(run_context)
         model = self._model or told.text(getattr(getattr(owner, "model", None), "id", None))
         return self._engine.session(
-            self._session or run_context.session_id,
+            name,
             tenant=tenant,
             model=model,
             context_window=self._window,
@@ -96,6 +109,24 @@ class ByrefTools(Toolkit):
             return function_call(**arguments)
         call = _Call(self, function_name, arguments, run_context, agent or team)
         return call.arun(function_call) if iscoroutinefunction(function_call) else call.run(function_call)
+
+    def instructed(self, *instructions: str) -> Callable[..., list[str]]:
+        """Return `instructions` of an agent or a team: those given, and what tools of the run's conversation instruct the model."""
+        self._is_instructing = True
+
+        def told(run_context: RunContext | None = None) -> list[str]:
+            return [*instructions, *(self._instructions.of(self._named(run_context)) if run_context else ())]
+
+        return told
+
+    def ainstructed(self, *instructions: str) -> Callable[..., Awaitable[list[str]]]:
+        """Do the same for an agent that is run by `arun`."""
+        told = self.instructed(*instructions)
+
+        async def atold(run_context: RunContext | None = None) -> list[str]:
+            return await asyncio.to_thread(told, run_context)
+
+        return atold
 
     def record(
         self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
@@ -125,6 +156,25 @@ class ByrefTools(Toolkit):
     ) -> None:
         """Post hook of `arun`: the same."""
         await asyncio.to_thread(self.record, run_output, run_context, agent, team)
+
+    def _named(self, run_context: RunContext) -> Name:
+        tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
+        return tenant, self._session or run_context.session_id
+
+    def _instruct(self, run_context: RunContext, tool: str, text: str) -> None:
+        """Put what a tool instructs in the run's system message, for its next request, and keep it for later runs."""
+        self._instructions.add(self._named(run_context), text)
+        system = next((one for one in run_context.messages or () if one.role in _SYSTEM), None)
+        if system is not None:
+            with self._writing:
+                _add(system, text)
+        if system is None or not self._is_instructing:
+            logger.warning(
+                "the tool %r instructs the model, which is not told %s: give the agent instructions=byref.instructed(…), "
+                "with a text of your own",
+                tool,
+                "in this run" if system is None else "in later runs",
+            )
 
     def _call(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
         """Answer a call of one of byref's own tools; a mistake of the model's is the call's error."""
@@ -186,6 +236,8 @@ class _Call:
 
     def _text(self, session: Session, output: object, *, is_error: bool = False) -> str:
         result = session.process(output, tool=self._name, arguments=self._written, is_error=is_error)
+        if result.instructions:
+            self._tools._instruct(self._context, self._name, result.instructions)
         return str(sendable(result.text))
 
     def _failure(self, session: Session, error: Exception) -> Exception:
@@ -222,6 +274,16 @@ class _Call:
             else:
                 texts.append(str(piece))
         yield await asyncio.to_thread(self._text, session, "".join(texts))
+
+
+def _add(system: Message, text: str) -> None:
+    """Add a text to a system message, once."""
+    said = system.content
+    if isinstance(said, list):
+        if not any(isinstance(block, dict) and block.get("text") == text for block in said):
+            system.content = [*said, {"type": "text", "text": text}]
+    elif text not in (said or ""):
+        system.content = f"{said}\n\n{text}" if said else text
 
 
 def _ends_run(owner: Any, name: str) -> bool:
