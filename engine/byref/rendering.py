@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from byref.describe.jsontext import noted
-from byref.describe.truncate import INCOMPLETE, incomplete_json, truncate, truncate_json
+from byref.describe.truncate import incomplete_json, truncate, truncate_json
 from byref.interpreter import Execution, missing_name
 from byref.scope import Scope
 from byref.variables import Variable
@@ -77,7 +77,7 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     )
     if is_json:
         shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size).text
-        return [noted(shown, INCOMPLETE, told)]
+        return [noted(shown, f"INCOMPLETE: {told}")]
     return [truncate(outcome.text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {told}]"]
 
 

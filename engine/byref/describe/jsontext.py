@@ -15,14 +15,14 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def noted(text: str, word: str, what: str) -> str:
+def noted(text: str, note: str, name: str = "[INCOMPLETE]") -> str:
     """Return the JSON text of an array or object with a note inside, so that it still parses.
 
-    It is the string `[word: what]`: the last element of the array; of the object the last member, whose name is `[word]`.
+    The note is the last element of the array; of the object it is the last member, of that name.
     """
-    members, note = text[1:-1].rstrip(), compact(f"[{word}: {what}]")
-    note = note if text.startswith("[") else f"{compact(f'[{word}]')}:{note}"
-    return f"{text[0]}{members}{',' if members else ''}{note}{text[-1]}"
+    members = text[1:-1].rstrip()
+    last = compact(f"[{note}]") if text.startswith("[") else f"{compact(name)}:{compact(f'[{note}]')}"
+    return f"{text[0]}{members}{',' if members else ''}{last}{text[-1]}"
 
 
 def is_container(text: str) -> bool:

@@ -11,8 +11,6 @@ from byref.describe.gaps import attribute, shown
 from byref.describe.jsontext import compact, noted
 from byref.describe.search import most_within
 
-INCOMPLETE: Final = "INCOMPLETE"
-"""The word of a note that says what is missing."""
 _PIECE: Final = 1 << 19
 """Characters encoded at once."""
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
@@ -114,9 +112,9 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
 
 def incomplete_json(value: object, what: str, *, budget: int, measure: Callable[[str], int], size: int) -> str:
     """Return an array or object as `truncate_json` cuts it, with a note inside that says `what` is missing."""
-    bare = noted("[]" if isinstance(value, list) else "{}", INCOMPLETE, what)
+    bare = noted("[]" if isinstance(value, list) else "{}", f"INCOMPLETE: {what}")
     room = budget - measure(bare)
-    text = noted(truncate_json(value, budget=max(room, 1), measure=measure, size=size).text, INCOMPLETE, what)
+    text = noted(truncate_json(value, budget=max(room, 1), measure=measure, size=size).text, f"INCOMPLETE: {what}")
     return text if measure(text) <= budget else bare
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from byref.describe.jsontext import compact
+from byref.describe.jsontext import is_container, noted
 from byref.describe.truncate import readable
 from byref.envelope.draft import Count, Reference, Rendered, at_location, read_there, repeated
 from byref.policy import INTERPRETER, SQL, VIEWERS
@@ -26,8 +26,6 @@ _AN_ID: Final = "art_k7m2p9x4q8wz"
 """As long as any, and of as many tokens."""
 _NAMED: Final = 3
 """Variables of many blocks that a notice names; further ones are counted."""
-_INCOMPLETE: Final = "[INCOMPLETE]"
-"""Key of the notice in a JSON object."""
 
 
 @dataclass
@@ -67,10 +65,8 @@ class TruncateDraft:
             pass
         elif not self.structured:
             content = f"{content}\n[{notice}]" if content else f"[{notice}]"
-        elif content[-1:] in ("}", "]"):
-            text = compact(notice)
-            member = f"{compact(_INCOMPLETE)}:{text}" if content[-1] == "}" else text
-            content = f"{content[:-1]}{'' if len(content) == 2 else ','}{member}{content[-1]}"
+        elif is_container(content):
+            content = noted(content, notice)
         return Rendered(content, self.count(content))
 
     def note_tokens(self, name: str, blocks: int = 1) -> int:

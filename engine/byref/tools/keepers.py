@@ -15,7 +15,7 @@ from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
 from byref.describe.jsontext import noted
 from byref.describe.shape import kind_of, shape
-from byref.describe.truncate import INCOMPLETE, head_of
+from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError
 from byref.intake import Taken
 from byref.knobs import shown
@@ -241,7 +241,7 @@ def _page(listed: list[listing.Listed], total: int, most: int) -> str:
     content = _json([_entry(artifact, most) for artifact in listed])
     left = total - len(listed)
     return (
-        noted(content, INCOMPLETE, f'{left:,} more. Go on with after="{_pointer(listed[-1].id)}".') if left else content
+        noted(content, f'INCOMPLETE: {left:,} more. Go on with after="{_pointer(listed[-1].id)}".') if left else content
     )
 
 

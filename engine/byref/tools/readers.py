@@ -17,7 +17,6 @@ from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
 from byref.describe.jsontext import is_container, noted
 from byref.describe.preview import preview
-from byref.describe.truncate import INCOMPLETE
 from byref.errors import ToolError
 from byref.scope import Scope
 from byref.tools import native
@@ -214,7 +213,9 @@ def _told(content: str, note: str) -> str:
     """What a reply says of itself: inside of an array or object, else behind it."""
     if not note:
         return content
-    return noted(content, "ROUNDED", note) if is_container(content) and "\n" not in content else f"{content}\n[{note}]"
+    return (
+        noted(content, note, "[ROUNDED]") if is_container(content) and "\n" not in content else f"{content}\n[{note}]"
+    )
 
 
 def _outputs(scope: Scope, outputs: list[str], characters: int, *, truncated: bool, beside: str) -> str:
@@ -258,15 +259,15 @@ def _cut(scope: Scope, output: str, which: str, characters: int, beside: str) ->
         if shown:
             on = "" if which != "the output" else f" Go on with | .[{shown}:] behind the filter."
             what = f"{shown:,} of {len(value):,} elements of {which} shown.{on} {_SELECT_LESS}"
-            return noted(_compact(value[:shown]).decode(), INCOMPLETE, what)
+            return noted(_compact(value[:shown]).decode(), f"INCOMPLETE: {what}")
     what = f"{which} has {len(output):,} characters. {_SELECT_LESS}"
-    bare = noted(output[0] + output[-1], INCOMPLETE, what)
+    bare = noted(output[0] + output[-1], f"INCOMPLETE: {what}")
     room = scope.policy.reply_tokens - scope.count(bare) - scope.count(beside) - _SPARE
     try:
         told = preview(value, budget=room, measure=scope.count, total=scope.count(output, "json")).text
     except ValueError:
         return bare
-    return noted(told, INCOMPLETE, what) if is_container(told) else bare
+    return noted(told, f"INCOMPLETE: {what}") if is_container(told) else bare
 
 
 def _lines_of(given: dict[str, Any]) -> dict[str, Any]:
