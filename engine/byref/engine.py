@@ -300,7 +300,8 @@ class Engine:
             return policy.default_context_window
         window = self._models.context_window(model)
         if window is None:
-            if model not in self._unknown_models and len(self._unknown_models) < 1000:
+            asked_for = policy.context_percentage is not None or policy.headroom_percentage < 1  # by a gate
+            if asked_for and model not in self._unknown_models and len(self._unknown_models) < 1000:
                 self._unknown_models.add(model)
                 logger.warning(
                     "the context window of %.100r is unknown: taking %d tokens; give context_window= to the session",

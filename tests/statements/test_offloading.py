@@ -17,7 +17,7 @@ from sqlalchemy import insert, inspect, select
 from byref import ConfigurationError, Engine, Policy, SessionGone
 from byref.db.tables import ArtifactRow
 from byref.gates import Reason, byte_threshold, per_output
-from statements.material import Opener, answer, complaint, fill, json_of, lines, parameters, records
+from statements.material import Opener, answer, complaint, fill, image_block, json_of, lines, parameters, records
 
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
 FIVE = ["artifact_id", "size_bytes", "line_count", "shape", "how_to_access"]
@@ -45,6 +45,17 @@ def test_two_ways_out(refs: Opener) -> None:
     [artifact] = session.artifacts()
     assert artifact.payload.read() == output.encode()
     assert refs(tools=[]).process(output, tool="t").route == "truncate"
+
+
+@pytest.mark.statement("OO-2")
+def test_an_error_is_read_at_both_its_ends(refs: Opener) -> None:
+    session = refs()
+    text = "first words\n" + lines(300_000) + "\nlast words"
+    result = session.process(text, tool="t", is_error=True)
+    [artifact] = session.artifacts()
+    assert result.is_error and artifact.value == text
+    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
+    assert result.tokens <= 2_600
 
 
 @pytest.mark.statement("OO-3")
@@ -120,6 +131,16 @@ def test_the_floor_beats_headroom(refs: Opener) -> None:
     assert session.process(lines(4_095), tool="t").reason == "below_floor"
     result = session.process(lines(4_096), tool="t")
     assert (result.route, result.reason) == ("artifact", "headroom")
+
+
+@pytest.mark.statement("OO-8")
+def test_an_image_is_as_large_as_its_kind(refs: Opener) -> None:
+    session = refs()
+    assert session.process([image_block(500)], tool="t").route == "inline"
+    fill(session, 199_000)
+    result = session.process([image_block(500)], tool="t")
+    assert (result.route, result.reason) == ("placeholder", "headroom")
+    assert "[image: png, 500 bytes]" in str(result.content)
 
 
 @pytest.mark.statement("OO-8")
@@ -224,9 +245,11 @@ def test_ids_are_ours(refs: Opener) -> None:
         for output in (lines(300_000), lines(300_000), lines(300_001))
     )
     [one], [same], [new] = first.artifacts, again.artifacts, other.artifacts
+    [another] = session.process(lines(300_000), tool="t", call_id="another").artifacts
     assert re.fullmatch(r"art_[\w-]+", one.id) and len(one.id) < 50
     assert all("call-" not in str(result.content) for result in (first, again, other))
-    assert one.id == same.id != new.id and first.content == again.content
+    assert one.id == same.id and first.content == again.content
+    assert len({one.id, new.id, another.id}) == 3
 
 
 @pytest.mark.statement("OO-17")
@@ -324,6 +347,7 @@ def test_replies_of_our_tools_are_not_offloaded(refs: Opener) -> None:
     assert envelope is not None
     reply = session.call("artifact_read", {"artifact_id": envelope["artifact_id"]})
     assert "artifact_id" not in reply.content and len(reply.content) > 10_000 and reply.tokens <= 4_000
+    assert "INCOMPLETE" in reply.content and "Go on with start_line=" in reply.content
     assert session.context_tokens() == sum(entry.tokens for entry in session.ledger())
     result = session.process(lines(50_000), tool="artifact_read")
     assert (result.route, result.reason) == ("inline", "own_tool")
@@ -422,6 +446,7 @@ def test_every_reading_tool_can_be_narrowed(refs: Opener) -> None:
     session = refs(tools=list(narrowing))
     for tool, names in narrowing.items():
         assert names <= parameters(session, tool).keys()
+    assert parameters(session, "get_artifact").keys() == {"pointer_or_name", "offset"}
 
 
 @pytest.mark.statement("OO-32")

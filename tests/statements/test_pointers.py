@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import uuid
-import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -80,6 +79,17 @@ def test_from_51200_bytes_on(ptrs: Opener) -> None:
     assert (result.route, result.reason, len(session.artifacts())) == ("artifact", "max_output_bytes", 1)
 
 
+@pytest.mark.statement("MP-4")
+def test_an_error_is_read_at_both_its_ends(ptrs: Opener) -> None:
+    session = ptrs()
+    text = "first words\n" + lines(300_000) + "\nlast words"
+    result = session.process(text, tool="t", is_error=True)
+    [artifact] = session.artifacts()
+    assert result.is_error and artifact.value == text
+    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
+    assert result.tokens <= 2_600
+
+
 @pytest.mark.statement("MP-5")
 def test_the_size_is_that_of_the_text_in_utf8(ptrs: Opener) -> None:
     session = ptrs()
@@ -92,7 +102,7 @@ def test_the_size_is_that_of_the_text_in_utf8(ptrs: Opener) -> None:
 
 
 @pytest.mark.statement("MP-6")
-def test_the_only_gate(ptrs: Opener, exact: Engine) -> None:
+def test_the_only_gate(ptrs: Opener, exact: Engine, caplog: pytest.LogCaptureFixture) -> None:
     assert ptrs(max_output_bytes=1_000).process(lines(3_000), tool="t").route == "artifact"
     session = ptrs()
     fill(session, 198_000)
@@ -101,10 +111,12 @@ def test_the_only_gate(ptrs: Opener, exact: Engine) -> None:
     policy = Policy.pointers()
     assert (policy.max_result_tokens, policy.context_percentage, policy.max_threshold_bytes) == (None, None, None)
     assert (policy.min_threshold_bytes, policy.headroom_percentage) == (0, 1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        unknown = exact.session("without a model", policy=policy)
-        assert unknown.process(lines(60_000), tool="t").route == "artifact"
+    for model in (None, "no-such-model"):
+        unknown = exact.session(f"model {model}", model=model, policy=policy)
+        assert [unknown.process(lines(size), tool="t").route for size in (51_199, 51_200)] == ["inline", "artifact"]
+    assert caplog.records == []
+    exact.session("with other gates", model="no-such-model", policy=Policy.references())
+    assert "the context window of 'no-such-model' is unknown" in caplog.text
 
 
 @pytest.mark.statement("MP-7")
@@ -206,6 +218,19 @@ def test_values_come_back_as_they_were(ptrs: Opener) -> None:
         back = session.store_artifact(alone).value
         assert (back, type(back)) == (alone, type(alone))
     assert session.store_artifact("é" * 300).preview == "é" * 200 + "\n...(truncated, 100 more chars)"
+
+
+@pytest.mark.statement("MP-16")
+def test_json_text_comes_back_as_text(ptrs: Opener) -> None:
+    session = ptrs()
+    for text in ('{"a": 1}', "[1, 2]", json.dumps({"rows": records(900)})):
+        kept = session.store_artifact(text)
+        assert (kept.value, kept.size_bytes) == (text, len(text))
+        assert session.resolve({"text": kept.pointer}) == {"text": text}
+    envelope = envelope_of(session, json.dumps({"rows": records(900)}))
+    assert session.resolve({"text": envelope["pointer"]}) == {"text": json.dumps({"rows": records(900)})}
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    assert session.resolve({"text": envelope["pointer"]}, schema=schema)["text"] == json.dumps({"rows": records(900)})
 
 
 @pytest.mark.statement("MP-16")
@@ -325,6 +350,24 @@ def test_what_the_list_tool_replies(ptrs: Opener) -> None:
     )
 
 
+@pytest.mark.statement("MP-25")
+def test_a_long_list_is_an_array_too(ptrs: Opener) -> None:
+    session = ptrs()
+    for number in range(45):
+        session.store_artifact("v" * 300, name=f"n{number}")
+    names: list[str] = []
+    after: dict[str, str] = {}
+    while len(names) < 45:
+        *page, last = json.loads(answer(session, "list_artifacts", **after))
+        names += [entry["name"] for entry in page]
+        if isinstance(last, dict):
+            names.append(last["name"])
+            break
+        assert last.startswith(f"[INCOMPLETE: {45 - len(names)} more.")
+        after = {"after": last.partition('after="')[2].partition('"')[0]}
+    assert names == [f"n{number}" for number in range(45)]
+
+
 @pytest.mark.statement("MP-26")
 def test_these_tools_pass_the_threshold_by(ptrs: Opener) -> None:
     session = ptrs(reply_tokens=20_000)
@@ -334,6 +377,10 @@ def test_these_tools_pass_the_threshold_by(ptrs: Opener) -> None:
     assert reply.content == lines(61_440)
     assert session.process(reply.content, tool="get_artifact").content == lines(61_440)
     assert len(session.artifacts()) == 1
+    bounded = ptrs()
+    bounded.store_artifact(lines(61_440), name="big")
+    reply = bounded.call("get_artifact", {"pointer_or_name": "big"})
+    assert reply.tokens <= 4_000 and "INCOMPLETE" in reply.content and len(bounded.artifacts()) == 1
 
 
 @pytest.mark.statement("MP-27")

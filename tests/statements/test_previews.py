@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from base64 import b64encode
 from typing import Any
 
@@ -51,6 +52,17 @@ def test_offloaded_above_2500_tokens(prev: Opener) -> None:
     assert session.process(lines(10_000), tool="t").content == lines(10_000)
     result = session.process(lines(10_004), tool="t")
     assert (result.route, result.reason, result.original_tokens) == ("artifact", "max_result_tokens", 2_501)
+
+
+@pytest.mark.statement("CO-1")
+def test_an_error_is_read_at_both_its_ends(prev: Opener) -> None:
+    session = prev()
+    text = "first words\n" + lines(300_000) + "\nlast words"
+    result = session.process(text, tool="t", is_error=True)
+    [artifact] = session.artifacts()
+    assert result.is_error and artifact.value == text
+    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
+    assert result.tokens <= 2_600
 
 
 @pytest.mark.statement("CO-1")
@@ -356,6 +368,30 @@ def test_text_and_json_come_back_as_they_were(prev: Opener, output: Any) -> None
     assert (whole if isinstance(output, str) else json.loads(whole)) == output
 
 
+def read_on(session: Session, reference: str) -> str:
+    """All of a text of one line, reply by reply, as each says how to go on."""
+    whole, column = "", 1
+    while True:
+        page = answer(session, TOOL, reference=reference, line_range={"start": 1, "end": 1, "column": column})
+        shown, _, note = page.partition("\n")
+        whole += shown.partition("| ")[2].removeprefix("…")
+        match = re.search(r"column: (\d+)}", note)
+        if match is None:
+            return whole
+        assert int(match[1]) > column
+        column = int(match[1])
+
+
+@pytest.mark.statement("CO-25", "CO-31")
+@pytest.mark.parametrize("text", [json_of(20_000), json_of(118_020)], ids=len)
+def test_what_is_longer_than_a_reply_is_read_in_parts(prev: Opener, text: str) -> None:
+    session = prev()
+    reference = reference_of(session, text)
+    reply = session.call(TOOL, {"reference": reference})
+    assert reply.tokens <= 4_000 and "INCOMPLETE" in reply.content and "line_range" in reply.content
+    assert read_on(session, reference) == text
+
+
 @pytest.mark.statement("CO-25")
 @pytest.mark.parametrize(
     ("block", "data", "native"),
@@ -435,6 +471,18 @@ def test_a_pattern_is_a_regex_or_a_keyword(prev: Opener) -> None:
     assert "call foo(bar)" in found and "literal" in found.splitlines()[0]
 
 
+@pytest.mark.statement("CO-27")
+@pytest.mark.parametrize("pattern", ["(a|a)*b", "(a+)+$", "(a*)*c|(a|aa)+d", "(.*)(.*)(.*)(.*)x"])
+def test_patterns_take_linear_time(prev: Opener, pattern: str) -> None:
+    """Each takes a backtracking engine longer than the age of the universe, or its square."""
+    session = prev()
+    reference = reference_of(session, "a" * 1_000_000 + "!")
+    started = time.perf_counter()
+    found = answer(session, TOOL, reference=reference, pattern=pattern)
+    assert time.perf_counter() - started < 5
+    assert found.startswith("[0 matches for ")
+
+
 def ten_lines(session: Session) -> str:
     return reference_of(session, "\n".join(f"line {i} " + "x" * 2_000 for i in range(1, 11)))
 
@@ -502,7 +550,11 @@ def test_many_matches_are_counted_and_cut(prev: Opener) -> None:
     reference = reference_of(session, "\n".join(f"row {i}" for i in range(100_000)))
     reply = session.call(TOOL, {"reference": reference, "pattern": "."})
     assert reply.tokens <= 4_000 and reply.content.startswith("[more than 1,000 matches for /./")
-    assert re.search(r"narrow|line_range|pattern", reply.content.splitlines()[0])
+    assert "Narrow the pattern, or go on with line_range" in reply.content.splitlines()[0]
+    for count, said in ((999, "999"), (1_000, "1,000"), (1_001, "more than 1,000")):
+        text = "\n".join(f"row {i} of the table" for i in range(count))
+        reply = session.call(TOOL, {"reference": reference_of(session, text), "pattern": "row"})
+        assert reply.content.startswith(f"[{said} matches for /row/; INCOMPLETE: first 50 shown. ")
     session = prev()
     reference = reference_of(session, "x" * 60_000 + "needle" + "y" * 60_000)
     found = answer(session, TOOL, reference=reference, pattern="needle")

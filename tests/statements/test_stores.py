@@ -84,6 +84,24 @@ def test_the_path_is_in_what_the_model_reads(kept_in: Open, tmp_path: Path) -> N
         assert f"{artifact.id} (" in result.content and f" at {artifact.location}" in result.content
 
 
+@pytest.mark.statement("CO-17", "CO-20")
+@pytest.mark.parametrize("tools", [[], ["artifact_read"], ["list_artifacts"]], ids=str)
+def test_an_agent_with_tools_of_its_own_is_told_the_paths(kept_in: Open, tmp_path: Path, tools: list[str]) -> None:
+    result = kept_in(FileStore(tmp_path / "blobs", model_readable=True), tools=tools).process(BLOCKS, tool="t")
+    assert result.route == "artifact" and TOOL not in result.content
+    for artifact, whole in zip(result.artifacts, (LOG, {"rows": records(500)}), strict=False):
+        assert artifact.value == whole
+    for artifact in result.artifacts:
+        assert artifact.location and f" at {artifact.location}" in result.content
+        assert Path(artifact.location).read_bytes() == artifact.payload.read()
+
+
+@pytest.mark.statement("CO-20")
+def test_a_path_that_nothing_reads_is_not_told(kept_in: Open, tmp_path: Path) -> None:
+    result = kept_in(FileStore(tmp_path / "blobs"), tools=[]).process(LOG, tool="t")
+    assert result.route == "truncate" and str(tmp_path) not in result.content
+
+
 @pytest.mark.statement("CO-21")
 def test_grep_cat_and_sed_agree_with_the_tools(kept_in: Open, tmp_path: Path) -> None:
     session = kept_in(FileStore(tmp_path / "blobs"))

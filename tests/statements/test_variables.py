@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from genson import SchemaBuilder
+from jsonschema import Draft202012Validator
 from sqlalchemy import func, select
 
 from byref import CharCounter, ConfigurationError, Policy, ToolPolicy
@@ -45,6 +46,17 @@ def test_every_output_is_accounted_for(variables: Opener) -> None:
 def test_a_small_response_goes_in_as_it_is(variables: Opener) -> None:
     result = variables().process('{ "status": "success", "reset": true }', tool="reset")
     assert (result.route, result.content) == ("inline", '{ "status": "success", "reset": true }')
+
+
+@pytest.mark.statement("VP-2", "VP-4")
+def test_below_the_threshold_other_gates_hold(variables: Opener) -> None:
+    full = variables()
+    fill(full, 139_000)
+    result = full.process(json_of(10_000), tool="t")
+    assert (result.original_tokens, result.route, result.reason) == (5_000, "variables", "headroom")
+    narrow = variables(window=4_096).process(json_of(4_098), tool="t")
+    assert (narrow.original_tokens, narrow.route) == (2_049, "variables")
+    assert narrow.reason in ("context_percentage", "headroom")
 
 
 @pytest.mark.statement("VP-3")
@@ -119,18 +131,37 @@ def test_the_whole_has_the_tools_name_and_its_steps(variables: Opener) -> None:
     assert session.variable("list_users_2").value() == session.variable(f"var_step_{second.step}").value()
 
 
+SHAPES: dict[str, Any] = {
+    "flat": [{"id": i, "data": "x" * 20} for i in range(1_000)],
+    "nested": [{"id": i, "at": {"x": i, "tags": ["a", i]}, "data": "x" * 20} for i in range(1_000)],
+    "nullable and missing": [
+        {"id": i, "a": None if i % 3 else i, **({"b": "text"} if i % 2 else {})} for i in range(2_000)
+    ],
+    "mixed": [{"id": i, "value": [i, i / 2, str(i), None, [i], {"n": i}, True][i % 7]} for i in range(2_000)],
+    "a page": {"users": records(1_200), "pagination": {"page": 1, "next": None}, "ok": True},
+    "scalars and lists": [[i, "x" * 9] if i % 2 else i for i in range(4_000)],
+}
+
+
 @pytest.mark.statement("VP-10")
-def test_the_schema_is_gensons(variables: Opener) -> None:
-    rows = [{"id": i, "data": "x" * 20} for i in range(1_000)]
-    schema = envelope_of(variables().process(rows, tool="t"))["schema"]
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_schema_is_gensons(variables: Opener, name: str) -> None:
+    schema = envelope_of(variables().process(SHAPES[name], tool="t"))["schema"]
     builder = SchemaBuilder()
-    builder.add_object(rows)
-    wanted = builder.to_schema()
-    wanted.pop("$schema")
-    schema.pop("$schema", None)
-    assert schema == wanted
-    assert wanted["items"]["properties"] == {"id": {"type": "integer"}, "data": {"type": "string"}}
-    assert sorted(wanted["items"]["required"]) == ["data", "id"]
+    builder.add_object(SHAPES[name])
+    assert schema == builder.to_schema()
+    if name == "flat":
+        assert schema["items"]["properties"] == {"id": {"type": "integer"}, "data": {"type": "string"}}
+        assert sorted(schema["items"]["required"]) == ["data", "id"]
+
+
+@pytest.mark.statement("VP-10")
+def test_a_large_schema_is_fitted_and_holds(variables: Opener) -> None:
+    rows = [{f"field {n} of the table": [n, i] if n % 3 else {"n": str(i)} for n in range(500)} for i in range(20)]
+    result = variables().process(rows, tool="t")
+    envelope = envelope_of(result)
+    assert result.tokens <= Policy.variables().envelope_budget and envelope["schema"]["type"] == "array"
+    Draft202012Validator(envelope["schema"]).validate(rows)
 
 
 @pytest.mark.statement("VP-11")
@@ -247,7 +278,9 @@ def test_json_inside_a_string_stays_a_string(variables: Opener) -> None:
     inner = json.dumps({"accounts": records(12_500)})
     assert len(inner) > 900_000
     session = variables()
-    envelope = envelope_of(session.process({"data": inner}, tool="t"))
+    result = session.process({"data": inner}, tool="t")
+    envelope = envelope_of(result)
+    assert result.route == "variables"
     assert envelope["schema"]["properties"] == {"data": {"type": "string"}}
     assert session.variable("t").value() == {"data": inner}
     match = re.fullmatch(r"(.+)… \(([\d,]+) more characters\)", envelope["preview"]["data"])
