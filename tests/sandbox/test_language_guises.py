@@ -107,6 +107,78 @@ plt.subplots(subplot_kw={"projection": P()})
     "a class of buffers by a list of classes": "np.ScalarType[6](np.array(['a'], dtype=object))[:]",
     "zones that are forgotten while one is looked for": "zoneinfo.ZoneInfo.clear_cache()",
     "a zone past the cache": "zoneinfo.ZoneInfo.no_cache('UTC')",
+    "codes are made writable by a flag that was copied": (
+        "k = pd.Categorical(['a']).codes\nf = copy.copy(k.flags)\nf['W'] = True\nk[0] = 99"
+    ),
+    "codes are made writable by a flag and a partial": (
+        "import functools\nfunctools.partial(operator.setitem, pd.Categorical(['a']).codes.flags)('W', True)"
+    ),
+    "the array behind flags": "np.zeros(1).flags._array",
+    "the settings behind settings": "copy.copy(plt.rcParams)._real",
+    "the attributes of settings": "vars(plt.rcParams)",
+    "a class by the argument of a hint": "typing.get_args(typing.Optional[typing.Type[int]])[0]('X', (), {})",
+    "a class by a hint that is called": "typing.Type[int]('X', (), {})",
+    "a class by a hint that is inherited from": "class X(typing.Type[int]): pass",
+    "a class by a class of holidays": (
+        "from pandas.tseries.holiday import AbstractHolidayCalendar\ntype(AbstractHolidayCalendar)('X', (), {})"
+    ),
+    "a class by a class of zones": "from dateutil.tz import tzutc\ntype(tzutc)('X', (), {})",
+    "a class of arrays that is inherited from": "class A(np.ndarray[int, int]): pass",
+    "an attribute of a hint is set": "typing.List[int].append = 1",
+    "an attribute of a hint of one's own is set": (
+        "T = typing.TypeVar('T')\nclass B(typing.Generic[T]): pass\nsetattr(B[int], '_abc_impl', 1)"
+    ),
+    "raw memory by a hint": "import numpy.typing as nt\nnt.NDArray.ctypes",
+    "a method of a hint's class": "import numpy.typing as nt\nnt.NDArray[np.int8].tofile(np.zeros(1), 'x')",
+    "a getter as one's own": "class A: x = property(pd.Series.array.fget)",
+    "a setter as one's own": "class A: x = property(None, pd.Index.name.fset)",
+    "the numbers behind an array": "import array\narray.array('i', [1])._items",
+    "an array that is made again": "import array\narray.array('i', [1]).__init__('q')",
+    "an array that is inherited from": "import array\nclass A(array.array): pass",
+    "a zone that is inherited from": "class Z(zoneinfo.ZoneInfo): pass",
+    "a zone from a file by its type": "type(zoneinfo.ZoneInfo('UTC')).from_file(None)",
+    "a slot of Python's own": "class A: __slots__ = ('__class__',)",
+    "a slot for raw memory": "class A: __slots__ = ['__array_interface__']",
+    "a slot of a made class": (
+        "from dataclasses import make_dataclass\nclass S(str):\n    def isidentifier(self): return True\n"
+        "make_dataclass('D', [S('__array_interface__')], slots=True)"
+    ),
+    "a template of text that says it is another": (
+        "import matplotlib.ticker as mt\nclass S(str):\n    def __str__(self): return self\n    def __format__(self, spec): return 'x'\n"
+        "mt.StrMethodFormatter(S('{x.__class__.__mro__}'))(1)"
+    ),
+    "a template of an object that says it is text": (
+        "import matplotlib.ticker as mt\nclass Q:\n    def __str__(self): return '{x.__class__}'\nmt.StrMethodFormatter(Q())(1)"
+    ),
+    "LaTeX by what draws": """
+class P:
+    def draw_path(self, renderer, *_): renderer.get_texmanager().make_png("x", 5, 5)
+plt.plot([1, 2])[0].set_path_effects([P()])
+plt.gcf().savefig("x")
+""",
+    "a window by lengths that lie": """
+class I(int):
+    def __sub__(self, other): return 0
+    def __mul__(self, other): return 0
+np.lib.stride_tricks.as_strided(np.zeros(3), (I(100),), (8,))
+""",
+    "an array that is shortened by what is put into it": """
+a = np.zeros(100_000)
+class F:
+    def __float__(self):
+        a.resize(1)
+        return 1.0
+a[99_999] = F()
+""",
+    "an array that gets another shape by what is put into it": """
+a = np.zeros(100_000)
+class F:
+    def __float__(self):
+        a.shape = (100, 1000)
+        return 1.0
+a[99_999] = F()
+""",
+    "a generator's state": "b = np.random.MT19937()\nb.state = b.state",
     "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
     "a name to aggregate by, of a class of text": "class S(str): pass\npd.Series([1]).groupby([1]).agg(a=S('__reduce__'))",
     "a name to aggregate by, in a class of tuples": (
@@ -232,6 +304,29 @@ seen != [dict]
     "hints of newer Pythons that run what they say": (
         "[part for part in typing.get_args(typing.Union['print(1)', int]) if not isinstance(part, str | type)]"
     ),
+    "hints of a class of one's own": (
+        "class T(typing.TypedDict):\n    x: 'print(1)'\nclass N(typing.NamedTuple):\n    x: 'print(1)'\n"
+        "[h for c in (T, N) for h in c.__annotations__.values() if not isinstance(h, str)]"
+    ),
+    "names behind a copy": """
+class E:
+    def __deepcopy__(self, memo):
+        memo |= {"x": 1}
+        return [type(copy.copy(memo)) is dict, *copy.copy(memo)]
+copy.deepcopy(E()) != [True, "x"]
+""",
+    "a flag of a frame with a name of its own": """
+try: pd.DataFrame().flags["__array_interface__"] = {}
+except ValueError as error: found = None
+found
+""",
+    "names of Python's own by keyword": """
+found = []
+for make in (pd.DateOffset, plt.figure().add_gridspec(1, 1).update, plt.plot([1])[0].set, plt.plot([1])[0].update):
+    try: found.append(make(**{"__array_interface__": 1}))
+    except (ValueError, TypeError, AttributeError): pass
+found
+""",
     "annotations of a library's function": (
         "[f for f in (np.linalg.norm, statistics.mean, pd.DataFrame.pipe, textwrap.wrap) if f.__annotations__]"
     ),
@@ -313,6 +408,39 @@ for make in (zoneinfo.ZoneInfo, type(zoneinfo.ZoneInfo("UTC"))):
         except TypeError: refused += 1
 import dateutil.tz
 refused == 40 and dateutil.tz.gettz(Key()) is None
+""",
+    "a depth that lies": """
+import sys
+class I(int):
+    def __lt__(self, other): return True
+    def __gt__(self, other): return True
+sys.setrecursionlimit(I(10 ** 8))
+sys.getrecursionlimit() == 50_000
+""",
+    "triangles that are others afterwards": """
+import matplotlib.tri as tri
+made = tri.Triangulation([0, 1, 0, 1], [0, 0, 1, 1], [[0, 1, 2], [1, 3, 2]])
+for part in (made.triangles, made.edges, made.neighbors, made.get_masked_triangles()):
+    part[:] = 10 ** 7
+for draw in (plt.tricontour, plt.tricontourf, plt.tripcolor):
+    draw(made, [1, 2, 3, 4])
+made.get_trifinder()(0.1, 0.1)
+tri.LinearTriInterpolator(made, [1, 2, 3, 4])(0.1, 0.1)
+made.triangles.tolist() == [[0, 1, 2], [1, 3, 2]]
+""",
+    "codes that are others when they are asked for again": """
+class A:
+    asked = 0
+    def __array__(self, dtype=None, copy=None):
+        A.asked += 1
+        return np.array([0] if A.asked < 3 else [99], "i1")
+class L(list):
+    asked = 0
+    def __iter__(self):
+        L.asked += 1
+        return iter([0] if L.asked < 3 else [99])
+index = pd.MultiIndex.from_product([["a"], [1]])
+[pd.Categorical.from_codes(A(), ["a"]).tolist(), index.set_codes(L([0]), level=0).tolist()] == [["a"], [("a", 1)]]
 """,
     "text that is longer than it says": """
 class S(str):

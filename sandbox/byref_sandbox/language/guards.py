@@ -12,7 +12,16 @@ from byref_sandbox.language.arrays import check_buffer, check_reshaped
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.classes import Classes
 from byref_sandbox.language.facades import Facade, facade_name
-from byref_sandbox.language.inspecting import has, is_own_function, is_there, module_of, mro_of, name_of, static
+from byref_sandbox.language.inspecting import (
+    has,
+    is_own_function,
+    is_there,
+    module_of,
+    mro_of,
+    name_of,
+    plain_hint,
+    static,
+)
 from byref_sandbox.language.refusal import NotAllowed, not_written
 from byref_sandbox.language.templates import safe_template
 
@@ -167,7 +176,9 @@ class Guards(Classes):
         if name == "__dict__":
             return self._namespace(value, kind)
         if name == "__annotations__":
-            return dict(value.__annotations__) if self.is_of_user(value) or is_own_function(value) else {}
+            if not (self.is_of_user(value) or is_own_function(value)):
+                return {}
+            return {name: plain_hint(hint) for name, hint in value.__annotations__.items()}
         if name in ("__cause__", "__context__", "__notes__"):
             return getattr(value, name)
         if name in ("__setattr__", "__delattr__"):

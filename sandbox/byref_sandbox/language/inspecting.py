@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ForwardRef
 
 from byref_sandbox.language import names
 from byref_sandbox.language.facades import Facade, facade_name
@@ -33,6 +33,11 @@ def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], A
 def is_own_function(value: object) -> bool:
     """Whether a value is a function of code of this language."""
     return type(value) is types.FunctionType and is_own_frame(value.__globals__)
+
+
+def plain_hint(hint: object) -> object:
+    """A type hint; as a text where it is one that newer versions of Python evaluate when they are asked to."""
+    return hint.__forward_arg__ if type(hint) is ForwardRef else hint
 
 
 def has(kind: type, name: str) -> bool:

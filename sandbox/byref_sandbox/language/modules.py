@@ -28,6 +28,7 @@ from byref_sandbox.language.allowed import BASES, HINTS, TAKEN, WHOLE
 from byref_sandbox.language.facades import Facade, stand_in
 from byref_sandbox.language.files import TEXT_BUFFERS, Files, path_class
 from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.inspecting import plain_hint
 from byref_sandbox.language.refusal import NotAllowed
 
 _real_csv_reader = _csv.reader
@@ -179,11 +180,9 @@ class Modules:
         return tuple(map(self._part_of_hint, typing.get_args(hint)))
 
     def _part_of_hint(self, part: Any) -> Any:
-        if type(part) is typing.ForwardRef:
-            return part.__forward_arg__  # newer versions of Python evaluate them
         if type(part) is list:  # the arguments of a Callable
             return list(map(self._part_of_hint, part))
-        return self._guards.in_place_of(part) if issubclass(type(part), type) else part
+        return self._guards.in_place_of(part) if issubclass(type(part), type) else plain_hint(part)
 
     def _attrgetter(self, *paths: str) -> Callable[[Any], Any]:
         """operator.attrgetter by the rules of the language."""

@@ -93,10 +93,14 @@ class Plots:
 
     def _wall_up(self, figure_class: Any) -> None:
         import matplotlib
-        from matplotlib import cbook, figure, font_manager, image, texmanager, text, ticker
+        from matplotlib import cbook, figure, font_manager, image, texmanager, text, ticker, tri
         from pandas.plotting import _core
 
         gallery = self._gallery
+        triangles = property(
+            lambda made: vars(made)["triangles"].copy(), lambda made, given: vars(made).update(triangles=given)
+        )
+        setattr(tri.Triangulation, "triangles", triangles)  # noqa: B010  as `_copied`, of what instances hold themselves
         figure_class.savefig = lambda figure, fname=None, **options: gallery.save(figure, fname, **options)
         figure_class.show = lambda figure, warn=True: gallery.show([figure])
         matplotlib.pyplot.savefig = lambda *arguments, **options: self._pyplot.gcf().savefig(*arguments, **options)
@@ -106,6 +110,8 @@ class Plots:
             (matplotlib.RcParams, "__setitem__", _checked_setting),
             (matplotlib.pyplot, "figure", _no_figure_class),
             (figure.FigureBase, "_process_projection_requirements", _known_projection),
+            (tri.Triangulation, "edges", _copied),
+            (tri.Triangulation, "neighbors", _copied),
             (font_manager.FontProperties, "set_file", _no_font_file),
             (text.Text, "set_usetex", _no_usetex),
             (ticker.StrMethodFormatter, "__init__", _checked_template),
@@ -315,6 +321,11 @@ def _known_projection(real: Callable[..., Any]) -> Callable[..., Any]:
         return real(figure, **options)
 
     return process
+
+
+def _copied(real: property) -> property:
+    """An array that compiled code takes for indexes, as a copy: what was looked at stays as it was."""
+    return property(lambda triangulation: real.__get__(triangulation).copy())
 
 
 def _no_font_file(real: Callable[..., None]) -> Callable[..., None]:
