@@ -552,6 +552,15 @@ def started(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
     monkeypatch.setattr(doctor, "Sandbox", lambda **_: sandbox)
 
 
+@pytest.mark.parametrize("url", ["postgresql://me:s3cret@host:port/x", "no url s3cret://"])
+def test_what_is_no_url_is_said_without_its_password(run: Run, started: None, url: str) -> None:
+    for verb in (("sessions",), ("db", "current"), ("db", "downgrade", "base"), ("doctor",)):
+        told = run("--db", url, *verb)
+        assert told.code == 1
+        assert "that is no database URL" in told.out + told.err
+        assert "s3c" not in told.out + told.err
+
+
 def test_doctor_finds_a_database_it_cannot_work_with(run: Run, tmp_path: Path, started: None) -> None:
     (tmp_path / "byref.db").write_text("no database, but long enough to be looked at as one, page by page")
     ran = run("doctor")

@@ -196,5 +196,5 @@ def _cost(jail: str) -> str:
 def _safe(url: str) -> str:
     try:
         return safe(make_url(url))
-    except Exception:  # noqa: BLE001  whatever is no URL is named as it was given
-        return url
+    except Exception:  # noqa: BLE001  what is no URL may have a password anywhere
+        return "--db"

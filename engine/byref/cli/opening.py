@@ -74,7 +74,7 @@ def missing_file(url: str) -> Path | None:
     """Return the path of the SQLite file that a URL names, if it is not there."""
     try:
         path = sqlite_path(make_url(url))
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         return None
     return path if path is not None and not path.exists() else None
 
