@@ -319,8 +319,14 @@ class AsyncSession:
         return await self._run(self._session.call, name, arguments, call_id=call_id)
 
     async def run(self, code: str) -> Outcome:
-        """As `Session.run`."""
-        return await self._run(self._session.run, code)
+        """As `Session.run`; the value is decoded already."""
+
+        def run() -> Outcome:
+            outcome = self._session.run(code)
+            outcome.value  # noqa: B018  # made here, not on the event loop
+            return outcome
+
+        return await self._run(run)
 
     async def reset(self) -> None:
         """As `Session.reset`."""

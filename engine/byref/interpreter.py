@@ -21,10 +21,11 @@ from byref.artifacts import store, tombstones
 from byref.artifacts.store import Artifact
 from byref.db.payloads import PayloadLoad
 from byref.db.tables import RunRow
+from byref.describe.truncate import Ends
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.keeping import Inside, Kept
-from byref.outputs import to_block
 from byref.scope import Scope
+from byref.skim.sent import SMALL, Sent
 from byref.variables import Part, Variable
 from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
 from byref_sandbox.files import are_named as may_use_files
@@ -339,13 +340,18 @@ def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | No
     if outcome.kind not in ("json", "dataframe", "series"):
         return None
     kind = "dataframe" if outcome.kind == "dataframe" else "json"
-    if outcome.is_partial:
+    if outcome.is_partial and outcome.json == b"null":
         return Bound(kind, b"", "", outcome.exact, outcome.shape) if outcome.exact else None
-    value = to_block(outcome.value)
-    if not outcome.exact and scope.count(value.text, "json") <= inline_tokens:
+    if not outcome.exact and Sent(outcome.json).tokens(scope.count) <= inline_tokens:
         return None
-    data = json.dumps(value.text).encode() if isinstance(outcome.value, str) else value.data
-    return Bound(kind, data, "", outcome.exact, outcome.shape)
+    return Bound(kind, outcome.json, "", outcome.exact, outcome.shape)
+
+
+def text_of(outcome: Outcome) -> str | Ends:
+    """Return the value as a model reads it best; of a long one only the ends are made."""
+    if outcome.shown is not None or outcome.kind == "none" or len(outcome.json) <= SMALL:
+        return outcome.text
+    return Sent(outcome.json).text
 
 
 def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
@@ -425,7 +431,7 @@ def record(
     connection: Connection, scope: Scope, language: str, code: str, outcome: Outcome, limits: Limits, step: int | None
 ) -> None:
     """Keep one run: its code, result, output, error, cost and limits, each bounded."""
-    error = outcome.error
+    error, text = outcome.error, text_of(outcome)
     connection.execute(
         _RECORD,
         {
@@ -434,7 +440,7 @@ def record(
             "step": step,
             "language": language,
             "code": code,
-            "result": outcome.text[:10_000] or None,
+            "result": (text if isinstance(text, str) else text.head)[:10_000] or None,
             "stdout": outcome.stdout[:10_000],
             "error": None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),
             "wall_ms": outcome.usage.wall_ms,

@@ -6,9 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, delete, select, update
 
 from byref import names as names_of
@@ -17,16 +16,12 @@ from byref.artifacts import blobs, quotas, staging, store
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import ArtifactRow, LedgerRow, NameRow, VariableRow
-from byref.describe.shape import kind_of
 from byref.describe.truncate import head_of
 from byref.frames import line_count
 from byref.scope import Scope
+from byref.skim.sent import Sent
 from byref.variables import Part, Variable
-from byref_sandbox import EXACT, Bound, Data, Same, jsontext
-
-_RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
+from byref_sandbox import EXACT, Bound, Data, Same
 
 Inside = Mapping[int, Mapping[variables.Path, str]]
 """What variables stand for inside artifacts, by their row: path and shape."""
@@ -79,8 +74,8 @@ def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
         exact: dict[str, bytes] = {}
     else:
         document, content_type = _document(values), "application/json"
-        text = store.decode_text(document)
-        shown, tokens = head_of(text, store.PREVIEW_CHARS), scope.count(text, "json")
+        sent = Sent(document)
+        shown, tokens = head_of(sent.text, store.PREVIEW_CHARS), sent.tokens(scope.count)
         exact = {name: value.exact for name, value in values.items() if value.exact}
     size = max(len(document), *map(len, exact.values()), 0)
     quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
@@ -98,16 +93,8 @@ def _document(values: Mapping[str, Bound]) -> bytes:
     return b"".join((*pieces, b"\n}"))
 
 
-def _kind(data: bytes) -> str:
-    """The kind of a JSON value; of records, and of an object, no more is parsed than it takes."""
-    try:
-        return kind_of((_RECORDS if data.startswith(b"[") else _OBJECT).decode(data))
-    except (msgspec.MsgspecError, RecursionError):
-        return kind_of(jsontext.decode(data))
-
-
 def _part(name: str, bound: Bound) -> Part:
-    shape = bound.shape or _kind(bound.data)
+    shape = bound.shape or Sent(bound.data).shape
     return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
 
 

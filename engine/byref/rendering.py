@@ -8,8 +8,9 @@ from typing import Any
 
 from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
-from byref.interpreter import Execution, missing_name
+from byref.interpreter import Execution, missing_name, text_of
 from byref.scope import Scope
+from byref.skim.sent import Sent
 from byref.variables import Variable
 from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.outcome import NAMES_THERE
@@ -26,7 +27,7 @@ def reply(execution: Execution, names: Mapping[str, str], scope: Scope, known: l
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     parts: list[str] = []
     if outcome.stdout:
-        budget = limit // 2 if outcome.text else limit * 3 // 4
+        budget = limit // 2 if outcome.kind != "none" and outcome.json != b'""' else limit * 3 // 4
         printed = truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count)
         parts.append(printed.text)
         cut = f"{printed.omitted_bytes:,} bytes" if printed.omitted_bytes else ""
@@ -58,17 +59,18 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     if outcome.kind == "none":
         return []
-    is_json = outcome.kind == "json" and isinstance(outcome.value, dict | list)
-    size = len(outcome.text.encode("utf-8", "surrogatepass"))
+    text, sent = text_of(outcome), Sent(outcome.json)
+    is_json = outcome.kind == "json" and outcome.json.startswith((b"[", b"{"))
+    size = len(outcome.json) - outcome.json.count(b"\n")
     if execution.result is None:
         budget = limit * 3 // 4
-        whole = truncate(outcome.text, budget=budget, measure=scope.count)
+        whole = truncate(text, budget=budget, measure=scope.count)
         left = f"{whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields."
         if not whole.omitted_bytes:
             return [whole.text]
         if is_json:
             told = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
-            return [incomplete_json(outcome.value, told, budget=budget, measure=scope.count, size=size)]
+            return [incomplete_json(sent.glimpse, told, budget=budget, measure=scope.count, size=size)]
         return [whole.text, f"[INCOMPLETE: {left}]"]
     name = list(names)[-1]
     told = (
@@ -76,9 +78,9 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
         f"Compute on {name} in the next call instead of printing it."
     )
     if is_json:
-        shown = truncate_json(outcome.value, budget=limit // 4, measure=scope.count, size=size).text
+        shown = truncate_json(sent.glimpse, budget=limit // 4, measure=scope.count, size=size).text
         return [noted(shown, f"INCOMPLETE: {told}")]
-    return [truncate(outcome.text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {told}]"]
+    return [truncate(text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {told}]"]
 
 
 def _error_text(execution: Execution, known: list[Variable]) -> str:

@@ -17,7 +17,17 @@ from byref_sandbox.changes import Changes
 from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.sources import Definitions, NoSource, Source, is_definition
 from byref_sandbox.uses import FRAME
-from byref_sandbox.worker import Body, Captured, Expired, clean, disarm, error_frame, failure_of, out_of_memory
+from byref_sandbox.worker import (
+    Body,
+    Captured,
+    Expired,
+    clean,
+    disarm,
+    error_frame,
+    failure_of,
+    lessen_depth,
+    out_of_memory,
+)
 
 _MAX_KEPT: Final = 1_000
 _MAX_NAMED: Final = 10_000
@@ -63,6 +73,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
                 return [failed, *_stopped([*language.bound(space, before), *changes.names_told(space)])]
             images = plots.frames_of(language.figures(is_done=False)[0])
             written, room = files.frames_of(language.files.written(), request.terms.result_bytes)
+            lessen_depth()
             return [failed, *images, *written, *_kept(names(), room)]
 
     return body
@@ -181,13 +192,17 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
 
 def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
     """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
+    lessen_depth()
     made = shown.present(value)
+    if len(made.data) > max_bytes:
+        made = made._replace(data=made.data.replace(b"\n", b""))  # of lines of their own
     packed = made.exact
     if any(value is (kept.value if isinstance(kept, Alias) else kept) for kept in names.values()):
         packed = b""  # it is kept under that name
     if len(packed) + len(made.data) > max_bytes and not made.is_partial:
         packed = b""
-    room = max_bytes - len(made.data) - len(made.text or "") - len(packed)
+    text = _told_apart(value, made)
+    room = max_bytes - len(made.data) - len(text or "") - len(packed)
     if room < 0:
         failure = Failure(
             "OutputLimit",
@@ -198,12 +213,21 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
     done = wire.Done(
         kind=made.kind,
         value=made.data,
-        text=made.text,
+        text=text,
         exact=packed,
         shape=clean(values.shape_of(value)) if packed else "",
         is_partial=made.is_partial,
     )
     return [*_kept(names, room), done]
+
+
+def _told_apart(value: object, made: shown.Presented) -> str | None:
+    """The text of a value, where the host does not have it from the JSON: of text, that is the text itself."""
+    if isinstance(value, str) or made.kind == "repr":
+        return None
+    if made.text is None and made.data.startswith(b'"') and len(made.data) <= shown.MAX_REPR_CHARS:
+        return made.data.decode()
+    return made.text
 
 
 def _kept(names: Mapping[str, _Name], room: int) -> list[wire.Frame]:

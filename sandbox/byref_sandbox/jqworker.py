@@ -13,7 +13,7 @@ import msgspec
 
 from byref_sandbox import data, plainjq, values, wire
 from byref_sandbox.outcome import Failure
-from byref_sandbox.worker import Body, Captured, error_frame, failure_of
+from byref_sandbox.worker import Body, Captured, error_frame, failure_of, lessen_depth
 
 _KIND: Final = "JqError"
 _PARSED_BYTES: Final = 20
@@ -65,6 +65,7 @@ def pick_body(request: wire.Request, value: object) -> Body:
 
 def _taken(outputs: Iterable[object], frames: list[wire.Frame], request: wire.Request) -> list[wire.Frame]:
     """Adds the outputs to `frames`, under the request's caps, and the end."""
+    lessen_depth()
     room = request.max_output_bytes
     for output in outputs:
         encoded = values.to_json(output)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +15,13 @@ MAX_INTEGER_DIGITS = 4300
 """Longer integers are kept as strings of digits: Python refuses to convert them (CVE-2020-10735)."""
 
 _strict = msgspec.json.Decoder()
+_any = msgspec.json.Decoder(msgspec.Raw)
+_PIECE = 1 << 18
+"""Bytes looked at in one go."""
+_ESCAPE = 6
+"""Bytes of the longest escape."""
+_HIGH = re.compile(rb"\\u[dD][89abAB]")
+_LOW = re.compile(rb"\\u[dD][c-fC-F]")
 _MANY_OBJECTS = 100_000
 
 
@@ -29,21 +38,105 @@ def decode(data: bytes) -> object:
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
     with collector_paused():
-        try:
-            text = str(data, "utf-8")  # msgspec does not look at the encoding
-        except UnicodeDecodeError:
-            text = str(data, "utf-8", "surrogatepass") if _only_surrogates(data) else _refuse_encoding()
-        else:
+        if _is_utf8(data):  # msgspec does not look at the encoding
             try:
                 return _strict.decode(data)
             except (msgspec.DecodeError, RecursionError):
-                pass
+                text = str(data, "utf-8")
+        else:
+            text = str(data, "utf-8", "surrogatepass") if _only_surrogates(data) else _refuse_encoding()
         try:
             return json.loads(text, parse_int=_integer)
         except json.JSONDecodeError as error:
             raise NotJSON(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
         except RecursionError:
             raise NotJSON("nested too deeply") from None
+
+
+def is_json(data: bytes) -> bool:
+    """Whether bytes are JSON in UTF-8, not nested too deeply to be read here; nothing is made of them."""
+    try:
+        return _is_utf8(data) and (_is_valid(data) or (b"\\u" in data and _is_valid(_without_surrogates(data))))
+    except RecursionError:
+        return False
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8, without all of the text, which may be four times as large."""
+    if data.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(data), _PIECE):
+            decoder.decode(data[at : at + _PIECE])
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_valid(data: bytes) -> bool:
+    try:
+        _any.decode(data)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _without_surrogates(data: bytes) -> bytes:
+    """JSON that is valid if this is, lone surrogates aside, which msgspec takes for the end of it."""
+    for first in (b"d", b"D"):
+        for second in b"89abcdefABCDEF":
+            data = data.replace(b"\\u%s%c" % (first, second), b"\\u00")
+    return data
+
+
+def on_one_line(data: bytes) -> str:
+    """JSON as text without line feeds, which are in no string of it."""
+    return (data.replace(b"\n", b"") if b"\n" in data else data).decode("utf-8", "replace")
+
+
+def encodable(text: str) -> str:
+    """A text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
+    try:
+        for at in range(0, len(text), _PIECE):
+            text[at : at + _PIECE].encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text
+
+
+def ends(data: bytes, size: int) -> str:
+    """The beginning and the end of JSON that has more than `size` bytes, with the number of bytes between them."""
+    half = size // 2
+    head, tail = on_one_line(data[:half]), on_one_line(data[-half:])
+    return f"{head}\n... [{len(data) - 2 * half:,} bytes of JSON are left out] ...\n{tail}"
+
+
+def pieces(data: bytes) -> Iterator[str]:
+    """The text that a JSON string is, a piece at a time; raise NotJSON."""
+    at, end = 1, len(data) - 1
+    while at < end:
+        until = min(at + _PIECE, end)
+        for cut in range(until, max(until - 2 * _ESCAPE, at), -1):
+            piece = data[at:cut]
+            if cut == end or not _is_within_a_character(piece, data[cut : cut + _ESCAPE]):
+                break
+        yield str(decode(b'"%s"' % piece))
+        at = cut
+
+
+def _is_within_a_character(before: bytes, after: bytes) -> bool:
+    """Whether a cut in a string parts the bytes of a character, of an escape, or of the two that are one character."""
+    start = before.rfind(b"\\", -_ESCAPE)
+    slashes = len(before[: start + 1]) - len(before[: start + 1].rstrip(b"\\"))
+    if slashes & 1:
+        escape = before[start:]
+        if len(escape) < 2 or (escape[1:2] == b"u" and len(escape) < _ESCAPE):
+            return True
+        if len(escape) == _ESCAPE and _HIGH.match(escape) and _LOW.match(after):
+            return True
+    return after[0] & 0xC0 == 0x80
 
 
 def _integer(digits: str) -> int | str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
+
+from byref_sandbox import jsontext
 
 MAX_RECURSION_DEPTH: Final = 10_000
 MAX_FIGURES: Final = 10
@@ -15,6 +18,8 @@ MAX_FIGURE_SIDE: Final = 8_000
 MAX_FILES: Final = 20
 """Files that come out of one run."""
 MAX_FILE_NAME_CHARS: Final = 200
+SHOWN_CHARS: Final = 100_000
+"""Of a value too big to be held as Python's objects."""
 NAMES_THERE: Final = "the names there are: "
 """Behind it, in the hint of a NameError, are all of them."""
 DELETED: Final = "deleted by the code"
@@ -123,23 +128,24 @@ class Usage:
     peak_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """The result of one run."""
 
-    value: object = None
-    """The last expression's value as plain Python data: a DataFrame is a list of records, a Series a dict or list;
-    what is no data is its repr as str."""
     kind: str = "none"
     """none, json, dataframe, series, repr"""
+    json: bytes = b"null"
+    """The last expression's value as JSON: a DataFrame is a list of records, a Series a list or an object; what is no data is
+    its repr. Elements of a long array begin lines of their own."""
     is_partial: bool = False
-    """A table too big for JSON: `value` is None, `text` shows a part; `exact`, or the name it is kept under, is all of it."""
+    """The value is too big to be held as Python's objects: `value` is None, `text` shows a part, `json` is all of it.
+    Of a table too big for JSON `json` is null: `exact`, or the name it is kept under, is all of it."""
     exact: bytes = field(default=b"", repr=False)
     """Of a table that `text` shows a part of: all of it, with its types, as `Bound.exact`; empty if it is in `bound`."""
     shape: str = ""
     """What it is, in words, where `exact` is given."""
-    text: str = ""
-    """The value as a model reads it best, whole: the caller bounds it."""
+    shown: str | None = None
+    """The value as a model reads it best, where that is not the text that it is, nor its JSON."""
     stdout: str = ""
     stdout_dropped: int = 0
     """Characters of output beyond `Limits.stdout_bytes`."""
@@ -160,6 +166,22 @@ class Outcome:
     unkept: Mapping[str, str] = field(default_factory=dict)
     """Top-level names that could not be kept for the next run, each with its reason."""
     usage: Usage = Usage()
+
+    @cached_property
+    def value(self) -> object:
+        """The value as plain Python data, made of `json` when it is first asked for."""
+        return None if self.is_partial else jsontext.decode(self.json)
+
+    @property
+    def text(self) -> str:
+        """The value as a model reads it best, whole but for `is_partial`: the caller bounds it."""
+        if self.shown is not None:
+            return self.shown
+        if self.kind == "none":
+            return ""
+        if self.is_partial:
+            return jsontext.ends(self.json, SHOWN_CHARS)
+        return jsontext.encodable(self.value) if isinstance(self.value, str) else jsontext.on_one_line(self.json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -13,11 +13,12 @@ from byref_sandbox import files, jsontext, plots, wire
 from byref_sandbox.exchange import Answer
 from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Same, Usage
 from byref_sandbox.sources import MAX_SOURCE_CHARS
+from byref_sandbox.weight import MAX_PARTS, decoded_bytes, has_too_many_parts, width_of
 
-_MAX_PARTS: Final = 8_000_000
-"""Of one value: an empty array is two bytes on the wire and sixty in memory, a short text is four and fifty."""
-_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-"""One that has no end goes to the end of the data, so that each byte is looked at once."""
+_SMALL_BYTES: Final = 1 << 20
+"""A value of so much JSON is decoded at once: what cannot be is told as the run's failure."""
+_MAX_HELD_BYTES: Final = 232 << 20
+"""Of a host's memory, that one outcome may take: its bytes, its value and the text of that."""
 _MAX_NUMBER: Final = 1 << 50
 _Number = TypeVar("_Number", int, float)
 _MAX_KIND_CHARS: Final = 200
@@ -27,10 +28,20 @@ _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
 _MAX_FIGURES_DROPPED: Final = 10_000
 """Beyond those that came: more than any code can make in its time."""
-_RECORDS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_ANY_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """Any object; all are equal."""
+
+
+_RECORDS: Final = msgspec.json.Decoder(set[_Record])
+"""Arrays of objects, of which none is kept."""
 _CRASHES: Final = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
+)
+_TOO_MANY: Final = f"more than {MAX_PARTS:,} arrays, objects and values"
+_TOO_MANY_HINT: Final = (
+    "return fewer: aggregate it, or take a slice; to keep all of it, give a DataFrame or an array of it a name"
 )
 _UNREADABLE: Final = Failure("Crash", "the run's reply could not be read", hint="run it again")
 
@@ -65,8 +76,8 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
             unkept[frame.name] = f"a {frame.what} of more than {MAX_SOURCE_CHARS:,} characters"
         elif isinstance(frame, wire.Defined):
             defined[frame.name] = Definition(frame.what, frame.source)
-        elif _has_too_many_parts(frame.data):
-            unkept[frame.name] = f"it has more than {_MAX_PARTS:,} arrays, objects and values"
+        elif has_too_many_parts(frame.data):
+            unkept[frame.name] = f"it has {_TOO_MANY}: keep a part, or a DataFrame or array of it"
         elif (frame.exact and not frame.data) or _is_json(frame):
             bound[frame.name] = Bound(
                 frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS], frame.exact, frame.shape[:_MAX_NAME_CHARS]
@@ -74,26 +85,7 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         else:
             unkept[frame.name] = "its data could not be read"
     written, unwritten = files.files_of(answer.frames)
-    value: object = None
-    if failure is None:
-        try:
-            if _has_too_many_parts(done.value):
-                failure = Failure(
-                    "OutputLimit",
-                    f"the value has more than {_MAX_PARTS:,} arrays, objects and values",
-                    hint="aggregate it, or take a slice",
-                )
-            else:
-                value = jsontext.decode(done.value)
-        except jsontext.NotJSON:
-            failure = _UNREADABLE
-    return Outcome(
-        value=value,
-        kind=done.kind if failure is None else "none",
-        is_partial=failure is None and done.is_partial,
-        exact=done.exact if failure is None else b"",
-        shape=done.shape[:_MAX_NAME_CHARS] if failure is None else "",
-        text=_text(done) if failure is None else "",
+    outcome = Outcome(
         stdout=done.stdout[: limits.stdout_bytes],
         stdout_dropped=_within(done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
         error=failure,
@@ -107,16 +99,59 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         unkept=unkept,
         usage=_usage(answer, done),
     )
+    return outcome if failure is not None else _with_value(outcome, answer, done)
 
 
-def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
-    """The outcome of a jq program."""
-    outputs = []
-    for frame in answer.frames:
-        if isinstance(frame, wire.Output):
-            if not _is_readable(frame.data):
-                return JqOutcome(error=_UNREADABLE)
-            outputs.append(frame.data)
+def _with_value(outcome: Outcome, answer: Answer, done: wire.Done) -> Outcome:
+    """The outcome with the value of the run, or with the reason why it is not read."""
+    if has_too_many_parts(done.value):
+        return replace(outcome, error=Failure("OutputLimit", f"the value has {_TOO_MANY}", hint=_TOO_MANY_HINT))
+    is_small = len(done.value) <= _SMALL_BYTES
+    if not is_small and not jsontext.is_json(done.value):
+        return replace(outcome, error=_UNREADABLE)
+    read = replace(
+        outcome,
+        kind=done.kind,
+        json=done.value,
+        is_partial=done.is_partial or not (is_small or _can_be_held(answer, done)),
+        exact=done.exact,
+        shape=done.shape[:_MAX_NAME_CHARS],
+        shown=done.text,
+    )
+    if is_small:
+        try:
+            read.value  # noqa: B018  # it is made here: that it cannot be is the run's failure
+        except jsontext.NotJSON:
+            return replace(outcome, error=_UNREADABLE)
+    return read
+
+
+def _can_be_held(answer: Answer, done: wire.Done) -> bool:
+    """Whether there is memory enough for a value as Python's objects, for its text and for all that came with it."""
+    came = sum(len(data) for frame in (*answer.frames, done) for data in _bytes_of(frame))
+    is_text = done.text is None and not done.value.startswith(b'"')
+    room = _MAX_HELD_BYTES - came - (len(done.value) * width_of(done.value) if is_text else 0)
+    return decoded_bytes(done.value, room) <= room
+
+
+def _bytes_of(frame: wire.Frame) -> tuple[bytes, ...]:
+    if isinstance(frame, wire.Kept):
+        return frame.data, frame.exact
+    if isinstance(frame, wire.Done):
+        return frame.value, frame.exact
+    if isinstance(frame, wire.File):
+        return (frame.data,)
+    return (frame.png,) if isinstance(frame, wire.Image) else ()
+
+
+def jq_outcome_of(
+    answer: Answer, limits: Limits, *, max_outputs: int = wire.MAX_FRAMES, max_bytes: int | None = None
+) -> JqOutcome:
+    """The outcome of a jq program that was to give so much at most."""
+    outputs = [frame.data for frame in answer.frames if isinstance(frame, wire.Output)]
+    most = limits.result_bytes if max_bytes is None else max_bytes
+    if len(outputs) > max_outputs or sum(map(len, outputs)) > most or not all(map(jsontext.is_json, outputs)):
+        return JqOutcome(error=_UNREADABLE)
     failure = _failure(answer, limits)
     if failure is not None and failure.kind == "Crash" and answer.ended is not None:
         # libjq calls abort() when it gets no memory; nothing else is known to make it crash.
@@ -131,21 +166,6 @@ def jq_outcome_of(answer: Answer, limits: Limits) -> JqOutcome:
         failure,
         _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
     )
-
-
-def _is_readable(data: bytes) -> bool:
-    """Whether an output is JSON, for which lone surrogates may be."""
-    try:
-        str(data, "utf-8")  # msgspec does not look at the encoding
-        _ANY_JSON.decode(data)
-    except (UnicodeDecodeError, RecursionError):
-        return False
-    except msgspec.DecodeError:
-        try:
-            jsontext.decode(data)
-        except jsontext.NotJSON:
-            return False
-    return True
 
 
 def _failure(answer: Answer, limits: Limits) -> Failure | None:
@@ -216,26 +236,12 @@ def _within(number: _Number) -> _Number:
     return min(number, _MAX_NUMBER) if number > 0 else type(number)(0)
 
 
-def _has_too_many_parts(data: bytes) -> bool:
-    """Whether JSON would take the host too much memory; what is in its texts does not count."""
-    return not data.startswith(b'"') and _marks(data) > _MAX_PARTS and _marks(_TEXT.sub(b"", data)) > _MAX_PARTS
-
-
-def _marks(data: bytes) -> int:
-    return sum(map(data.count, (b"[", b"{", b",")))
-
-
-def _text(done: wire.Done) -> str:
-    return done.text if done.text is not None else done.value.decode("utf-8", "replace")
-
-
 def _is_json(kept: wire.Kept) -> bool:
+    if not jsontext.is_json(kept.data):
+        return False
     try:
-        kept.data.decode("utf-8")
         if kept.kind == "dataframe":
             _RECORDS.decode(kept.data)
-        else:
-            _ANY_JSON.decode(kept.data)
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return False
     return True

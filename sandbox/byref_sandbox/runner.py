@@ -72,7 +72,7 @@ class Runner(ABC):
         if len(program) > MAX_SOURCE_CHARS:
             return JqOutcome(error=Failure("JqError", f"the program is longer than {MAX_SOURCE_CHARS:,} characters"))
         request, loads = jq_request("jq", program, value, limits, max_outputs, max_bytes)
-        return jq_outcome_of(self.answer(request, loads, None), limits)
+        return jq_outcome_of(self.answer(request, loads, None), limits, max_outputs=max_outputs, max_bytes=max_bytes)
 
     def pick(
         self,
@@ -94,7 +94,7 @@ class Runner(ABC):
             return None
         request, loads = jq_request("pick", program, value, limits, max_outputs, max_bytes)
         answer = self.answer(request, loads, session)
-        outcome = jq_outcome_of(answer, limits)
+        outcome = jq_outcome_of(answer, limits, max_outputs=max_outputs, max_bytes=max_bytes)
         is_unanswered = outcome.error is not None and outcome.error.kind == plainjq.NOT_PLAIN
         return None if answer.refused is not None or is_unanswered else outcome
 

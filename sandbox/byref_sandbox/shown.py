@@ -48,25 +48,25 @@ def present(value: object) -> Presented:
         if value is None:
             return Presented("none", b"null", "")
         if isinstance(value, pd.DataFrame):
-            return _table("dataframe", value, values.records_json, frame_text(value))
+            return _table("dataframe", value, values.records_of, frame_text(value))
         if isinstance(value, pd.Series):
-            return _table(
-                "series", value, lambda series: values.to_json(values.series_data(series)), _series_text(value)
-            )
-        return Presented("json", values.to_json(value), _scalar_text(value))
+            return _table("series", value, values.series_data, _series_text(value))
+        data = values.to_json(value)
+        return Presented("json", values.in_lines(value, data), _scalar_text(value))
     except values.NotData:
         text = _bounded_repr(value)
         return Presented("repr", values.to_json(text), text)
 
 
-def _table(kind: Kind, table: Any, write: Callable[[Any], bytes], text: str) -> Presented:
+def _table(kind: Kind, table: Any, plain: Callable[[Any], object], text: str) -> Presented:
     packed = b""
     if not is_small(table):
         with contextlib.suppress(exact.NotExact):
             packed = exact.encode(table)
     if packed and table.size > MAX_CELLS_SHOWN_AS_JSON:
         return Presented(kind, b"null", text, packed, is_partial=True)
-    return Presented(kind, write(table), text, packed)
+    value = plain(table)
+    return Presented(kind, values.in_lines(value, values.to_json(value)), text, packed)
 
 
 def frame_text(frame: pd.DataFrame) -> str:

@@ -23,6 +23,9 @@ from byref_sandbox import exact
 
 MAX_CELLS_AS_JSON: Final = 200_000
 """Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
+_LONG_BYTES: Final = 64 << 10
+_LINED_LEVELS: Final = 2
+_LINES_AT_ONCE: Final = 1_000
 
 
 class NotData(ValueError):
@@ -121,12 +124,51 @@ def to_json(value: object) -> bytes:
         raise NotData(str(error)) from None
 
 
+def in_lines(value: object, data: bytes) -> bytes:
+    """The JSON of a value with each element of a long array on a line of its own, for whoever reads or searches lines.
+
+    There is no other line feed in JSON. An array may be a member of objects, two levels deep.
+    """
+    if len(data) < _LONG_BYTES:
+        return data
+    try:
+        written = bytearray(2 * len(data))  # where memory runs out, `encode_lines` crashes: msgspec 0.22
+        written.clear()
+        _write_lines(value, written, _LINED_LEVELS)
+    except (TypeError, ValueError, RecursionError, MemoryError):
+        return data
+    return bytes(written)
+
+
+def _write_lines(value: object, written: bytearray, levels: int) -> None:
+    if type(value) is list and value:
+        written += b"["
+        for at in range(0, len(value), _LINES_AT_ONCE):
+            lines = _encoder.encode_lines(value[at : at + _LINES_AT_ONCE])
+            written += b"\n" if at == 0 else b",\n"
+            written += lines[:-1].replace(b"\n", b",\n")
+        written += b"\n]"
+    elif type(value) is dict and value and levels:
+        for number, (key, member) in enumerate(value.items()):
+            written += b",\n" if number else b"{\n"
+            written += _encoder.encode({key: None})[1:-5]
+            _write_lines(member, written, levels - 1)
+        written += b"\n}"
+    else:
+        _encoder.encode_into(value, written, len(written))
+
+
 def records_json(frame: pd.DataFrame) -> bytes:
     """A DataFrame as a JSON array of records; an index that says something becomes its first fields."""
+    return to_json(records_of(frame))
+
+
+def records_of(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """A DataFrame as records."""
     names, columns = columns_of(frame)
     if not names:
-        return to_json([{} for _ in range(len(frame))])
-    return to_json([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+        return [{} for _ in range(len(frame))]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def counted(number: int, noun: str) -> str:

@@ -286,7 +286,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     kind: Literal["none", "json", "dataframe", "series", "repr"] = "none"
     value: bytes = b"null"
     text: str | None = None
-    """None: the value's JSON is its text."""
+    """None: the value is text, or its JSON is its text."""
     stdout: str = ""
     stdout_dropped: int = 0
     truncated: bool = False

@@ -28,6 +28,8 @@ _RESERVE_BYTES: Final = 8 << 20
 """Given back when memory runs out, so that there is some left to say so."""
 _OWN_DEPTH: Final = 30
 """Calls of the worker's own below the code's first."""
+_LEVELS: Final = 700
+"""Of arrays and objects in each other that come out of a run: whoever reads them has used some of Python's thousand calls."""
 _MAX_MESSAGE_CHARS: Final = 4_000
 _UNICODE: Final = "utf-8"
 
@@ -191,6 +193,11 @@ def disarm() -> None:
     """Stops the run's own timers; from here on its zygote alone watches the clock."""
     for number in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, signal.SIG_IGN)
+
+
+def lessen_depth() -> None:
+    """Lets nothing be written down that is nested deeper than a host reads; the code has run by now."""
+    sys.setrecursionlimit(min(sys.getrecursionlimit(), _OWN_DEPTH + _LEVELS))
 
 
 class _Usage:

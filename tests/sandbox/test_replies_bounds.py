@@ -8,10 +8,12 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import pytest
 
-from byref_sandbox import Data, Limits, Outcome, Sandbox, png, reading, wire
+from byref_sandbox import Data, Limits, Outcome, Sandbox, png, reading, weight, wire
 from byref_sandbox.exchange import Answer
 from byref_sandbox.outcome import MAX_FIGURE_SIDE, MAX_FIGURES
 from byref_sandbox.plots import figures_of
@@ -80,7 +82,53 @@ def test_what_is_in_texts_does_not_count(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("data", [b"[" + b'\\"' * 5_000_000, b"[" + b'"' * 5_000_001, b'[,"' + b"\\" * 5_000_001])
 def test_texts_without_end_are_looked_at_once(data: bytes) -> None:
-    assert len(reading._TEXT.sub(b"", data)) <= 10_000_001  # with a look back it would take hours
+    began = time.process_time()
+    weight.decoded_bytes(data, 0)
+    weight.has_too_many_parts(data)
+    assert time.process_time() - began < 5  # with a look back it would take hours
+
+
+def test_where_texts_are_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = ["a,[{", '",[', "\\", '\\"', "\\\\,", {"k,": ["", '"']}, 1.5, None]
+    data = msgspec.json.encode(value)
+    for size in range(1, len(data) + 1):
+        monkeypatch.setattr(weight, "_SLICE", size)
+        assert b"".join(outside for outside, _ in weight._slices(data)) == b"[,,,,,{:[,]},1.5,null]", size
+
+
+VALUES: dict[str, Any] = {
+    "empty texts": [""] * 50_000,
+    "short texts": [f"{number:05}" for number in range(50_000)],
+    "arrays": [[]] * 50_000,
+    "arrays of one": [[0]] * 50_000,
+    "objects": [{}] * 50_000,
+    "objects of one": [{"k": 1}] * 50_000,
+    "keys of their own": [{f"key {number}": number * 1000} for number in range(30_000)],
+    "long keys": [{f"{'k' * 50}{number}": number * 1000} for number in range(30_000)],
+    "records": [{f"f{field}": f"v{number}" for field in range(10)} for number in range(5_000)],
+    "wide records": [{f"f{field}": None for field in range(171)} for number in range(500)],
+    "one object": {f"key {number}": number for number in range(50_000)},
+    "floats": [number / 7 for number in range(50_000)],
+    "large integers": [2**60 + number for number in range(50_000)],
+    "texts with a wide character": ["x" * 1_000 + "\U0001f600" for _ in range(500)],
+    "escapes": ['\\"' * 50 for _ in range(5_000)],
+    "nested": [[[[[1]]]]] * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_weighs_no_more_than_is_thought(name: str) -> None:
+    data = msgspec.json.encode(VALUES[name])
+    tracemalloc.start()
+    try:
+        value = msgspec.json.decode(data)
+        _, taken = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert value == VALUES[name]
+    room = int(taken * 0.95)
+    assert weight.decoded_bytes(data, room) > room
+    assert weight.decoded_bytes(data, 10 * taken) <= 10 * taken
 
 
 def test_the_same_bytes_are_text_and_json(sandbox: Sandbox) -> None:

@@ -112,7 +112,7 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
 
 def incomplete_json(value: object, what: str, *, budget: int, measure: Callable[[str], int], size: int) -> str:
     """Return an array or object as `truncate_json` cuts it, with a note inside that says `what` is missing."""
-    bare = noted("[]" if isinstance(value, list) else "{}", f"INCOMPLETE: {what}")
+    bare = noted("{}" if isinstance(value, dict) else "[]", f"INCOMPLETE: {what}")
     room = budget - measure(bare)
     text = noted(truncate_json(value, budget=max(room, 1), measure=measure, size=size).text, f"INCOMPLETE: {what}")
     return text if measure(text) <= budget else bare

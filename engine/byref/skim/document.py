@@ -35,7 +35,9 @@ class TooMuch(Refused):
 class Document:
     """A root array or object; its structure is looked at where it takes more than one block."""
 
-    def __init__(self, opening: bytes) -> None:
+    def __init__(self, opening: bytes, most: int | None = None) -> None:
+        self._most = sizes.MOST if most is None else most
+        """The weight, about its bytes, of one element of an array, or of all outside the arrays, that is still described."""
         self._is_array = opening == b"["
         self._depth = 1 if self._is_array else 2
         """Of the elements of arrays that may be read slice by slice."""
@@ -81,8 +83,8 @@ class Document:
             self._refuse(bytes(self._text))
         self._read(block)
         weight = self._outside_weight + self._weight
-        if weight > sizes.MOST:
-            raise TooMuch(_too_large())
+        if weight > self._most:
+            raise TooMuch(_too_large(self._most))
 
     def finish(self) -> object:
         """Return the value. Raises Refused, and TooDeep."""
@@ -170,8 +172,8 @@ class Document:
             return
         for array in arrays:
             array.shorten(sizes.ENDS // (2 * len(arrays)))
-        if sum(array.size for array in arrays) > sizes.MOST:
-            raise TooMuch(_too_large())
+        if sum(array.size for array in arrays) > self._most:
+            raise TooMuch(_too_large(self._most))
 
     def _decoded(self, end: int, suffix: bytes) -> object:
         """Return what the text says up to a place that it then begins at."""
@@ -219,7 +221,5 @@ class Document:
         raise Refused(f"invalid JSON: {problem}") from None
 
 
-def _too_large() -> str:
-    return (
-        f"one element, or all outside of the big arrays, is more than {sizes.MOST:,} bytes: too large to be described"
-    )
+def _too_large(most: int) -> str:
+    return f"one element, or all outside of the big arrays, is more than {most:,} bytes: too large to be described"

@@ -44,11 +44,12 @@ class Skimmed:
 class Skimmer:
     """Reads bytes once, in order, cut anywhere; never raises for what they are.
 
-    Memory is bounded: some MiB for text, and what `sizes.MOST` bytes of JSON take as Python values at the very most. JSON
-    that would take more is text, and `parse_error` says so.
+    Memory is bounded: some MiB for text, and what `most` bytes of JSON (`sizes.MOST`) take as Python values at the very most. JSON that
+    would take more is text, and `parse_error` says so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int | None = None) -> None:
+        self._most = most
         self._passage = Passage()
         self._pending = bytearray()
         self._beginning: bytes | None = b""
@@ -104,7 +105,7 @@ class Skimmer:
                 return
             self._beginning = None
             if opening in (b"{", b"["):
-                self._document = Document(opening)
+                self._document = Document(opening, self._most)
         if self._passage.lossy:
             self._document = None
         if self._document is not None:

@@ -81,6 +81,12 @@ class Block:
             window *= 8
         return None
 
+    def commas(self, depth: int) -> int:
+        """Return how many commas there are between members at a depth."""
+        commas = np.flatnonzero(self._bytes == ord(","))
+        at_depth = self._depths[np.searchsorted(self._brackets, commas)] == depth
+        return int(np.count_nonzero(at_depth & ~self._inside(commas)))
+
     def _inside(self, positions: Positions) -> NDArray[np.bool_]:
         """Tell which positions are in strings."""
         quotes = np.searchsorted(self._quotes, positions) + self._in_string

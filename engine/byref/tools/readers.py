@@ -137,7 +137,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
             lambda size: _told(_outputs(scope, outputs, size, truncated=reply.truncated, beside=note), note),
             least=1,
         )
-    run = Outcome(text=content, error=reply.error, usage=reply.usage)
+    run = Outcome(shown=content, error=reply.error, usage=reply.usage)
 
     def commit(connection: Connection, step: int) -> str:
         interpreter.record(connection, scope, "jq", expression, run, limits, step)

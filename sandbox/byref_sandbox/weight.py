@@ -1,0 +1,145 @@
+"""What JSON text will take of memory as Python's objects: told from its marks, a slice at a time, before any are made.
+
+A text of three bytes is an object of sixty: what bounds the bytes of a reply does not bound what becomes of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+MAX_PARTS: Final = 8_000_000
+"""Arrays, objects and values of one value."""
+_SLICE: Final = 1 << 18
+_ARRAY: Final = 96
+_OBJECT: Final = 176
+_MEMBER: Final = 40
+"""Of an object: its place there, and what is kept free beside it."""
+_ELEMENT: Final = 10
+"""Of an array: the same."""
+_NUMBER: Final = 32
+_TEXT: Final = 64
+_SHARED_KEYS: Final = 256
+"""Different keys up to which each is one object, wherever it stands: the decoder knows those that it met last."""
+_KEY: Final = re.compile(rb'"([ !#-\[\]-~]{0,32})"[ \t\n\r]{0,8}:')
+_ASTRAL: Final = bytes(range(0xF0, 0x100))
+_WIDE: Final = bytes(range(0xC4, 0x100))
+
+
+def has_too_many_parts(data: bytes) -> bool:
+    """Whether JSON has more than `MAX_PARTS` arrays, objects and values; what is in its texts does not count."""
+    if data.startswith(b'"') or _parts(data) <= MAX_PARTS:
+        return False
+    parts = 0
+    for outside, _ in _slices(data):
+        parts += _parts(outside)
+        if parts > MAX_PARTS:
+            return True
+    return False
+
+
+def decoded_bytes(data: bytes, most: int) -> int:
+    """About how many bytes the objects of JSON take, rarely less; more than `most` may be any larger number."""
+    quotes = data.count(b'"')
+    crude = _Marks(
+        data.count(b"["), data.count(b"{"), data.count(b","), data.count(b":"), quotes, width_of(data) * len(data)
+    )
+    if (weight := crude.weight(shared_keys=0)) <= most:
+        return weight
+    exact = _Marks(0, 0, 0, 0, 0, 0)
+    width = width_of(data)
+    for outside, texts in _slices(data):
+        exact = exact.with_slice(outside, texts, width)
+    if exact.weight(shared_keys=exact.colons) > most:
+        return most + 1
+    return exact.weight(shared_keys=_shared_keys(data))
+
+
+def width_of(data: bytes) -> int:
+    """The bytes that a character of these texts takes, at most: one wide character widens all of its text."""
+    if data.isascii() and b"\\u" not in data:
+        return 1
+    return 4 if b"\\u" in data or _has(data, _ASTRAL) else 2 if _has(data, _WIDE) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """How often each mark is there, and what the characters of texts and numbers take."""
+
+    arrays: int
+    objects: int
+    commas: int
+    colons: int
+    quotes: int
+    characters: int
+
+    def weight(self, *, shared_keys: int) -> int:
+        # Of n members or elements all but one have a comma before them.
+        values = self.commas + 1
+        texts = max(self.quotes // 2 - self.colons, 0)
+        elements = max(self.commas + self.arrays + self.objects - self.colons, 0)
+        return (
+            _ARRAY * self.arrays
+            + _OBJECT * self.objects
+            + _MEMBER * self.colons
+            + _ELEMENT * elements
+            + _TEXT * (texts + self.colons - shared_keys)
+            + _NUMBER * max(values - texts, 0)
+            + self.characters
+        )
+
+    def with_slice(self, outside: bytes, texts: list[bytes], width: int) -> _Marks:
+        characters = len(outside) + sum(map(len, texts)) * width
+        if width > 1:  # the first and the last may be parts of longer ones, of which others are wide
+            characters -= sum(len(text) * (width - width_of(text)) for text in texts[1:-1])
+        return _Marks(
+            self.arrays + outside.count(b"["),
+            self.objects + outside.count(b"{"),
+            self.commas + outside.count(b","),
+            self.colons + outside.count(b":"),
+            self.quotes + 2 * len(texts),
+            self.characters + characters,
+        )
+
+
+def _parts(data: bytes) -> int:
+    return sum(map(data.count, (b"[", b"{", b",")))
+
+
+def _has(data: bytes, wanted: bytes) -> bool:
+    return any(len(piece) > len(piece.translate(None, wanted)) for piece in _cut(data))
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    return (data[at : at + _SLICE] for at in range(0, len(data), _SLICE))
+
+
+def _slices(data: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+    """What is outside of texts and the texts, without their escaped quotes, of one slice after the other."""
+    at, is_inside = 0, False
+    while at < len(data):
+        slice_ = data[at : at + _SLICE]
+        at += len(slice_)
+        if (len(slice_) - len(slice_.rstrip(b"\\"))) & 1:  # what is escaped comes with the backslash
+            slice_ += data[at : at + 1]
+            at += 1
+        if b"\\" in slice_:
+            slice_ = slice_.replace(b"\\\\", b"x").replace(b'\\"', b"x")
+        pieces = slice_.split(b'"')
+        yield b"".join(pieces[is_inside::2]), pieces[not is_inside :: 2]
+        is_inside ^= not len(pieces) & 1
+
+
+def _shared_keys(data: bytes) -> int:
+    """How many keys are the same few short ones."""
+    known: set[bytes] = set()
+    count = 0
+    for piece in _cut(data):
+        found = _KEY.findall(piece)
+        count += len(found)
+        known.update(found)
+        if len(known) > _SHARED_KEYS:
+            return 0
+    return count
