@@ -202,22 +202,25 @@ def module_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture(scope="session")
 def npm() -> Path:
-    """The folder of programs of the reference servers, installed once into a cache of the repository."""
-    if shutil.which("node") is None:
-        pytest.skip("there is no Node.js on this machine")
-    folder = ROOT / ".cache" / f"npm-{NPM_VERSION}"
+    """The folder of programs of the reference servers."""
+    return npm_programs(NPM_VERSION, *(f"{package}@{NPM_VERSION}" for package in NPM_PACKAGES))
+
+
+def npm_programs(name: str, *packages: str) -> Path:
+    """The folder of programs of npm packages, installed once into a cache of the repository."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.skip(f"there is no {program} on this machine: {', '.join(packages)} cannot be run")
+    folder = ROOT / ".cache" / f"npm-{name}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        programs = folder / "node_modules" / ".bin"
         if not (folder / "done").exists():
-            assert shutil.which("npm") is not None, "there is Node.js but no npm: it is needed to install the servers"
-            packages = [f"{package}@{NPM_VERSION}" for package in NPM_PACKAGES]
             command = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *packages]
             installed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             assert installed.returncode == 0, installed.stderr[-2000:]
             (folder / "done").touch()
-    return programs
+    return folder / "node_modules" / ".bin"
 
 
 @contextmanager

@@ -157,6 +157,13 @@ async def change(ctx: Context) -> str:
     return "changed"
 
 
+@server.tool()
+async def touch(uri: str, ctx: Context) -> str:
+    """Changes a resource."""
+    await ctx.notify_resource_updated(uri)
+    return "touched"
+
+
 @server.prompt()
 def asking_prompt(ctx: Context) -> list[UserMessage] | types.InputRequiredResult:
     """Asks."""

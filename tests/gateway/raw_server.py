@@ -106,7 +106,7 @@ def modern(request: dict[str, Any]) -> None:
     page = {**head, "ttlMs": 0, "cacheScope": "private"}
     match request["method"]:
         case "server/discover":
-            capabilities = {"tools": {"listChanged": True}}
+            capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
             result(request, {**page, "supportedVersions": ["2026-07-28"], "capabilities": capabilities})
         case "tools/list":
             result(request, {**page, "tools": [{"name": "order", "inputSchema": OBJECT}]})
@@ -119,8 +119,18 @@ def modern(request: dict[str, Any]) -> None:
             assert params["requestState"] == "mine" and params["_meta"]["io.modelcontextprotocol/protocolVersion"]
             text = json.dumps(params["inputResponses"]["size"]["content"])
             result(request, {**head, "content": [{"type": "text", "text": text}]})
+        case "resources/list":
+            result(request, {**page, "resources": [{"uri": "shelf://new", "name": "new"}]})
+        case "resources/templates/list":
+            result(request, {**page, "resourceTemplates": []})
         case "subscriptions/listen":
-            pass
+            of = {"io.modelcontextprotocol/subscriptionId": request["id"]}
+            acknowledged = {"notifications": params["notifications"], "_meta": of}
+            told: list[tuple[str, dict[str, Any]]] = [("subscriptions/acknowledged", acknowledged)]
+            uris = params["notifications"].get("resourceSubscriptions", [])
+            told += [("resources/updated", {"uri": uri, "_meta": of}) for uri in uris]
+            for kind, given in told:
+                send({"jsonrpc": "2.0", "method": f"notifications/{kind}", "params": given})
         case _:
             error = {"code": -32022, "message": "no handshake", "data": {"supported": ["2026-07-28"], "requested": "x"}}
             send({"jsonrpc": "2.0", "id": request["id"], "error": error})

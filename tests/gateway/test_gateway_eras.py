@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import mcp_types as types
 import pytest
@@ -18,8 +19,9 @@ from forking import FORKS
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
-from conftest import Heard, Held, Place, free_port, serving, text_of
+from conftest import Heard, Held, Place, eventually, free_port, serving, text_of
 
 ERAS = str(Path(__file__).parent / "era_server.py")
 RAW = str(Path(__file__).parent / "raw_server.py")
@@ -134,6 +136,61 @@ def test_an_argument_goes_into_a_header_too(asking: Asking) -> None:
     assert text_of(asking.held.call("in_region", {"region": "north", "ids": [1, 2]})).startswith("north 2 ")
 
 
+def test_a_server_at_an_address_tells_of_changes_as_servers_of_2026_do(asking: Asking) -> None:
+    """A process would have to be started twice for it."""
+    uri, client = "eras://north/size", asking.held.client
+    assert client is not None
+    if "url" not in (asking.place.folder / "mcp.json").read_text():
+        return
+
+    async def told(client: Client) -> set[str]:
+        asking.heard.told.clear()
+        await client.session.subscribe_resource(uri)
+        for tool, arguments in (("change", {}), ("touch", {"uri": uri}), ("touch", {"uri": "eras://south/size"})):
+            await client.call_tool(tool, arguments)
+        expected = {"notifications/tools/list_changed", "notifications/resources/updated"}
+        assert await eventually(lambda: expected <= set(asking.heard.told))
+        assert asking.heard.told.count("notifications/resources/updated") == 1
+        await client.session.unsubscribe_resource(uri)
+        await client.call_tool("touch", {"uri": uri})
+        await client.call_tool("change", {})
+        assert await eventually(lambda: asking.heard.told.count("notifications/tools/list_changed") >= 2)
+        assert asking.heard.told.count("notifications/resources/updated") == 1
+        return {tool.name for tool in (await client.list_tools()).tools}
+
+    async def listened(client: Client) -> set[str]:
+        async with client.listen(tools_list_changed=True, resource_subscriptions=[uri]) as events:
+            await client.call_tool("touch", {"uri": uri})
+            await client.call_tool("change", {})
+            found = []
+            async for event in events:
+                found.append(event)
+                if ResourceUpdated(uri) in found and ToolsListChanged() in found:
+                    break
+        return {tool.name for tool in (await client.list_tools()).tools}
+
+    if client.protocol_version == "2026-07-28":
+        assert "new_one" in asking.held.run(listened)
+    else:
+        with pytest.warns(Warning):
+            assert "new_one" in asking.held.run(told)
+
+
+def test_an_old_client_subscribes_at_a_server_without_a_handshake(place: Place) -> None:
+    config = place.write({"modern": {"command": sys.executable, "args": [RAW, "modern"]}})
+
+    async def work() -> None:
+        async with place.client("--config", config, heard=(heard := Heard())) as client:
+            for _ in range(2):
+                heard.told.clear()
+                await client.session.subscribe_resource("shelf://new")
+                assert await eventually(lambda: "notifications/resources/updated" in heard.told)
+                await client.session.unsubscribe_resource("shelf://new")
+
+    with pytest.warns(Warning):
+        asyncio.run(work())
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_second_connection_that_ends_is_opened_again(place: Place, mode: str) -> None:
     config = place.write({"eras": asker(place)})
@@ -197,6 +254,20 @@ def test_a_server_of_the_handshake_alone_is_left_in_peace(place: Place, behaviou
     asyncio.run(work())
     notes = place.notes.read_text().split()
     assert notes.count("discover") == 1 and notes.count("initialize") == 1 and notes.count("call") == 2
+
+
+def test_who_gives_up_waiting_for_a_second_connection_gets_it_the_next_time(place: Place) -> None:
+    config = place.write({"eras": asker(place)})
+
+    async def work() -> None:
+        async with place.client("--config", config, heard=Heard()) as client:
+            await client.call_tool("plain", {})
+            with anyio.move_on_after(0.02):
+                await client.call_tool("by_answer", {})
+            assert text_of(await client.call_tool("by_answer", {})) == "accept XL"
+
+    asyncio.run(work())
+    assert place.notes.read_text().count(" started") == 2
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
@@ -85,7 +85,7 @@ class Conversation:
         self._upstreams = [
             Upstream(server, self._client, start_timeout=config.start_timeout) for server in config.servers
         ]
-        self._ways = {upstream: Ways(upstream, self._run_beside) for upstream in self._upstreams}
+        self._ways = {upstream: Ways(upstream, self._beside) for upstream in self._upstreams}
         self._own_tools = {tool["name"]: tool for tool in own_tools}
         self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools))
         self._level: str | None = None
@@ -107,9 +107,9 @@ class Conversation:
             await self._over.wait()
             tasks.cancel_scope.cancel()
 
-    def _run_beside(self, second: Upstream) -> None:
+    def _beside(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         assert self._tasks is not None
-        self._tasks.start_soon(second.run)
+        self._tasks.start_soon(work)
 
     def close(self) -> None:
         """End the servers."""
@@ -307,12 +307,14 @@ class Conversation:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", data=call.context.method)
 
     async def _restore(self, upstream: Upstream) -> None:
-        """Give a server that was started again what the client had told it before."""
+        """Give a server that was started, perhaps again, what the client had told it before."""
         await self._pass_level(upstream)
+        if upstream in self._ways and upstream.is_at_address:
+            self._beside(self._ways[upstream].open)
         for uri in list(self._subscribed):
             if upstream in (await self._catalogue.owners(uri))[:1]:
                 try:
-                    await upstream.request("resources/subscribe", {"uri": uri}, timeout=10)
+                    await self._ways[upstream].request("resources/subscribe", {"uri": uri}, timeout=10)
                 except (MCPError, Unavailable) as error:
                     logger.warning("server %r did not take the subscription to %.200r: %s", upstream.name, uri, error)
 

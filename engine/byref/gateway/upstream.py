@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
@@ -49,6 +49,10 @@ STEADY_SECONDS = 30.0
 """A server that ran so long is started again at once."""
 MAX_NOTIFICATIONS = 1_000
 """Of one server, on their way to the client; more are dropped."""
+MAX_WATCHED = 1_000
+"""Resources of one server without a handshake of whose changes it is to tell."""
+HEARD_SECONDS = 5.0
+"""How long it has to say of which it does."""
 MAX_QUESTIONS = 100
 """Of one server, that the client has not answered."""
 PAUSE_SECONDS = 60.0
@@ -97,7 +101,6 @@ class Upstream:
         self._first = first
         self._took = 0.0
         """Seconds until it was there the last time."""
-        self._scope = anyio.CancelScope()
         self._config = config
         self._kind: Kind = config.kind
         self._client = client
@@ -109,6 +112,12 @@ class Upstream:
         self._trouble = "it has not been started yet"
         self._retry_at: float | None = None
         self._notifying = self._asking = 0
+        self._life: TaskGroup | None = None
+        self._listening = anyio.CancelScope()
+        self._listening_anew = anyio.Lock()
+        self._acknowledged = anyio.Event()
+        self._watched: set[str] = set()
+        self._told_of: set[str] = set()
         self._lists: dict[str, Items] = {}
         self._listing: dict[str, anyio.Lock] = {kind: anyio.Lock() for kind in LISTS}
 
@@ -116,6 +125,11 @@ class Upstream:
     def is_ready(self) -> bool:
         """Whether it takes requests now."""
         return self._dispatcher is not None
+
+    @property
+    def is_at_address(self) -> bool:
+        """Whether it is no child process of this one."""
+        return self._kind != "stdio"
 
     @property
     def is_modern(self) -> bool:
@@ -136,16 +150,8 @@ class Upstream:
         seconds = min(self._start_timeout, max(SECOND_SECONDS, 2 * self._took))
         return Upstream(self._config, self._client, start_timeout=seconds, first=self)
 
-    def stop(self) -> None:
-        """Have `run` end."""
-        self._scope.cancel()
-
     async def run(self) -> None:
         """Start the server, and again, ever more slowly, whenever it is gone."""
-        with self._scope:
-            await self._run()
-
-    async def _run(self) -> None:
         delay = FIRST_DELAY
         while True:
             began, was_sse = time.monotonic(), self._kind == "sse"
@@ -210,6 +216,14 @@ class Upstream:
         """Send a notification, if the server is there and takes any."""
         if self._dispatcher is not None and not self.is_modern:
             await self._dispatcher.notify(method, params, self._stamped(method, None)[1])
+
+    async def watch(self, uri: str, *, is_wanted: bool) -> bool:
+        """Have a server without a handshake tell of a resource's changes, or no more; return whether it now does."""
+        if is_wanted == (uri in self._watched) or (is_wanted and len(self._watched) >= MAX_WATCHED):
+            return uri in self._told_of
+        (self._watched.add if is_wanted else self._watched.discard)(uri)
+        await self._listen_anew()
+        return uri in self._told_of
 
     async def items(self, kind: str, *, wait: float = LIST_SECONDS) -> list[Json]:
         """Return what the server lists, of a kind of `LISTS`: as it said last, where it is away or too slow now."""
@@ -296,12 +310,13 @@ class Upstream:
                     self._dispatcher = dispatcher
                     self.lives, self._took = self.lives + 1, time.monotonic() - began
                     self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
-                    if self.is_modern and self._first is None:
-                        tasks.start_soon(self._listen, dispatcher)
+                    self._life = tasks
+                    if self.is_modern:
+                        tasks.start_soon(self._listen_anew)
                     tasks.start_soon(self._settle)
                     await lost.wait()
                 self._trouble = str(broken[0]) if broken else await channel.ending()
-                self._dispatcher = None
+                self._dispatcher = self._life = None
                 tasks.cancel_scope.cancel()
 
     async def _settle(self) -> None:
@@ -376,12 +391,32 @@ class Upstream:
             return None
         return result
 
-    async def _listen(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
-        """Ask a server that tells only who asks for what changes in its lists."""
-        wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
-        params, options = self._stamped("subscriptions/listen", {"notifications": wanted})
-        with contextlib.suppress(MCPError):
-            await dispatcher.send_raw_request("subscriptions/listen", params, options)
+    async def _listen_anew(self) -> None:
+        """Ask a server that tells only who asks for what changes; what it was asked before ends once it has taken note."""
+        async with self._listening_anew:  # one after the other, so that each gets its own acknowledgement
+            if self._life is None or self._dispatcher is None:
+                return
+            before, self._listening, self._acknowledged = self._listening, anyio.CancelScope(), anyio.Event()
+            self._life.start_soon(self._listen, self._dispatcher, self._listening)
+            with anyio.move_on_after(HEARD_SECONDS):
+                await self._acknowledged.wait()
+            before.cancel()
+
+    async def _listen(self, dispatcher: JSONRPCDispatcher[TransportContext], scope: anyio.CancelScope) -> None:
+        wanted: Json = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+        wanted |= {"resourceSubscriptions": sorted(self._watched)} if self._watched else {}
+        pause = FIRST_DELAY
+        with scope:
+            while True:
+                began = time.monotonic()
+                params, options = self._stamped("subscriptions/listen", {"notifications": wanted})
+                try:
+                    await dispatcher.send_raw_request("subscriptions/listen", params, options)
+                except MCPError as error:
+                    if error.code != CONNECTION_CLOSED:
+                        return
+                pause = FIRST_DELAY if time.monotonic() - began > STEADY_SECONDS else min(2 * pause, LAST_DELAY)
+                await anyio.sleep(pause)
 
     def _stamped(self, method: str, params: Mapping[str, Any] | None) -> tuple[Json | None, CallOptions]:
         """Parameters and options as the server's version of the protocol wants them."""
@@ -431,6 +466,12 @@ class Upstream:
     ) -> None:
         if method in ("notifications/cancelled", "notifications/progress"):
             return  # the dispatcher's
+        if method == "notifications/subscriptions/acknowledged":
+            honoured = (params or {}).get("notifications")
+            uris = honoured.get("resourceSubscriptions") if isinstance(honoured, dict) else None
+            self._told_of = {uri for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
+            self._acknowledged.set()
+            return
         if self._notifying >= MAX_NOTIFICATIONS:
             return
         self._notifying += 1

@@ -9,13 +9,13 @@ without a handshake: to make a request again that was answered by a question is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.types import INTERNAL_ERROR
+from mcp.types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from byref.gateway.calls import INTERACTIVE
 from byref.gateway.upstream import Upstream
@@ -23,6 +23,7 @@ from byref.gateway.wire import outgoing
 
 MAX_KNOWN = 1_000
 """Tools, prompts and resources of one server of which it is remembered which way has their answers."""
+_WATCHING = ("resources/subscribe", "resources/unsubscribe")
 _UNSENDABLE = "invalid result"
 """In the error by which a server says that it has an answer and cannot send it."""
 
@@ -36,15 +37,16 @@ logger = logging.getLogger("byref")
 class Ways:
     """Sends a client's requests to one server."""
 
-    def __init__(self, first: Upstream, start: Callable[[Upstream], None]) -> None:
-        """`start` runs a second connection for as long as the first."""
+    def __init__(self, first: Upstream, start: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]) -> None:
+        """`start` has something done beside what goes on, until the first connection is over at most."""
         self._first = first
         self._start = start
         self._second: Upstream | None = None
-        self._opening = anyio.Lock()
+        self._opening: anyio.Event | None = None
         self._refused_in = 0
         """The life of the server in which it had no second way."""
         self._is_by_second: dict[Target, bool] = {}
+        self._watched: set[str] = set()
 
     async def request(
         self, method: str, params: Json, *, on_progress: ProgressFnT | None = None, timeout: float | None = None
@@ -55,6 +57,8 @@ class Ways:
             Unavailable: the server is away, went away meanwhile, or took too long.
             MCPError: the server answered with an error.
         """
+        if method in _WATCHING:
+            return await self._watch(method, params, timeout)
 
         async def sent(way: Upstream) -> Json:
             given = outgoing(params, to_modern=way.is_modern)
@@ -69,7 +73,7 @@ class Ways:
         except MCPError as error:
             if known is not None or method not in INTERACTIVE or not _is_unsendable(error):
                 raise
-            second = await self._opened()
+            second = await self.open()
             if second is None:
                 raise
         try:
@@ -80,22 +84,50 @@ class Ways:
         self._learn(target, is_by_second=True)
         return result
 
-    async def _opened(self) -> Upstream | None:
-        """The second way; None if the server has none, which it is asked once in each of its lives."""
-        async with self._opening:
-            if self._second is None and self._refused_in != self._first.lives and (second := self._first.second()):
-                self._start(second)
-                try:
-                    await second.settled.wait()
-                finally:
-                    if not second.is_ready:
-                        second.stop()
-                if second.is_ready:
-                    logger.info("server %r: a second connection is open, without a handshake", self._first.name)
-                    self._second = second
-                else:
-                    self._refused_in = self._first.lives
+    async def _watch(self, method: str, params: Json, timeout: float | None) -> Json:
+        uri, is_wanted = params["uri"], method == "resources/subscribe"
+        if is_wanted and self._first.is_at_address:
+            await self.open()
+        (self._watched.add if is_wanted else self._watched.discard)(uri)
+        listening = [way for way in (self._first, self._second) if way is not None and way.is_modern]
+        is_told = any([await way.watch(uri, is_wanted=is_wanted) for way in listening])
+        try:
+            if self._first.is_modern:
+                raise MCPError(METHOD_NOT_FOUND, f"the server {self._first.name!r} tells of no changes of {uri:.200}")
+            return await self._first.request(method, outgoing(params, to_modern=False), timeout=timeout)
+        except MCPError as error:
+            if error.code == METHOD_NOT_FOUND and (is_told or (listening and not is_wanted)):
+                return {}
+            raise
+
+    async def open(self) -> Upstream | None:
+        """Open the second way, and return it; None if the server has none, which it is asked once in each of its lives.
+
+        At an address that is done at once: what changes is told there to who listens, by who knows no handshake alone.
+        Who waits for it may be cancelled: it is opened all the same.
+        """
+        if self._second is None and self._refused_in != self._first.lives:
+            if self._opening is None:
+                self._opening = anyio.Event()
+                self._start(self._open)
+            await self._opening.wait()
         return self._second
+
+    async def _open(self) -> None:
+        lives, second = self._first.lives, self._first.second()
+        if second is not None:
+            self._start(second.run)
+            await second.settled.wait()
+        if second is None or not second.lives:
+            self._refused_in = lives
+        else:
+            logger.info("server %r: a second connection is open, without a handshake", self._first.name)
+            self._second = second
+            for uri in self._watched:
+                await second.watch(uri, is_wanted=True)
+        assert self._opening is not None
+        self._opening.set()
+        self._opening = None
 
     def _learn(self, target: Target, *, is_by_second: bool) -> None:
         if len(self._is_by_second) < MAX_KNOWN:
