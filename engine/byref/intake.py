@@ -20,7 +20,7 @@ from byref.outputs import Large, LargeMedia, media, values
 from byref.outputs.blocks import MARKS
 from byref.outputs.lifting import Lifting
 from byref.outputs.output import OCTETS, is_textual
-from byref.scope import Scope
+from byref.scope import NO_ROW, Scope
 from byref.skim import Skimmed, Skimmer
 from byref.streams import COLLECTED, Stream, read
 
@@ -104,7 +104,8 @@ def _received(
     stream = read(output, most=most, collected=most if whole else COLLECTED, write=_array)
     if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
         return stream
-    scope.read(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
+    if scope.row != NO_ROW:
+        scope.read(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
     first = next(stream.pieces)
     pieces = chain([first], stream.pieces)
     if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session as HostSession
@@ -55,6 +55,9 @@ def join(database: Database, host: Host, work: Callable[[Connection], T]) -> T:
     return host.run(unit) if isinstance(host, HostBridge) else unit(host)
 
 
+NO_ROW: Final = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """One session as the layers below `Session` see it; a handle's own overrides applied."""
@@ -68,6 +71,7 @@ class Scope:
     tenant: str
     name: str
     row: int
+    """Of the database; `NO_ROW` of a conversation that could not be opened, or has ended."""
     model: str | None
     window: int
     policy: Policy

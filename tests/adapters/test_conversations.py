@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from byref import Engine, Policy, SessionGone, StorageFailure, ToolError
+from byref import Engine, Policy, SessionGone, StorageFailure, ToolError, ToolPolicy
 from byref.adapters.conversations import Conversations, callers, running
 from byref.db.database import Database
 
@@ -90,3 +90,53 @@ def test_only_the_tools_that_were_asked_for_are_offered(engine: Engine) -> None:
     by = Conversations(engine, None, ["get_artifact"])
     for session in (None, by.open(NAME, None)):
         assert [tool["name"] for tool in by.tools(session)] == ["get_artifact"]
+
+
+SHAPING = Policy(
+    trusted_instructions="all",
+    per_tool={
+        "counted": ToolPolicy(
+            mapper=lambda rows: {"n": len(rows), "display_instructions_for_model": "Say the number."}
+        ),
+        "picked": ToolPolicy(mapper="map(.id)[:2]"),
+        "summed": ToolPolicy(mapper="map(.id) | add"),
+        "worded": ToolPolicy(template="{{ data | length }} rows"),
+        "broken": ToolPolicy(mapper=lambda rows: 1 / 0, truncate_tokens=100),
+    },
+)
+
+
+@pytest.mark.parametrize("why", ["away", "ended"])
+def test_what_cannot_be_stored_is_shaped_as_the_policy_says(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    by = Conversations(engine, SHAPING)
+    session = None
+    if why == "ended":
+        session = by.open(NAME, None)
+        session.end()
+    else:
+        go_away(monkeypatch)
+    given: dict[str, Any] = {"call_id": "1", "arguments": {}, "is_error": False}
+    read = {tool: by.process(session, ROWS, tool=tool, **given) for tool in SHAPING.per_tool}
+    assert {tool: result.content for tool, result in read.items() if tool != "broken"} == {
+        "counted": '{"n":2000}',
+        "picked": "[0,1]",
+        "summed": "1999000",
+        "worded": "2000 rows",
+    }
+    assert read["counted"].instructions == "Say the number."
+    assert read["broken"].tokens <= 150
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_stream_without_a_session_is_read_to_its_end_whatever_its_size(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    if is_away:
+        go_away(monkeypatch)
+    by = Conversations(engine, None)
+    stream = iter(["first line\n" * 1_000_000, "last line\n"])
+    read = by.process(None, stream, tool="t", call_id="1", arguments={}, is_error=False)
+    assert read.text.startswith("first line") and "last line\n" in read.text
+    assert "could not be stored" in read.text and read.tokens < 3_000

@@ -18,7 +18,7 @@ from strands.models.model import Model
 from strands.multiagent import GraphBuilder
 from strands.session.file_session_manager import FileSessionManager
 
-from byref import ConfigurationError, Engine, Policy, StorageFailure
+from byref import ConfigurationError, Engine, Policy, StorageFailure, ToolPolicy
 from byref.adapters.strands import STATE, ByrefPlugin
 from byref.adapters.strands_content import content_of, usage_of
 
@@ -397,11 +397,19 @@ def test_a_database_that_is_away_does_not_end_the_turn(
 
     monkeypatch.setattr(Engine, "session", down)
     agent = agent_of(
-        [("echo", {"text": "x"}), ("refund", {"orders": "$orders"}), ("code_interpreter", {"code": "1"})], "ok"
+        [
+            ("echo", {"text": "x"}),
+            ("refund", {"orders": "$orders"}),
+            ("code_interpreter", {"code": "1"}),
+            ("list_orders", {}),
+        ],
+        "ok",
+        plugin=ByrefPlugin(engine, policy=Policy(per_tool={"echo": ToolPolicy(mapper=str.upper)})),
     )
     assert str(agent("go")).strip() == "ok"
-    echoed, refunded, ran = results(agent.messages)
-    assert echoed["content"] == [{"text": "x"}]
+    echoed, refunded, ran, listed = results(agent.messages)
+    assert echoed["content"] == [{"text": "X"}]
+    assert "could not be stored" in listed["content"][0]["text"] and len(listed["content"][0]["text"]) < 20_000
     assert refunded["status"] == "error" and "try again later" in refunded["content"][0]["text"]
     assert ran["status"] == "error"
     assert "could not record usage" in caplog.text

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from byref import ledger
@@ -17,13 +16,11 @@ from byref.degraded import unstored
 from byref.engine import Engine
 from byref.errors import ByrefError, SessionGone, StorageFailure, ToolError
 from byref.intake import Taken, of_tool
-from byref.models import Models
 from byref.policy import Policy, check_tools
 from byref.prepare import prepare
 from byref.result import Result, ToolReply
-from byref.scope import Scope
+from byref.scope import NO_ROW, Scope
 from byref.session import Session
-from byref.tokens import SampledCounter
 
 logger = logging.getLogger("byref")
 
@@ -211,16 +208,15 @@ class Conversations:
             logger.warning("byref could not record the usage of a run of %r", name[1], exc_info=True)
 
     def _unstored(self, policy: Policy, output: object, tool: str, arguments: object, is_error: bool) -> Result:
-        policy = replace(policy, per_tool={})  # mappers need the database
         scope = Scope(
             database=self.engine.database,
             host=None,
-            sandbox=None,
-            counter=SampledCounter(),
-            models=Models(),
+            sandbox=self.engine._sandbox,
+            counter=self.engine._counter,
+            models=self.engine._models,
             tenant="",
             name="",
-            row=-1,
+            row=NO_ROW,
             model=None,
             window=policy.default_context_window,
             policy=policy,

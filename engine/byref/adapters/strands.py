@@ -12,7 +12,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from byref.adapters import told
-from byref.adapters.conversations import AWAY
+from byref.adapters.conversations import AWAY, Conversations
 from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
@@ -94,6 +94,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
     ) -> None:
         self._engine, self._id, self._tenant, self._policy = check_engine(engine), session, tenant, policy
         self._model, self._context_window, self._order = model, context_window, order
+        self._conversations = Conversations(engine, policy)
         self._specs = engine.tools("mcp", tools=tools, policy=policy)
         self._minted: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
         self._shared: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
@@ -213,20 +214,25 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
 
     async def _read(self, agent: Agent, result: ToolResult, tool: str, arguments: object) -> ToolResult:
         def processed() -> tuple[ToolResult, str | None]:
-            is_error = result["status"] == "error"
-            session = self.session(agent)
-            read = session.process(
-                output_of(result), tool=tool, call_id=result["toolUseId"], arguments=arguments, is_error=is_error
+            try:
+                session: Session | None = self.session(agent)
+            except StorageFailure:
+                if self._conversations.policy.on_storage_failure == "raise":
+                    raise
+                logger.exception("byref could not open its session; the result of %r is not stored", tool)
+                session = None
+            read = self._conversations.process(
+                session,
+                output_of(result),
+                tool=tool,
+                call_id=result["toolUseId"],
+                arguments=arguments,
+                is_error=result["status"] == "error",
             )
-            return sendable(result) if is_as_it_came(read, session.policy) else replied(result, read), read.instructions
+            is_same = is_as_it_came(read, self._conversations.policy_of(session))
+            return sendable(result) if is_same else replied(result, read), read.instructions
 
-        try:
-            read, instructions = await asyncio.to_thread(processed)
-        except StorageFailure:
-            if (self._policy or self._engine.policy).on_storage_failure == "raise":
-                raise
-            logger.exception("byref could not open its session; the result of %r passes as it is", tool)
-            return sendable(result)
+        read, instructions = await asyncio.to_thread(processed)
         if instructions:
             notes = _notes(agent)
             said = [one for one in notes.get("instructions", []) if one != instructions]
