@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, text, update
 
 import byref
 from byref import db, ledger
@@ -528,6 +528,20 @@ def test_db_verbs(run: Run, users: Path) -> None:
     wrong = run("db", "upgrade", "nope")
     assert wrong.code == 1
     assert "no revision is called 'nope'" in wrong.err
+
+
+def test_verify_names_the_sweep_that_clears_away_what_it_found(run: Run) -> None:
+    run("process", "-", "--db", "./it.db", stdin=b"x" * 2_000_000)
+    with byref.Engine("sqlite:///it.db") as engine:
+        for name in ("runs", "names", "variables", "ledger", "artifacts"):
+            engine.database.write(lambda c, name=name: c.execute(text(f"DELETE FROM byref_{name}")))
+        engine.database.write(lambda c: c.execute(text("UPDATE byref_blobs SET staged_at = '2020-01-01 00:00:00'")))
+    found = run("db", "verify", "--db", "./it.db")
+    assert found.code == 1 and "orphan" in found.out
+    cure = re.search(r"`byref (sweep --db .*?)` deletes what is left over", found.err)
+    assert cure, found.err
+    assert run(*shlex.split(cure[1])).code == 0
+    assert "orphan" not in run("db", "verify", "--db", "./it.db").out
 
 
 def test_doctor_reports_walls_versions_and_costs(run: Run) -> None:

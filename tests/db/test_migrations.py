@@ -171,6 +171,7 @@ def test_an_unknown_revision_is_named(engine: Engine, revision: str) -> None:
     [
         ("sqlite:////tmp/a b.db", "--db 'sqlite:////tmp/a b.db'"),
         ("postgresql+psycopg://host/shop", "--db postgresql+psycopg://host/shop"),
+        ("postgresql://me:@host:5/shop", "--db postgresql://me@host:5/shop"),
         ("postgresql://me:s3cret@host:5/shop", "--db 'postgresql://me:***@host:5/shop'"),
         (
             "postgresql://me@/shop?host=/var/run/pg&password=s3cret&sslmode=require&sslpassword=s3cret",

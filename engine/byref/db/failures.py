@@ -123,7 +123,7 @@ def safe(url: URL) -> str:
 
 def options_of(url: URL, schema: str | None = None) -> str:
     """Return what names a database on byref's command line, ready for a shell; `***` stands for a password."""
-    shown = safe(url)
+    shown = safe(url if url.password else url._replace(password=None))
     pairs = [(name, each) for name, values in url.normalized_query.items() for each in values]
     if pairs:
         told = (f"{quote(name)}={quote(each, safe='/:') if name in _SHOWN else '***'}" for name, each in pairs)
