@@ -19,10 +19,11 @@ from pandas._config.config import DictWrapper
 from byref_sandbox.language import copying, names
 from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.names import words
 from byref_sandbox.language.policy import Language
 from byref_sandbox.language.refusal import NotAllowed
 
-_WAIT = frozenset({"get", "join", "sleep", "ginput", "waitforbuttonpress", "exit", "quit", "breakpoint"})
+_WAIT = words("get join sleep acquire wait wait_for ginput waitforbuttonpress exit quit breakpoint")
 """Calls that wait for somebody, or end the process."""
 _INNER: tuple[type, ...] = (Guards, DictWrapper, copying._Known, type(np.zeros(1).flags))
 """What the language has others in place of."""

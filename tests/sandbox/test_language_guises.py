@@ -163,20 +163,20 @@ class I(int):
 np.lib.stride_tricks.as_strided(np.zeros(3), (I(100),), (8,))
 """,
     "an array that is shortened by what is put into it": """
-a = np.zeros(100_000)
+a = np.zeros(10_000)
 class F:
     def __float__(self):
         a.resize(1)
         return 1.0
-a[99_999] = F()
+a[9_999] = F()
 """,
     "an array that gets another shape by what is put into it": """
-a = np.zeros(100_000)
+a = np.zeros(10_000)
 class F:
     def __float__(self):
-        a.shape = (100, 1000)
+        a.shape = (100, 100)
         return 1.0
-a[99_999] = F()
+a[9_999] = F()
 """,
     "a generator's state": "b = np.random.MT19937()\nb.state = b.state",
     "a name to aggregate by, with None": "pd.Series([1]).groupby([1]).agg(None, a='__reduce__')",
@@ -348,14 +348,14 @@ from array import array
 class X:
     def __index__(self):
         del a[:]
-        return 90_000
-a = array("q", range(100_000))
-for use in (lambda: a[X()], lambda: a.__setitem__(X(), 1), lambda: a.pop(X()), lambda: a.__delitem__(X()), lambda: a.insert(X(), 1), lambda: a[X():99_999:2],
-            lambda: a.__setitem__(slice(X(), 99_999, 2), array("q", range(5000))), lambda: a.__delitem__(slice(0, X(), 2)), lambda: a * X()):
-    a[:] = array("q", range(100_000))
+        return 9_000
+a = array("q", range(10_000))
+for use in (lambda: a[X()], lambda: a.__setitem__(X(), 1), lambda: a.pop(X()), lambda: a.__delitem__(X()), lambda: a.insert(X(), 1), lambda: a[X():9_999:2],
+            lambda: a.__setitem__(slice(X(), 9_999, 2), array("q", range(500))), lambda: a.__delitem__(slice(0, X(), 2)), lambda: a * X()):
+    a[:] = array("q", range(10_000))
     try: use()
     except (IndexError, ValueError, MemoryError): pass
-len(a) < 100_000
+len(a) < 10_000
 """,
     "a value that shortens the array it is for": """
 from array import array
@@ -370,13 +370,13 @@ class X:
     def __iter__(self): return iter([1, X(), 2])
 found = []
 for code in "qd":
-    a = array(code, range(100_000))
-    for use in (lambda: a.__setitem__(99_999, X()), lambda: a.append(X()), lambda: a.insert(99_999, X()), lambda: a.extend([X()] * 1000), lambda: a.extend(X()),
+    a = array(code, range(10_000))
+    for use in (lambda: a.__setitem__(9_999, X()), lambda: a.append(X()), lambda: a.insert(9_999, X()), lambda: a.extend([X()] * 1000), lambda: a.extend(X()),
                 lambda: a.fromlist([X()] * 1000), lambda: a.count(X()), lambda: a.index(X()), lambda: a.remove(X()), lambda: X() in a):
-        a[:] = array(code, range(100_000))
+        a[:] = array(code, range(10_000))
         try: use()
         except (IndexError, ValueError, TypeError): pass
-        found.append(len(a) < 100_000)
+        found.append(len(a) < 10_000)
 all(found)
 """,
     "a reader that is begun again while it reads": """

@@ -13,12 +13,52 @@ import numpy.typing
 import pandas as pd
 import pytest
 from reach import must_not_be_had, reached
-from test_language import SAMPLES
-from test_plots import SAMPLES as DRAWINGS
 
 from byref_sandbox.language.policy import Language
 
-MORE_SAMPLES = """
+VALUES = """
+import re, csv, io, random, decimal, uuid, hashlib, difflib, functools, zoneinfo, contextlib, textwrap, string, json, logging, queue, struct
+import dateutil.parser, dateutil.rrule, dateutil.tz, html.parser, xml.etree.ElementTree, pathlib, ipaddress, http, graphlib, hmac, secrets
+import collections, pyarrow, types, typing
+from dateutil.relativedelta import relativedelta
+@functools.singledispatch
+def single(x): pass
+class Parser(html.parser.HTMLParser): pass
+f = pd.DataFrame({"a": [1, 2], "b": ["x", "y"], "d": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+@contextlib.contextmanager
+def manager(): yield
+class C: pass
+[f, f.a, f.b.str, f.index, f.d.dt, f.groupby("a"), f.set_index("d").resample("D"), f.a.rolling(2), f.a.ewm(1), f.a.expanding(), f.loc, f.iloc,
+ np.zeros(3), np.dtype("f8"), f.b.array, f.d.array, pd.Categorical(["a"]), pd.Series(["a"], dtype="category").cat, pd.Period("2024", "Y"),
+ pd.Timestamp("2024", tz="Europe/Berlin"), pd.Timedelta("1D"), pd.offsets.MonthEnd(), np.random.default_rng(), np.random.RandomState(1),
+ f.flags, pd.MultiIndex.from_tuples([(1, 2)]), pd.read_csv(io.StringIO("a"), iterator=True), np.ma.array([1]), np.polynomial.Polynomial([1]),
+ np.zeros(2).flat, pd.Interval(1, 2), pd.interval_range(0, 2), pd.Grouper(key="a"), pd.arrays.SparseArray([1]), (x for x in []), lambda: 0,
+ io.StringIO(), f.itertuples(), next(f.itertuples()), pd.Series([1], dtype="int64[pyarrow]"), re.compile("a"), re.match("a", "a"),
+ json.JSONEncoder(), json.JSONDecoder(), csv.reader([]), csv.DictWriter(io.StringIO(), ["a"]), decimal.getcontext(), random.Random(),
+ string.Template("x"), textwrap.TextWrapper(), uuid.uuid4(), zoneinfo.ZoneInfo("UTC"), hashlib.md5(), contextlib.ExitStack(), manager(), C, C(),
+ logging.getLogger(), queue.Queue(), queue.PriorityQueue(), struct.Struct("i"), dateutil.tz.tzutc(), dateutil.tz.gettz("UTC"), Parser(),
+ dateutil.rrule.rrule(3, count=1), dateutil.parser.parse("2024"), dateutil.parser.parserinfo(), dateutil.parser.isoparser(), relativedelta(),
+ xml.etree.ElementTree.fromstring("<a/>"), pathlib.PurePath("a"), pathlib.PureWindowsPath("a"), ipaddress.ip_address("::1"), http.HTTPStatus(404),
+ ipaddress.ip_network("10.0.0.0/8"), graphlib.TopologicalSorter(), hmac.new(b"", b"", "md5"), secrets.SystemRandom(), single, globals(),
+ ExceptionGroup("g", [ValueError()]), pd.options.mode, pd.options.future,
+ pyarrow.list_(pyarrow.int64()), pyarrow.field("a", pyarrow.int64()), pyarrow.struct([("a", pyarrow.string())]), pyarrow.timestamp("ns"),
+ pd.ArrowDtype(pyarrow.map_(pyarrow.string(), pyarrow.int8())), np.dtypes.StringDType(), np.zeros(1, "i4,i4").view(np.recarray), np.testing,
+ pd.tseries.holiday.USFederalHolidayCalendar(), pd.api.indexers.VariableOffsetWindowIndexer(index=f.set_index("d").index, offset=pd.offsets.BDay()),
+ functools.partialmethod(print), locals(), collections.ChainMap({}), types.GeneratorType, typing.Pattern,
+ difflib.SequenceMatcher(), functools.partial(print), functools.lru_cache(lambda: 0), ValueError("x"), f.agg, f.query, f.to_csv, getattr, type]
+"""
+DRAWINGS = """
+import matplotlib as mpl, matplotlib.pyplot as plt, matplotlib.dates as md, matplotlib.ticker as mt
+fig, axs = plt.subplots(2, 2)
+ax = axs[0][0]
+frame = pd.DataFrame({"a": [1, 2]}, index=pd.to_datetime(["2024-01-01", "2024-02-01"]))
+[fig, plt.figure().subfigures(), ax, ax.plot([1]), ax.bar(["a"], [1]), ax.hist([1]), ax.pie([1]), ax.boxplot([1, 2]), ax.contourf(np.eye(3)),
+ ax.imshow(np.eye(3)), ax.annotate("x", (0, 0)), ax.legend(["x"]), ax.xaxis, ax.spines, ax.transData, fig.colorbar(ax.imshow(np.eye(3))),
+ ax.errorbar([1], [1]), ax.table([["a"]]), ax.quiver([1], [1]), fig.add_subplot(projection="3d"), fig.add_subplot(projection="polar"),
+ plt.rcParams, mpl.colormaps, md.AutoDateLocator(), mt.EngFormatter(), fig.canvas, fig.add_gridspec(2, 2), frame.plot(), frame.plot,
+ mpl.cycler(color="rgb"), mpl.font_manager.FontProperties(), plt.rc_context({}), ax.callbacks, mpl.tri.Triangulation([0, 1, 0], [0, 0, 1])]
+"""
+CLASSES = """
 import numpy.typing as nt, typing, array, queue, secrets, zoneinfo, csv, io, enum, dataclasses, warnings
 @dataclasses.dataclass
 class D:
@@ -103,7 +143,7 @@ def _samples(language: Language, code: str) -> dict[str, object]:
     return {f"<{type(value).__name__} {number}>": value for number, value in enumerate(values)}
 
 
-@pytest.mark.parametrize("samples", [SAMPLES, DRAWINGS, MORE_SAMPLES], ids=["values", "drawings", "classes"])
+@pytest.mark.parametrize("samples", [VALUES, DRAWINGS, CLASSES], ids=["values", "drawings", "classes"])
 def test_what_values_lead_to(language: Language, samples: str) -> None:
     def look() -> list[str]:
         reach = reached(language, _samples(language, samples), depth=2, most=MOST)
@@ -120,6 +160,12 @@ def test_what_builtins_and_modules_lead_to(language: Language) -> None:
         return [*reach.found, *([] if len(reach.seen) > 10_000 else [f"only {len(reach.seen)} were seen"])]
 
     assert _in_a_fork(look) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [VALUES, DRAWINGS, CLASSES], ids=["values", "drawings", "classes"])
+def test_what_values_lead_to_further_on(language: Language, samples: str) -> None:
+    assert _in_a_fork(lambda: reached(language, _samples(language, samples), depth=3, most=60_000).found) == []
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from breach import loot
 from PIL import Image
 
 from byref_sandbox import Limits, Outcome, Sandbox, png, wire
 from byref_sandbox.exchange import Answer
-from byref_sandbox.language import names
-from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.policy import Language
 from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE, MAX_FIGURES
 from byref_sandbox.plots import are_named
@@ -430,51 +427,6 @@ def test_a_bomb_of_pixels_takes_no_memory() -> None:
     tracer = "import sys, tracemalloc; from byref_sandbox import png; data = sys.stdin.buffer.read(); tracemalloc.start()\ntry: png.size_of(data)\nexcept png.NotPNG: print(tracemalloc.get_traced_memory()[1])"
     done = subprocess.run([sys.executable, "-c", tracer], input=bomb, capture_output=True, check=True)
     assert int(done.stdout) < 64 << 20
-
-
-# What can be reached -------------------------------------------------------------------------------------------------------
-
-SAMPLES = """
-import matplotlib as mpl, matplotlib.pyplot as plt, matplotlib.dates as md, matplotlib.ticker as mt
-fig, axs = plt.subplots(2, 2)
-ax = axs[0][0]
-frame = pd.DataFrame({"a": [1, 2]}, index=pd.to_datetime(["2024-01-01", "2024-02-01"]))
-[fig, plt.figure().subfigures(), ax, ax.plot([1]), ax.bar(["a"], [1]), ax.hist([1]), ax.pie([1]), ax.boxplot([1, 2]), ax.contourf(np.eye(3)),
- ax.imshow(np.eye(3)), ax.annotate("x", (0, 0)), ax.legend(["x"]), ax.xaxis, ax.spines, ax.transData, fig.colorbar(ax.imshow(np.eye(3))),
- ax.errorbar([1], [1]), ax.table([["a"]]), ax.quiver([1], [1]), fig.add_subplot(projection="3d"), fig.add_subplot(projection="polar"),
- plt.rcParams, mpl.colormaps, md.AutoDateLocator(), mt.EngFormatter(), fig.canvas, fig.add_gridspec(2, 2), frame.plot(), frame.plot,
- mpl.cycler(color="rgb"), mpl.font_manager.FontProperties(), plt.rc_context({}), ax.callbacks, mpl.tri.Triangulation([0, 1, 0], [0, 0, 1])]
-"""
-
-
-def test_no_module_and_no_way_to_run_code_is_within_reach() -> None:
-    language = Language()
-    language.learn_plots()
-    samples = language.execute(language.compile(SAMPLES), language.space({}), io.StringIO())
-    assert isinstance(samples, list)
-    facades = language._modules.facades
-    queue: list[tuple[str, Any, int]] = [
-        (n, f, 0) for n, f in facades.items() if n.startswith(("matplotlib", "mpl_", "cycler"))
-    ]
-    queue += [(type(sample).__name__, sample, 0) for sample in samples]
-    seen: dict[int, object] = {}
-    found = []
-    while queue:
-        path, value, depth = queue.pop(0)
-        if id(value) in seen or isinstance(value, str | bytes | int | float) or len(seen) > 30_000:
-            continue
-        seen[id(value)] = value
-        if what := loot(value):
-            found.append(f"{path}: {what}")
-        for name in list(vars(value)) if isinstance(value, Facade) else dir(value) if depth < 3 else []:
-            if names.is_ordinary(name):
-                try:
-                    queue.append((f"{path}.{name}", getattr(value, name), depth + 1))
-                except Exception:
-                    continue
-    assert found == []
-    assert len(seen) > 10_000
-    language.figures()
 
 
 @pytest.mark.parametrize(
