@@ -63,10 +63,9 @@ def test_full_is_gensons_over_real_files(package: str, count: int) -> None:
         assert infer(value).full() == genson_schema(value), path
 
 
-@pytest.mark.parametrize("name", EVERYDAY)
+@pytest.mark.parametrize("name", [name for name in EVERYDAY if name != "deep"])  # jsonschema recurses too deep there
 def test_the_value_is_valid_against_its_full_schema(name: str) -> None:
-    if name != "deep":  # jsonschema itself recurses too deep there
-        Draft202012Validator(infer(EVERYDAY[name]).full()).validate(EVERYDAY[name])
+    Draft202012Validator(infer(EVERYDAY[name]).full()).validate(EVERYDAY[name])
 
 
 @pytest.mark.parametrize("budget", [12, 50, 150, 400, 1_000, 5_000])

@@ -330,7 +330,7 @@ def test_live_objects_are_the_same_at_a_replay(session: Session) -> None:
 
 def test_json_too_deep_for_a_block_is_its_text() -> None:
     [piece], _ = to_pieces([{"json": deep(150)}])
-    assert piece.content == {"text": "[\n" + "[" * 149 + "1" + "]" * 149 + "\n]"} or json.loads(piece.content["text"])
+    assert piece.content == {"text": "[" * 150 + "1" + "]" * 150}
     [piece], _ = to_pieces([{"type": "json", "json": deep(99)}])
     assert piece.content == {"type": "json", "json": deep(99)}
 

@@ -168,7 +168,7 @@ def test_only_a_conversations_own_artifacts_are_shared_by_it(engine: Engine, ten
 def test_the_host_stores_what_it_likes(engine: Engine, session: Session) -> None:
     for value, expected, kind in [
         ("text", "text", "text"), ({"a": [1, 2]}, {"a": [1, 2]}, "json"), (b"\xff\0", b"\xff\0", "document"),
-        (records(3_000), records(3_000), "json"), ("", "", "text"), ('{"a":1}', {"a": 1}, "json"),
+        (records(3_000), records(3_000), "json"), ("", "", "text"), ('{"a":1}', '{"a":1}', "json"),
     ]:  # fmt: skip
         stored = session.store_artifact(value, name="same")
         assert (stored.value, stored.kind, stored.name) == (expected, kind, "same")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
-from decimal import Decimal
 
 import pandas as pd
 import pytest
@@ -301,5 +299,5 @@ def test_values_of_many_kinds(sandbox: Sandbox) -> None:
     assert shown.kind == "repr"
     assert shown.text == shown.value
     assert math.isclose(sandbox.run("3.0").value, 3)
-    assert isinstance(Decimal(sandbox.run("import decimal\ndecimal.Decimal('1.10')").value), Decimal)
-    assert sandbox.run("import datetime\ndatetime.timedelta(hours=1)").value == "PT3600S" or datetime.timedelta(hours=1)
+    assert sandbox.run("import decimal\ndecimal.Decimal('1.10')").value == "1.10"
+    assert sandbox.run("import datetime\ndatetime.timedelta(hours=1)").value == "PT3600S"
