@@ -20,6 +20,7 @@ from byref.envelope import (
     TruncateDraft,
     VariablesDraft,
 )
+from byref.envelope.draft import nested
 from byref.outputs import Block, Media
 from byref.policy import Policy
 from byref.prepare import Measured, Prepared
@@ -188,6 +189,9 @@ def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budg
     count = prepared.scope.count
     if measured.is_structured:
         shown = preview(block.outline, budget=budget, measure=count, total=measured.tokens)
+        assert measured.schema is not None
+        if (path := measured.schema.cut_at) is not None:
+            return shown.value, {**(shown.omitted or {}), "deeper": nested(path)}
         return shown.value, shown.omitted
     cut_text = truncate(block.ends, budget=budget, measure=count)
     return encodable(cut_text.text), {"bytes": cut_text.omitted_bytes}

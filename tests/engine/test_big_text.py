@@ -216,3 +216,56 @@ def test_json_that_is_cut_short_says_where_it_is_kept_and_parses(chat: Session) 
         told = shown["[INCOMPLETE]"] if isinstance(value, dict) else shown[-1]
         assert "kept as variable rows" in told and "compute with code_interpreter" in told
         assert isinstance(shown, dict) is isinstance(value, dict)
+
+
+# JSON that nests deeper than it is described
+
+
+def nested(levels: int, leaf: Any, kind: str) -> str:
+    """JSON text with so many containers around a value."""
+    opening, closing = {"objects": ('{"k":', "}"), "arrays": ("[", "]")}[kind]
+    return opening * levels + json.dumps(leaf) + closing * levels
+
+
+@pytest.mark.parametrize("kind", ["objects", "arrays"])
+@pytest.mark.parametrize("levels", [248, 250, 900])
+def test_deep_json_is_structured_and_says_where_it_was_cut(chat: Session, levels: int, kind: str) -> None:
+    text = nested(levels, records(2_000), kind)
+    for output in (text, text.encode(), io.BytesIO(text.encode()), [{"type": "text", "text": text}], json.loads(text)):
+        result = chat.process(output, tool="deep")
+        assert result.route == "variables" and result.tokens <= Policy().envelope_budget
+        content = result.content if isinstance(result.content, str) else result.content[0]["text"]
+        envelope = json.loads(content)
+        assert ("deeper" in envelope["omitted"]) is (levels > 248)
+        assert "INCOMPLETE" in envelope["instruction"]
+        whole = result.variables[0]
+        assert whole.value() == json.loads(text)
+        assert chat.resolve({"x": f"${whole.name}"}) == {"x": json.loads(text)}
+    code = (
+        "n, x = 0, deep\nwhile len(x) == 1:\n    x = x['k'] if isinstance(x, dict) else x[0]\n    n += 1\n[n, len(x)]"
+    )
+    assert chat.run(code).value == [levels, 2_000]
+    assert chat.call("artifact_jq", {"artifact": "deep", "expression": "[.. | numbers] | length"}).content == "2000"
+
+
+def test_deep_json_beside_much_else_is_described_around_it(chat: Session) -> None:
+    text = f'{{"rows": {json.dumps(records(3_000))}, "tree": {nested(400, [1], "objects")}, "total": 3000}}'
+    envelope = chat.process(text, tool="t").envelope
+    assert envelope is not None
+    assert envelope["omitted"]["deeper"].startswith("tree.k.k.k") and envelope["preview"]["total"] == 3_000
+    assert set(envelope["schema"]["properties"]) == {"rows", "tree", "total"}
+
+
+def test_a_large_stream_that_nests_deeply_is_structured(chat: Session) -> None:
+    text = nested(400, records(200_000), "objects").encode()
+    assert len(text) > 8 << 20
+    result = chat.process(io.BytesIO(text), tool="deep")
+    assert result.route == "variables" and result.envelope is not None and "deeper" in result.envelope["omitted"]
+
+
+def test_a_caller_deep_in_calls_has_fewer_levels_described(chat: Session) -> None:
+    def call(levels: int) -> Any:
+        return chat.process(nested(240, records(2_000), "objects"), tool="t") if not levels else call(levels - 1)
+
+    result = call(450)
+    assert result.route == "variables" and "deeper" in result.envelope["omitted"]

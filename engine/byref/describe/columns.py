@@ -14,11 +14,26 @@ from operator import itemgetter
 from typing import Any, Final, cast
 
 from byref.describe.alike import Alike
-from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, SIMPLE, STRING, Node, merge
+from byref.describe.nodes import (
+    ARRAY,
+    BOOLEAN,
+    CONTAINER,
+    INTEGER,
+    NULL,
+    NUMBER,
+    OBJECT,
+    SIMPLE,
+    STRING,
+    Node,
+    merge,
+    places,
+)
 from byref.describe.rows import Rows
 
 MAX_DEPTH: Final = 250
 """Levels of nesting that are described; decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
+DEPTHS: Final = (MAX_DEPTH, 100, 30)
+"""Fewer levels are described where the caller is so deep in calls that there is no room for more."""
 CHUNK: Final = 512
 """Items of a list read at once."""
 _SIMPLE_ITEMS: Final = 1 << 14
@@ -62,18 +77,32 @@ _KINDS: Final[dict[type, int]] = {
 class Inference:
     """One reading of a value; `folded` tells afterwards whether keys were folded, so that the nodes are inexact."""
 
-    __slots__ = ("fold", "folded", "plain")
+    __slots__ = ("deepest", "fold", "folded", "is_cut", "plain")
 
-    def __init__(self, *, fold: bool, plain: bool) -> None:
+    def __init__(self, *, fold: bool, plain: bool, deepest: int = MAX_DEPTH) -> None:
         self.fold = fold
+        self.deepest = deepest
+        """Levels of nesting that are read; what is below them is not looked at."""
+        self.is_cut = False
+        """Whether there was something below them."""
         self.plain = plain
         """Whether the value is known to be what a decoder of JSON makes; its numbers need not be finite then."""
         self.folded = False
 
     def read(self, value: object) -> Node:
-        """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged."""
-        node = Node()
-        self.add(node, [value], 0)
+        """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged.
+
+        TooDeep only where the caller itself is so deep in calls that not even the least of `DEPTHS` can be read.
+        """
+        for deepest in DEPTHS:
+            node, self.deepest = Node(), min(deepest, self.deepest)
+            try:
+                self.add(node, [value], 0)
+            except TooDeep:
+                if deepest == DEPTHS[-1]:
+                    raise
+            else:
+                break
         return node
 
     def add(self, node: Node, column: Sequence[Any], depth: int) -> None:
@@ -94,8 +123,10 @@ class Inference:
         if kinds & NUMBER and not self.plain:
             _check_finite(column if len(types) == 1 else [value for value in column if type(value) is float])
         if kinds & CONTAINER:
-            if depth >= MAX_DEPTH:
-                raise TooDeep(f"the value nests deeper than {MAX_DEPTH} levels")
+            if depth >= self.deepest:
+                self.is_cut = node.is_cut = True
+                node.kinds |= kinds
+                return
             if not node.kinds & CONTAINER:
                 node.arrays_first = (
                     not kinds & OBJECT or next(t for t in map(type, column) if _KINDS[t] & CONTAINER) is not dict
@@ -137,6 +168,7 @@ class Inference:
             if rows.folded and not self.fold:
                 raise Abridged(f"of {len(rows)} elements all but {len(rows.head) + len(rows.tail)} have passed by")
             self.folded |= rows.folded
+            self.is_cut |= any(place.is_cut for place in places(rows.node))
             node.items = merge([node.items or Node(), rows.node])
 
     def _add_objects(self, node: Node, objects: Sequence[dict[str, Any]], depth: int) -> None:

@@ -273,12 +273,12 @@ def _combine(types: list[str], shapes: list[_Json]) -> _Json:
 
 def _render_array(node: Node) -> _Json:
     if node.items is None or not node.items.kinds:
-        return {"type": "array"}
+        return {"type": "array", **_below(node)}
     return {"type": "array", "items": render(node.items)}
 
 
 def _render_object(node: Node) -> _Json:
-    schema: _Json = {"type": "object"}
+    schema: _Json = {"type": "object", **_below(node)}
     if node.members:
         properties = {}
         for key, member in node.members.items():
@@ -292,6 +292,11 @@ def _render_object(node: Node) -> _Json:
         schema["additionalProperties"] = render(node.rest)
         schema["description"] = _describe(node.rest_keys, named=True, more=bool(node.members))
     return schema
+
+
+def _below(node: Node) -> _Json:
+    """What is said of containers that nest too deeply to be looked at."""
+    return {"description": "nested too deeply to be described"} if node.is_cut else {}
 
 
 def _describe(keys: dict[str, None], *, named: bool, more: bool) -> str:

@@ -20,12 +20,14 @@ SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
 class Node:
     """What was seen at one place: kinds, and below them the items of its arrays and the members of its objects."""
 
-    __slots__ = ("arrays_first", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
+    __slots__ = ("arrays_first", "is_cut", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
 
     def __init__(self) -> None:
         self.kinds = 0
         self.arrays_first = False
         """Whether an array was seen before any object."""
+        self.is_cut = False
+        """Whether containers were seen that nest too deeply to be looked at."""
         self.objects = 0
         """How many objects were seen."""
         self.items: Node | None = None
@@ -57,6 +59,19 @@ def places(node: Node) -> Iterator[Node]:
         pending += (below for below in (one.items, one.rest) if below is not None)
 
 
+def cut_at(node: Node) -> str | None:
+    """The path to the first place, breadth first, whose containers were not looked at; None if there is none."""
+    pending: list[tuple[Node, tuple[str, ...]]] = [(node, ())]
+    for one, path in pending:
+        if one.is_cut:
+            return "".join(path)
+        pending += ((member, (*path, f".{key}")) for key, member in one.members.items())
+        pending += (
+            (below, (*path, mark)) for below, mark in ((one.items, "[]"), (one.rest, ".*")) if below is not None
+        )
+    return None
+
+
 def merge(nodes: Sequence[Node]) -> Node:
     """One place for all that the nodes saw; they are left as they were, and their parts may be shared."""
     if len(nodes) == 1:
@@ -68,6 +83,7 @@ def merge(nodes: Sequence[Node]) -> Node:
         if not merged.kinds & CONTAINER:
             merged.arrays_first = node.arrays_first
         merged.kinds |= node.kinds
+        merged.is_cut |= node.is_cut
         merged.objects += node.objects
         merged.rest_keys.update(node.rest_keys)
         if node.items is not None:

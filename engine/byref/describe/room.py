@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from byref.describe.rows import Rows
 
+LEVELS: Final = 150
+"""Levels of nesting of a value that may be shown whole."""
 _DEEP: Final = 900
 """Characters after which an example is deep enough to understand."""
 _THIN: Final = 300
@@ -16,34 +18,43 @@ _LEAST: Final = 40
 
 
 def size_within(value: object, limit: int) -> int:
-    """About how many characters the value takes as compact JSON; at most `limit` + 1, and no more work than that."""
+    """About how many characters the value takes as compact JSON; at most `limit` + 1, and no more work than that.
+
+    More than the limit, too, is what nests deeper than `LEVELS`: it is not shown whole, and nobody calls that deep.
+    """
     size = 0
-    pending: list[Any] = [value]
-    while pending and size <= limit:
-        one = pending.pop()
-        kind = type(one)
-        if kind is str:
-            size += len(one) + 3
-        elif kind is dict:
-            size += 2
-            for key, member in one.items():
-                size += len(key) + 3
-                pending.append(member)
-                if size > limit:
-                    break
-        elif kind is list:
-            size += 2
-            # Every element takes two characters, so that no more than `limit` of them matter.
-            pending.extend(one if len(one) <= limit else one[:limit])
-        elif kind is int:
-            size += one.bit_length() * 3 // 10 + 3
-        elif kind is float:
-            size += len(repr(one)) + 1
-        elif kind is Rows:
-            size = limit + 1  # more than is in memory
-        else:
-            size += 5
-    return min(size, limit + 1)
+    level: list[Any] = [value]
+    for _ in range(LEVELS):
+        below: list[Any] = []
+        for one in level:
+            kind = type(one)
+            if kind is str:
+                size += len(one) + 3
+            elif kind is dict:
+                size += 2
+                for key, member in one.items():
+                    size += len(key) + 3
+                    below.append(member)
+                    if size > limit:
+                        break
+            elif kind is list:
+                size += 2
+                # Every element takes two characters, so that no more than `limit` of them matter.
+                below.extend(one if len(one) <= limit else one[:limit])
+            elif kind is int:
+                size += one.bit_length() * 3 // 10 + 3
+            elif kind is float:
+                size += len(repr(one)) + 1
+            elif kind is Rows:
+                size = limit + 1  # more than is in memory
+            else:
+                size += 5
+            if size > limit:
+                return limit + 1
+        if not below:
+            return size
+        level = below
+    return limit + 1
 
 
 def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from byref.describe.alike import Alike
 from byref.describe.columns import CHUNK, Abridged, Inference, NotPlain, TooDeep
 from byref.describe.fit import fit, render
-from byref.describe.nodes import Node
+from byref.describe.nodes import Node, cut_at
 
 __all__ = ["Abridged", "Elements", "NotPlain", "Schema", "TooDeep", "infer"]
 
@@ -19,16 +19,18 @@ SCHEMA_URI: Final = "http://json-schema.org/schema#"
 class Schema:
     """What a value's schema is made from; the value is read again if `full` must undo the folding of maps."""
 
-    __slots__ = ("_node", "_value", "folded")
+    __slots__ = ("_node", "_value", "cut_at", "folded")
 
-    def __init__(self, node: Node, value: object, *, folded: bool) -> None:
+    def __init__(self, node: Node, value: object, *, folded: bool, is_cut: bool = False) -> None:
         self._node = node
         self._value = value
         self.folded = folded
         """Whether maps were folded: then `full` costs another reading and may exceed the value itself in size."""
+        self.cut_at = cut_at(node) if is_cut else None
+        """The path to the first place that nests too deeply to be described, if there is one."""
 
     def full(self) -> dict[str, object]:
-        """The schema that `genson.SchemaBuilder` builds from the value.
+        """The schema that `genson.SchemaBuilder` builds from the value, down to the levels that are described.
 
         Raises Abridged where maps were folded in `Rows`, of which nothing is left to read again.
         """
@@ -67,11 +69,12 @@ class Elements:
         del self._pending[:whole]
 
     def known(self) -> Node | None:
-        """Return what they are like so far; None where no expression can say it: maps were folded, or one is too deep."""
+        """Return what they are like so far; None where no expression can say it: maps were folded, or one nests too deeply."""
         if self._pending:
             self._read(self._pending)
             self._pending = []
-        return None if self._too_deep is not None or self._inference.folded else self._node
+        unsaid = self._too_deep is not None or self._inference.folded or self._inference.is_cut
+        return None if unsaid else self._node
 
     def end(self) -> tuple[Node, bool]:
         """Return what they are like, and whether maps were folded. Raises TooDeep if one of them was."""
@@ -94,10 +97,11 @@ def infer(value: object, *, plain: bool = False) -> Schema:
     `Rows` stand for lists and say what `Elements` found. The schema is that of the whole value; but where the arrays of a
     map's keys are one place, maps in them may be folded otherwise than if all had been read in one go.
 
-    Raises NotPlain for any other type (a subclass included) and for a float that is not finite; TooDeep beyond 250 levels
-    of nesting, as in a circular value. A value that our own decoder made of JSON text is known to be `plain`: not all of
+    Beyond 250 levels of nesting, fewer where the caller is deep in calls, containers are not looked at: the schema says
+    of them that they are there, `cut_at` where. Raises NotPlain for any other type (a subclass included) and for a float
+    that is not finite; TooDeep where there is no room for 30 levels. A value that our own decoder made of JSON text is known to be `plain`: not all of
     it is looked at so closely then, which is faster, and floats need not be finite.
     """
     inference = Inference(fold=True, plain=plain)
     node = inference.read(value)
-    return Schema(node, value, folded=inference.folded)
+    return Schema(node, value, folded=inference.folded, is_cut=inference.is_cut)

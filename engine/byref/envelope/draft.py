@@ -13,6 +13,7 @@ from byref.policy import INTERPRETER, READERS, SQL
 Count = Callable[[str], int]
 S = TypeVar("S")
 
+_PATH_CHARS: Final = 60
 ROUNDS: Final = 8
 """Tries to fit a text whose tokens can only be counted once it is made."""
 
@@ -75,6 +76,13 @@ def repeated(step: int, first: int | None) -> str:
     "Same as before" alone reads as if nothing had been run.
     """
     return "" if first is None else f"Re-executed at step {step}: identical to the output of step {first}."
+
+
+def nested(path: str) -> str:
+    """Return what `omitted` says of containers that nest too deeply to be described."""
+    shown = path.removeprefix(".")
+    shown = shown if len(shown) <= _PATH_CHARS else f"{shown[:_PATH_CHARS]}…"
+    return f"{encodable(shown)}: what nests deeper is not described, but whole in the data"
 
 
 def told(*, complete: bool, short: bool = False) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from byref.describe.jsontext import compact
 from byref.describe.preview import Preview, preview
 from byref.describe.schema import Schema
-from byref.envelope.draft import ROUNDS, Count, Reference, Rendered, access_hints, located, repeated, told
+from byref.envelope.draft import ROUNDS, Count, Reference, Rendered, access_hints, located, nested, repeated, told
 from byref.policy import INTERPRETER
 from byref.variables import Part
 
@@ -86,8 +86,11 @@ class VariablesDraft:
 
     def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
         shown = self._preview
+        omitted = shown.omitted if shown else None
+        if self.schema.cut_at is not None:
+            omitted = {**(omitted or {}), "deeper": nested(self.schema.cut_at)}
         short = min(self.budget, 3 * self.preview_tokens) < _SHORT_BELOW
-        state = "INCOMPLETE: no preview fits." if shown is None else told(complete=shown.omitted is None, short=short)
+        state = "INCOMPLETE: no preview fits." if shown is None else told(complete=omitted is None, short=short)
         alias = f"var_step_{step}"
         listing = self._listing(names, alias)
         sizes = dict(zip(names, self._sizes, strict=True))
@@ -97,7 +100,7 @@ class VariablesDraft:
             **self._location,
             "schema": self._fitted,
             "preview": shown.value if shown else None,
-            "omitted": shown.omitted if shown else None,
+            "omitted": omitted,
             "instruction": " ".join(
                 filter(
                     None,

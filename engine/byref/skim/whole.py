@@ -191,7 +191,7 @@ class _Array:
 
     def _regular(self) -> Regular:
         self.to_lose -= _COST_ALONE * self._alone
-        if self._inference.folded or self.to_lose < 0:
+        if self._inference.folded or self._inference.is_cut or self.to_lose < 0:
             raise peek.Unseen
         most = int((self.to_lose - sizes.COST_ONCE) / sizes.COST)
         regular = Regular(self._node, self._seen, self._colon, lines=self._lines, most=most)
