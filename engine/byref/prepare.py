@@ -59,8 +59,8 @@ class Measured:
         try:
             try:
                 return infer(block.parsed[1], plain=not block.from_value)
-            except NotPlain:
-                # A Python value that is not exactly JSON: its JSON text says what it is to everybody else.
+            except (NotPlain, TooDeep):
+                # A Python value that is not exactly JSON, or very deep: its JSON text says what it is to everybody else.
                 value = block.reparse()
                 return infer(value, plain=True) if block.kind == "json" else None
         except TooDeep as error:

@@ -138,6 +138,11 @@ def test_nesting_is_bounded() -> None:
     infer(nested(250)).full()
     with pytest.raises(TooDeep, match="250 levels"):
         infer(nested(251))
+    assert infer(nested(250), plain=True).cut_at is None
+    for levels in (251, 600):
+        schema = infer({"deep": [nested(levels - 2)]}, plain=True)
+        assert schema.cut_at is not None and schema.cut_at.startswith(".deep[]")
+        assert "nested too deeply" in str(schema.full()) and schema.fitted(100, characters)
 
 
 def test_a_circular_value_is_too_deep() -> None:

@@ -92,14 +92,14 @@ class Inference:
     def read(self, value: object) -> Node:
         """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged.
 
-        TooDeep only where the caller itself is so deep in calls that not even the least of `DEPTHS` can be read.
+        TooDeep of a plain value only where the caller is so deep in calls that not even the least of `DEPTHS` can be read.
         """
         for deepest in DEPTHS:
             node, self.deepest = Node(), min(deepest, self.deepest)
             try:
                 self.add(node, [value], 0)
             except TooDeep:
-                if deepest == DEPTHS[-1]:
+                if not self.plain or deepest == DEPTHS[-1]:
                     raise
             else:
                 break
@@ -124,6 +124,8 @@ class Inference:
             _check_finite(column if len(types) == 1 else [value for value in column if type(value) is float])
         if kinds & CONTAINER:
             if depth >= self.deepest:
+                if not self.plain:  # it may hold itself: to go on beside it could take for ever
+                    raise TooDeep(f"the value nests deeper than {MAX_DEPTH} levels")
                 self.is_cut = node.is_cut = True
                 node.kinds |= kinds
                 return

@@ -35,11 +35,10 @@ def size_within(value: object, limit: int) -> int:
                 for key, member in one.items():
                     size += len(key) + 3
                     below.append(member)
-                    if size > limit:
+                    if size + 2 * len(below) > limit:
                         break
             elif kind is list:
                 size += 2
-                # Every element takes two characters, so that no more than `limit` of them matter.
                 below.extend(one if len(one) <= limit else one[:limit])
             elif kind is int:
                 size += one.bit_length() * 3 // 10 + 3
@@ -49,7 +48,7 @@ def size_within(value: object, limit: int) -> int:
                 size = limit + 1  # more than is in memory
             else:
                 size += 5
-            if size > limit:
+            if size + 2 * len(below) > limit:  # every value takes two characters
                 return limit + 1
         if not below:
             return size

@@ -97,9 +97,10 @@ def infer(value: object, *, plain: bool = False) -> Schema:
     `Rows` stand for lists and say what `Elements` found. The schema is that of the whole value; but where the arrays of a
     map's keys are one place, maps in them may be folded otherwise than if all had been read in one go.
 
-    Beyond 250 levels of nesting, fewer where the caller is deep in calls, containers are not looked at: the schema says
-    of them that they are there, `cut_at` where. Raises NotPlain for any other type (a subclass included) and for a float
-    that is not finite; TooDeep where there is no room for 30 levels. A value that our own decoder made of JSON text is known to be `plain`: not all of
+    Beyond 250 levels of nesting, fewer where the caller is deep in calls, containers of a `plain` value are not looked at:
+    the schema says that they are there, `cut_at` where. Raises NotPlain for any other type (a subclass included) and for a
+    float that is not finite; TooDeep for a value that nests deeper and is not known to be plain, as in a circular one, and
+    where there is no room for 30 levels. A value that our own decoder made of JSON text is known to be `plain`: not all of
     it is looked at so closely then, which is faster, and floats need not be finite.
     """
     inference = Inference(fold=True, plain=plain)
