@@ -450,7 +450,9 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
 CALL = "toolu_01A09q90qw90lq917835lq9"
 
 
-def test_a_ledger_of_eighty_columns_breaks_no_word(run: Run, users: Path, screen: Callable[[int], None]) -> None:
+def test_a_ledger_of_eighty_columns_breaks_no_word(
+    run: Run, users: Path, screen: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("process", str(users), "--tool", "list_customers", "--call-id", CALL)
     run("run", "len(users_2)", "--call-id", CALL.replace("1", "2"))
     with byref.Engine("sqlite:///byref.db") as engine:
@@ -470,6 +472,11 @@ def test_a_ledger_of_eighty_columns_breaks_no_word(run: Run, users: Path, screen
     shown = run("ledger").out
     assert max(map(len, shown.splitlines())) <= 80
     assert words - set(shown.split()) == set()
+    with monkeypatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.setattr(output.sys.stderr, "isatty", lambda: True)
+        noted = run("ledger").err
+    assert max(map(len, noted.splitlines())) <= 80 and len(noted) > 100
     screen(200)
     assert "reason" in run("ledger").out
 

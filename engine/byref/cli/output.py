@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -55,8 +58,13 @@ def json(value: object) -> None:
 
 
 def note(message: str) -> None:
-    """Say something beside the output, on standard error."""
-    sys.stderr.write(f"{visible(encodable(message)) if sys.stderr.isatty() else encodable(message)}\n")
+    """Say something beside the output, on standard error; on a terminal its lines end between words."""
+    shown = encodable(message)
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        fill = functools.partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+        shown = "\n".join(fill(line) for line in visible(shown).split("\n"))
+    sys.stderr.write(f"{shown}\n")
 
 
 def table(
