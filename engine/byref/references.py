@@ -21,7 +21,7 @@ from byref.errors import StorageFailure, ToolError
 from byref.scope import Scope
 from byref.tools.arguments import as_object
 from byref.tools.substitution import Place, Substituter, Substitution
-from byref_sandbox.jsontext import collector_paused
+from byref_sandbox.jsontext import NotJSON, collector_paused
 
 NOTED = 50
 """References that the ledger names; the others are counted."""
@@ -52,14 +52,20 @@ def resolve(
     if tool is not None:
         scope = replace(scope, policy=scope.policy.for_tool(tool))
     references = Substituter(scope, enabled=tool is None or scope.policy.tool(tool).references)
-    with collector_paused():
-        resolved: object = references.substituted(given)
-        if not isinstance(resolved, dict):
-            raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
-        if schema is not None:
-            from byref.tools.fitting import fitted  # jsonschema is long to import
+    try:
+        with collector_paused():
+            resolved: object = references.substituted(given)
+            if not isinstance(resolved, dict):
+                raise ToolError(f"the arguments must be one JSON object, not {type(resolved).__name__}")
+            if schema is not None:
+                from byref.tools.fitting import fitted  # jsonschema is long to import
 
-            resolved = fitted(resolved, schema, references)
+                resolved = fitted(resolved, schema, references)
+    except (NotJSON, RecursionError) as error:
+        logger.info("byref could not hold data that was referred to: %s", error)
+        raise ToolError(
+            "what was referred to is nested too deeply to be handed over; name a part of it, with a path"
+        ) from None
     if references.done:
         _note(scope, arguments, references.done.values(), tool, call_id)
     return resolved

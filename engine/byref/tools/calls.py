@@ -19,9 +19,11 @@ from byref.scope import Scope
 from byref.tools import TOOLS, native
 from byref.tools.arguments import parse
 from byref.tools.record import Answer
+from byref_sandbox.jsontext import NotJSON
 
 logger = logging.getLogger("byref")
 
+TOO_DEEP = "what came is nested too deeply to be told; give or name a part of it"
 GONE = "the stored data is gone; call the tool that made it again"
 """What the model reads where an artifact's bytes are missing."""
 
@@ -64,6 +66,8 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             return _commit(scope, made, Answer(f"{made.name}: {error}", True))
         except ArtifactMissing:  # of an image or a document, which is read to be shown
             return _commit(scope, made, _gone(made))
+        except RecursionError:
+            return _commit(scope, made, _too_deep(made))
     except _Replay as replay:
         return _replayed(scope, replay.entry)
     except StorageFailure:
@@ -83,6 +87,13 @@ def _answer(scope: Scope, made: _Call) -> Answer:
         return Answer(str(error), True)
     except ArtifactMissing:
         return _gone(made)
+    except (NotJSON, RecursionError):
+        return _too_deep(made)
+
+
+def _too_deep(made: _Call) -> Answer:
+    logger.exception("byref could not hold what %r gave", made.name)
+    return Answer(TOO_DEEP, True)
 
 
 def _gone(made: _Call) -> Answer:
