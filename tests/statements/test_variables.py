@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import func, select
 
 from byref import CharCounter, ConfigurationError, Policy, ToolPolicy
 from byref.db.tables import BlobRow
+from byref.streams import COLLECTED
 from statements.material import Opener, answer, fill, json_of, lines, records
 
 GAP = re.compile(r"\.\.\. \(([\d,]+) tokens omitted\) \.\.\.")
@@ -451,6 +453,22 @@ def test_instructions_are_taken_out_before_anything_reads_the_data(
         assert session.variable(tool).value() == expenses(count)
     else:
         assert session.artifacts()[0].value == expenses(count)
+
+
+@pytest.mark.statement("VP-26")
+@pytest.mark.parametrize("form", ["iterator", "file"])
+def test_instructions_are_taken_out_of_long_streams(variables: Opener, form: str) -> None:
+    """Of more than is collected, so that it is read as it comes."""
+    wanted = expenses(80_000)
+    data = json.dumps({**wanted, KEY: SAID}).encode()
+    assert len(data) > COLLECTED
+    pieces = (data[start : start + 100_000] for start in range(0, len(data), 100_000))
+    session = variables()
+    result = session.process(pieces if form == "iterator" else io.BytesIO(data), tool="web")
+    assert (result.route, result.instructions) == ("variables", None)
+    assert session.variable("web").value() == wanted
+    read = [result.content, result.envelope, session.history()[0].processed, session.artifacts()[0].schema]
+    assert KEY not in json.dumps(read) and SAID not in json.dumps(read)
 
 
 @pytest.mark.statement("VP-27")
