@@ -15,6 +15,8 @@ from byref_sandbox import jsontext
 
 SMALL: Final = 1 << 18
 """Bytes of JSON up to which all of it is decoded."""
+_SKIMMED: Final = 8 << 20
+"""Bytes of JSON up to which what is not regular is parsed, slice by slice."""
 _FIRST: Final = 100
 """Members that are looked at of what cannot be outlined."""
 _MOST: Final = 2 << 20
@@ -41,6 +43,8 @@ class Sent:
         described = whole.describe(self.data)
         if described is not None:
             return described.outline
+        if len(self.data) > _SKIMMED:
+            return None
         skimmer = Skimmer(most=_MOST)
         for piece in self._cut():
             skimmer.feed(piece)
