@@ -86,6 +86,8 @@ def pixels(data: bytes) -> Any:
         ("def chart(values):\n    fig, ax = plt.subplots()\n    ax.plot(values)\n    return fig\nchart([1, 2])", ["plot_1"]),
         ("from matplotlib import pyplot as p, cm\np.scatter([1, 2], [3, 4], c=cm.viridis([0.1, 0.9]))", ["plot_1"]),
         ("plt.xkcd()\nplt.plot([1, 2])", ["plot_1"]),
+        ("x, y, z = np.random.default_rng(0).random((3, 20))\nplt.tricontourf(x, y, z)\nplt.tripcolor(x, y, z)\nplt.triplot(x, y)", ["plot_1"]),
+        ("x, y, z = np.random.default_rng(0).random((3, 20))\nplt.figure().add_subplot(projection='3d').plot_trisurf(x, y, z)", ["plot_1"]),
     ],
 )  # fmt: skip
 def test_figures_come_out(sandbox: Sandbox, code: str, shown: list[str]) -> None:

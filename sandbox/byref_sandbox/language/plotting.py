@@ -36,7 +36,7 @@ class Plots:
         fonts.import_matplotlib()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for name in ("pyplot", "style", "backends.backend_agg", *plot_names.PARTS):
+            for name in ("pyplot", "style", "backends.backend_agg", "_qhull", "_tri", *plot_names.PARTS):
                 importlib.import_module(f"matplotlib.{name}")
             for name in (*plot_names.TOOLKITS, "pandas.plotting._matplotlib", "contourpy"):
                 importlib.import_module(name)
@@ -110,6 +110,12 @@ class Plots:
             (matplotlib.RcParams, "__setitem__", _checked_setting),
             (matplotlib.pyplot, "figure", _no_figure_class),
             (figure.FigureBase, "_process_projection_requirements", _known_projection),
+            # Quiet, it would open /dev/null for its errors.
+            (
+                importlib.import_module("matplotlib._qhull"),
+                "delaunay",
+                lambda real: lambda x, y, _verbose: real(x, y, 1),
+            ),
             (tri.Triangulation, "edges", _copied),
             (tri.Triangulation, "neighbors", _copied),
             (font_manager.FontProperties, "set_file", _no_font_file),
