@@ -107,8 +107,7 @@ def text_of(scope: Scope, files: Files) -> str:
 
 def _stage(scope: Scope, file: File) -> Written:
     digest, size = names_of.digest_of(file.data), len(file.data)
-    if size > scope.policy.max_artifact_bytes:
-        raise QuotaExceeded(f"{size:,} bytes, more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows")
+    quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
     scope.read(
         lambda connection: quotas.check(
             connection,

@@ -58,6 +58,10 @@ class Answer:
     """silent: the zygote does not answer; gone: it died; unfinished: the run closed its reply before its end, and is not
     known to have ended; too big, broken: of the reply."""
     detail: str = ""
+    printed: bytes = b""
+    """What it printed, as it came: `done` says it again."""
+    dump: bytes = b""
+    """Of a run that was killed: where it was, in `faulthandler`'s words."""
     held_bytes: int = 0
     wall_ms: float = 0.0
 
@@ -102,7 +106,9 @@ class _Exchange:
         terms = request.terms
         self._run_seconds = terms.wall_seconds + wire.KILL_GRACE_SECONDS
         self._reader = wire.FrameReader(
-            terms.result_bytes + terms.stdout_bytes + FRAMES_SLACK_BYTES, terms.stdout_bytes + wire.MAX_TEXT_BYTES
+            terms.result_bytes + (1 + wire.PRINTED_COST) * terms.stdout_bytes + FRAMES_SLACK_BYTES,
+            terms.stdout_bytes + wire.MAX_TEXT_BYTES,
+            terms.stdout_bytes,
         )
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
@@ -134,6 +140,7 @@ class _Exchange:
                 self._deadline = min(self._deadline, time.monotonic() + END_SECONDS)
         if answer.done is None and not answer.fault:
             self._read()  # all that a dead process wrote is in the pipe by now
+        answer.printed, answer.dump = bytes(self._reader.printed), self._reader.dump
         answer.wall_ms = round((time.monotonic() - self._started) * 1000, 3) if self._started else 0.0
         return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
 _MAX_FIGURES_DROPPED: Final = 10_000
 """Beyond those that came: more than any code can make in its time."""
+_OWN_LINE: Final = re.compile(rb'^  File "<(?:code|raw)>", line ([0-9]{1,8}) in ', re.MULTILINE)
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -51,7 +53,8 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
     parts = {variable.name: variable.parts for variable in given}
     done, failure = answer.done, _failure(answer, limits)
     if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
-        return Outcome(error=failure, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
+        printed = answer.printed[: limits.stdout_bytes].decode("utf-8", "replace")
+        return Outcome(error=failure, stdout=printed, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
     bound: dict[str, Bound] = {}
     same: dict[str, Same] = {}
     defined: dict[str, Definition] = {}
@@ -185,12 +188,19 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
     if answer.fault == "broken":
         return _UNREADABLE
     if answer.ended is not None:
-        return _why_it_ended(answer.ended, limits)
+        return replace(_why_it_ended(answer.ended, limits), line=_line_of(answer.dump))
     if answer.fault == "unfinished":
         return Failure("Crash", "the run closed its reply before its end", hint="run it again")
     if answer.fault == "silent":
         return Failure("Crash", "the interpreter did not answer in time and was restarted", hint="run it again")
     return Failure("Crash", "the interpreter process died during the run", hint="run it again")
+
+
+def _line_of(dump: bytes) -> int | None:
+    """The line of the code in which it was when it was killed or crashed: the deepest call that is the code's own."""
+    found = _OWN_LINE.search(dump)
+    line = int(found[1]) if found is not None else 0
+    return line if 0 < line <= _MAX_LINE else None
 
 
 def _told(error: wire.Error) -> Failure:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import os
+import signal
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -31,11 +32,23 @@ MAX_DATAGRAM: Final = 64 << 10
 MAX_ORDER_DESCRIPTORS: Final = 3
 KILL_GRACE_SECONDS: Final = 0.5
 """Beyond its own timer a run has this long to say where it stopped."""
+ASK_SECONDS: Final = 0.2
+"""So long before it is killed a run that said nothing is asked where it is."""
+ASK_SIGNAL: Final = signal.SIGUSR1
 LOAD_BYTES_PER_SECOND: Final = 10_000_000
 """The least that is expected of decoding; what a throwaway run has to decode first prolongs its deadline."""
 _SEND_SECONDS: Final = 30
 """A zygote takes what it is sent within this time, though it may be busy loading."""
+PRINTED_BYTES: Final = 4_000
+"""Of print output that is sent at once: a pipe takes so much whole or not at all, whatever signal comes meanwhile."""
+PRINTED_COST: Final = 5
+"""Bytes on the wire of one byte that is printed alone."""
+_PRINTED: Final = 1 << 31
+"""In place of a frame's length: print output follows, of the length in the other bits."""
 _LENGTH: Final = struct.Struct("!I")
+_DUMPS: Final = (b"Stac", b"Curr")
+"""How what `faulthandler` writes begins: as the length of a frame it would be more than a gigabyte."""
+_DUMP_BYTES: Final = 16 << 10
 _READ_BYTES: Final = 1 << 20
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
@@ -320,15 +333,28 @@ def pack(frame: Frame) -> bytearray:
     return packed
 
 
+def write_printed(descriptor: int, text: bytes) -> None:
+    """Sends print output at once; raises OSError."""
+    for start in range(0, len(text), PRINTED_BYTES):
+        part = text[start : start + PRINTED_BYTES]
+        os.write(descriptor, _LENGTH.pack(_PRINTED | len(part)) + part)
+
+
 class FrameReader:
     """Takes a reply's bytes as they come and gives whole frames, under caps; `feed` raises Broken or OverflowError."""
 
-    def __init__(self, max_bytes: int, max_text_bytes: int = MAX_TEXT_BYTES) -> None:
+    def __init__(self, max_bytes: int, max_text_bytes: int = MAX_TEXT_BYTES, max_printed_bytes: int = 0) -> None:
         self._max_bytes = max_bytes
+        self._max_printed_bytes = max_printed_bytes
         self._text_room = max_text_bytes
         self._received = 0
         self._frames = 0
         self._buffer = bytearray()
+        self.printed = bytearray()
+        """What the code printed, as it came: a run that ends says it again in its last frame."""
+        self._is_dumping = False
+        self.dump = b""
+        """Where the run was when it was asked, as `faulthandler` writes it; nothing comes behind it."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes; OverflowError beyond the caps of bytes, text and frames, Broken on anything odd."""
@@ -338,8 +364,24 @@ class FrameReader:
             raise OverflowError
         found: list[Frame] = []
         start = 0
+        if self._is_dumping:
+            self.dump = (self.dump + self._buffer)[:_DUMP_BYTES]
+            self._buffer.clear()
         while len(self._buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer, start)
+            if 0 < length - _PRINTED <= PRINTED_BYTES:
+                end = start + _LENGTH.size + length - _PRINTED
+                if len(self._buffer) < end:
+                    break
+                self.printed += memoryview(self._buffer)[start + _LENGTH.size : end]
+                if len(self.printed) > self._max_printed_bytes:
+                    raise OverflowError
+                start = end
+                continue
+            if length > self._max_bytes and self._buffer.startswith(_DUMPS, start):
+                self._is_dumping, self.dump = True, bytes(self._buffer[start : start + _DUMP_BYTES])
+                self._buffer.clear()
+                return found
             if length > self._max_bytes:
                 raise OverflowError
             end = start + _LENGTH.size + length

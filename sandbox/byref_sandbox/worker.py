@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import faulthandler
 import gc
 import io
 import mmap
@@ -32,6 +34,8 @@ _LEVELS: Final = 700
 """Of arrays and objects in each other that come out of a run: whoever reads them has used some of Python's thousand calls."""
 _MAX_MESSAGE_CHARS: Final = 4_000
 _UNICODE: Final = "utf-8"
+_LAST_SIGNALS: Final = (wire.ASK_SIGNAL, signal.SIGXCPU)
+"""The next is a kill."""
 
 
 class Expired(BaseException):
@@ -43,11 +47,15 @@ class Expired(BaseException):
 
 
 class Captured(io.TextIOBase):
-    """Print output: what fits into `max_bytes` is kept, the rest is counted in characters."""
+    """Print output: what fits into `max_bytes` is kept, the rest is counted in characters.
 
-    def __init__(self, max_bytes: int) -> None:
+    What is kept goes to the host at once as well, which has it then if the run does not come to its end.
+    """
+
+    def __init__(self, max_bytes: int, reply: int | None = None) -> None:
         super().__init__()
         self._room = max_bytes
+        self._reply = reply
         self._parts: list[str] = []
         self.dropped = 0
 
@@ -67,6 +75,9 @@ class Captured(io.TextIOBase):
         self.dropped += len(text) - count
         if kept:
             self._parts.append(kept)
+            if self._reply is not None:
+                with contextlib.suppress(OSError):  # nobody hears it: what comes next says so
+                    wire.write_printed(self._reply, kept.encode())
         return len(text)
 
     def text(self) -> str:
@@ -83,7 +94,7 @@ Prepare = Callable[[], Body]
 def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, parent: int) -> NoReturn:
     """The whole life of a run's process: never returns, never raises."""
     try:
-        stdout = Captured(terms.stdout_bytes)
+        stdout = Captured(terms.stdout_bytes, reply)
         usage = _Usage()
         try:
             frames = _guarded(terms, prepare, jail, reply, parent, stdout)
@@ -118,6 +129,7 @@ def _guarded(
             setattr(sys, name, None)
         sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
         _arm(terms)
+        _say_where(reply)
         jail.enter(
             Terms(
                 keep=(reply,),
@@ -189,9 +201,18 @@ def _raiser(kind: str, message: str) -> Callable[[int, FrameType | None], None]:
     return expire
 
 
+def _say_where(reply: int) -> None:
+    """Has the run write down in which line it is when its zygote, or the system, is about to kill it.
+
+    Python's own handlers wait for compiled code to return; these do not.
+    """
+    for number in _LAST_SIGNALS:
+        faulthandler.register(number, reply, all_threads=False)
+
+
 def disarm() -> None:
-    """Stops the run's own timers; from here on its zygote alone watches the clock."""
-    for number in (signal.SIGALRM, signal.SIGPROF):
+    """Stops the run's own timers; from here on its zygote alone watches the clock, and the reply holds frames alone."""
+    for number in (signal.SIGALRM, signal.SIGPROF, *_LAST_SIGNALS):
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -61,6 +61,8 @@ class _Call:
     cpu_before: float = 0.0
     """Processor time of its process that was not the run's."""
     deadline: float = 0.0
+    asked: bool = False
+    """Where it is, shortly before its deadline."""
     timed_out: bool = False
 
     def close_files(self) -> None:
@@ -115,7 +117,11 @@ class Zygote:
 
     def _patience(self) -> int | None:
         """Milliseconds until there is something to do without news."""
-        deadlines = [call.deadline for call in self._calls if call.pid and not call.timed_out]
+        deadlines = [
+            call.deadline - (0 if call.asked else wire.ASK_SECONDS)
+            for call in self._calls
+            if call.pid and not call.timed_out
+        ]
         waits = [max(0, int((deadline - time.monotonic()) * 1000) + 1) for deadline in deadlines]
         if self._standby is None:
             waits.append(max(_LULL_MS, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
@@ -357,6 +363,9 @@ class Zygote:
     def _enforce(self) -> None:
         now = time.monotonic()
         for call in self._calls:
+            if call.pid and not call.asked and call.deadline - wire.ASK_SECONDS <= now:
+                call.asked = True
+                os.kill(call.pid, wire.ASK_SIGNAL)
             if call.pid and not call.timed_out and call.deadline <= now:
                 call.timed_out = True
                 os.kill(call.pid, signal.SIGKILL)

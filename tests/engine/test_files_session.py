@@ -54,6 +54,7 @@ def test_tools_reach_the_newest_file_of_a_name(chat: byref.Session, ask: Callabl
     assert stored is not None and (stored.kind, stored.value) == ("document", bytes(range(150, 256)))
 
 
+@pytest.mark.slow
 def test_another_process_of_the_host_finds_files_in_the_database(
     chat: byref.Session, ask: Callable[..., str], engine: byref.Engine
 ) -> None:
@@ -82,7 +83,7 @@ def test_what_is_not_stored_is_told(engine: byref.Engine) -> None:
         "code_interpreter", {"code": "open('big.txt', 'w').write('x' * 2000)\nopen('a.txt', 'w').write('y')"}
     ).text
     assert "[written: a.txt (1 bytes)" in reply
-    assert "[big.txt is not stored: 2,000 bytes, more than max_artifact_bytes=1,000 allows]" in reply
+    assert "[big.txt is not stored: 2,000 bytes are more than max_artifact_bytes=1,000 allows]" in reply
     many = session.call("code_interpreter", {"code": "for n in range(60): open(f'{n}.txt', 'w').write('x')"}).text
     assert "and 10 more; later code opens them by name" in many and "[30 more files are not stored]" in many
     assert len(many) < 1_500
