@@ -131,7 +131,7 @@ def test_repeated_text_costs_a_notice_while_the_first_is_in_the_context(session:
         again = session.process(text, tool="other")
         assert first.route == route and again.route == "truncate" and again.tokens < 100
         assert str(again.content).startswith(
-            f"[Re-executed at step {again.step}: identical to the output of step {first.step}. That is still above."
+            f"[Re-executed at step {again.step}: identical to the output of step {first.step}. That is above, unless it was compacted away."
         )
         assert again.variables[0].name in str(again.content) and again.variables[0].value() == text
         assert f"still holds the same text from step {first.step}" in str(session.explain(again.step))
@@ -139,7 +139,9 @@ def test_repeated_text_costs_a_notice_while_the_first_is_in_the_context(session:
         shown = session.process(text, tool="log")
         assert (shown.route, shown.tokens > 2_000) == (route, True)
         after = session.process(text, tool="log")
-        assert f"identical to the output of step {shown.step}. That is still above." in str(after.content)
+        assert f"identical to the output of step {shown.step}. That is above, unless it was compacted away." in str(
+            after.content
+        )
 
 
 def test_a_call_that_is_repeated_by_its_id_is_answered_as_it_was(session: Session) -> None:

@@ -58,7 +58,8 @@ class TruncateDraft:
         notice = self._notice(names, kept)
         if self.repeats is not None:
             again = repeated(step, self.repeats)
-            again += " That is still above." if self.is_seen else ""
+            # A host that reports no compactions may have made one: nobody but the model knows then.
+            again += " That is above, unless it was compacted away." if self.is_seen else ""
             notice = f"{again} {notice}" if notice else again
         content = self.content
         if not notice:
