@@ -39,8 +39,9 @@ from byref.adapters.langchain_requests import (
 )
 from byref.adapters.langchain_results import INSTRUCTIONS as INSTRUCTIONS
 from byref.adapters.langchain_results import Call, Handled, block_of, read_message
+from byref.adapters.langchain_store import ByrefStore
 
-__all__ = ["ByrefMiddleware"]
+__all__ = ["ByrefMiddleware", "ByrefStore"]
 
 logger = logging.getLogger("byref")
 

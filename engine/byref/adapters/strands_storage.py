@@ -7,24 +7,18 @@ import builtins
 import copy
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Text, delete, func, literal, select, type_coerce
-
-from byref import ledger, lifecycle
 from byref.adapters.extras import missing
-from byref.artifacts import blobs
-from byref.db.database import retried
-from byref.db.tables import ArtifactRow, EscapedText
+from byref.adapters.places import Place, begins, unbounded
+from byref.db.tables import ArtifactRow
 from byref.engine import Engine
-from byref.errors import ArtifactMissing, ByrefError
+from byref.errors import ByrefError
 from byref.outputs.blocks import MARKS
 from byref.outputs.output import OCTETS, is_textual
 from byref.policy import Policy
-from byref.session import Session
-from byref.tools.keepers import MAX_NAME_CHARS, insert_value, store_value
+from byref.tools.keepers import MAX_NAME_CHARS
 
 try:
     from strands.storage import Storage
@@ -40,8 +34,6 @@ _NAMESPACED: Final = getattr(_unified, "_NAMESPACED", None)
 _OPAQUE: Final = f"{OCTETS}; of="
 """Before the content type of text that byref would store in another encoding."""
 _OFFLOADED: Final = "offloaded/"
-MOST_READS: Final = 5
-"""Of a value that others overwrite all the time."""
 
 
 class ByrefStorage(Storage[str, str]):
@@ -67,15 +59,16 @@ class ByrefStorage(Storage[str, str]):
         policy: Policy | None = None,
         search_strategy: SearchStrategy[Any] | None = None,
     ) -> None:
-        unbounded = replace(policy or engine.policy, ttl=None, ledger_ttl=None, max_session_bytes=None)
-        self._place = _Place(engine, tenant, session, unbounded)
+        self._place = Place(engine, tenant, session, unbounded(policy or engine.policy))
         self._search_strategy = search_strategy
         self._prefix = ""
 
     async def write(self, key: str, data: bytes) -> None:
         """Store data under key, overwriting what is there."""
         name, kept = _key(key), bytes(data)
-        await _in_thread(lambda: self._place.write(self._prefix + name, kept))
+        if len(self._prefix + name) > MAX_NAME_CHARS:
+            raise StorageError(f"Invalid storage key '{name[:100]}…': longer than {MAX_NAME_CHARS} characters")
+        await _in_thread(lambda: self._place.write({self._prefix + name: kept}))
         if self._search_strategy is not None:
             try:
                 await self._search_strategy.index(self, name, data)
@@ -85,7 +78,7 @@ class ByrefStorage(Storage[str, str]):
     async def read(self, key: str) -> bytes | None:
         """Return the bytes under key, None if there are none."""
         name = self._prefix + _key(key)
-        return await _in_thread(lambda: self._place.read(name))
+        return await _in_thread(lambda: self._place.read([name]).get(name))
 
     async def delete(self, key: str) -> None:
         """Delete what is under key, if anything is."""
@@ -114,7 +107,7 @@ class ByrefStorage(Storage[str, str]):
     def clear(self) -> None:
         """Delete all that this storage, or this view of it, holds; the only method that waits for the database itself."""
         with _as_storage_error():
-            self._place.delete(_begins(self._prefix))
+            self._place.delete(begins(self._prefix))
 
 
 class ByrefOffloadStorage:
@@ -128,7 +121,7 @@ class ByrefOffloadStorage:
     """
 
     def __init__(self, engine: Engine, *, session: str, tenant: str = "default", policy: Policy | None = None) -> None:
-        self._place = _Place(engine, tenant, session, policy)
+        self._place = Place(engine, tenant, session, policy)
 
     async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
         """Store content, each time under a reference of its own; the artifact is named `offloaded/{key}`."""
@@ -151,78 +144,13 @@ class ByrefOffloadStorage:
 
     def clear(self) -> None:
         """Delete all that was offloaded in the conversation; waits for the database."""
-        self._place.delete(_begins(_OFFLOADED))
+        self._place.delete(begins(_OFFLOADED))
 
     def _retrieve(self, reference: str) -> tuple[bytes, str]:
         found = self._place.opened().get_artifact(reference)
         if found is None or reference not in (found.id, found.pointer):
             raise KeyError(f"Reference not found: {reference}")
         return found.payload.read(), found.content_type.removeprefix(_OPAQUE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A conversation that keeps artifacts by name."""
-
-    engine: Engine
-    tenant: str
-    session: str
-    policy: Policy | None
-
-    def opened(self) -> Session:
-        return self.engine.session(self.session, tenant=self.tenant, policy=self.policy)
-
-    def write(self, name: str, data: bytes) -> None:
-        """Put a value in the place of all that has its name, in one transaction."""
-        if len(name) > MAX_NAME_CHARS:
-            raise StorageError(f"Invalid storage key '{name[:100]}…': longer than {MAX_NAME_CHARS} characters")
-        scope = self.opened()._scope
-        staged, about = store_value(scope, data, name=name, content_type=OCTETS, preview_chars=0)
-
-        def work(connection: Connection) -> None:
-            ledger.lock(connection, scope.row)
-            new = insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
-            _delete(connection, scope.row, ArtifactRow.name == name, ArtifactRow.public_id != new)
-
-        scope.write(work)
-
-    def read(self, name: str) -> bytes | None:
-        """Return the value of a name; one that is overwritten while it is read is read anew."""
-        session = self.opened()
-        for _ in range(MOST_READS - 1):
-            with suppress(ArtifactMissing):
-                return _value(session, name)
-        return _value(session, name)
-
-    def names(self, prefix: str) -> list[str]:
-        def work(connection: Connection) -> list[str]:
-            opened = lifecycle.find_session(connection, self.tenant, self.session)
-            if opened is None:
-                return []
-            named = select(ArtifactRow.name).where(ArtifactRow.session_id == opened.row, _begins(prefix)).distinct()
-            return [name for name in connection.execute(named).scalars() if name is not None]
-
-        return self.engine.database.read(work)
-
-    def delete(self, *which: ColumnElement[bool]) -> None:
-        def work(connection: Connection) -> None:
-            opened = lifecycle.find_session(connection, self.tenant, self.session)
-            if opened is not None:
-                _delete(connection, opened.row, *which)
-
-        retried(self.engine.database.write, work)
-
-
-def _value(session: Session, name: str) -> bytes | None:
-    found = session.get_artifact(name)
-    return found.payload.read() if found is not None and found.name == name else None
-
-
-def _delete(connection: Connection, session: int, *which: ColumnElement[bool]) -> None:
-    """Delete artifacts that no variable and no step refers to: those of the host."""
-    gone = delete(ArtifactRow).where(ArtifactRow.session_id == session, ArtifactRow.origin == "host", *which)
-    ids = set(connection.execute(gone.returning(ArtifactRow.blob_id)).scalars())
-    blobs.delete_unused(connection, sorted(ids))
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
@@ -253,9 +181,3 @@ def _prefix(prefix: str) -> str:
     if ".." in path.split("/"):
         raise StorageError(f"Invalid storage key {prefix[:100]!r}: '..' path segments are not allowed")
     return path
-
-
-def _begins(prefix: str) -> ColumnElement[bool]:
-    """The condition of names that begin with a prefix, compared as they are stored: LIKE takes no account of case on SQLite."""
-    stored = literal(prefix, EscapedText())
-    return func.substr(type_coerce(ArtifactRow.name, Text), 1, func.length(stored)) == stored
