@@ -18,7 +18,8 @@ def test_every_public_name_is_there() -> None:
 
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(byref.__file__).read_text())
-    [checked] = [node for node in tree.body if isinstance(node, ast.If)]
+    checked, unchecked = (node for node in tree.body if isinstance(node, ast.If))
+    assert [ast.unparse(node.test) for node in (checked, unchecked)] == ["TYPE_CHECKING", "not TYPE_CHECKING"]
     imported = {alias.name for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert imported == set(byref.__all__)
 
