@@ -1,11 +1,12 @@
 """What the model reads in place of a big output, and what it learns from that: ours, strands-agents', agno's.
 
-Real tables of vega-datasets as tools return them, a page of JSON `{"rows": […], "total": n, "next_cursor": …}` on one line,
-are given as text to byref, to strands-agents' ContextOffloader and to agno's ResultStore (`offload_tool_results=True`), each
-with its defaults. Of each envelope is told whether it shows: JSON that parses; the type of each column; the name of each
-column; the number of rows; the first and the last record whole; the members beside the rows. Then two questions: one
-value out of the middle, by each system's own search tool; and the mean of a column, which takes the interpreter here, and
-of the others all of the text, read in again.
+Real tables of vega-datasets as tools return them, a page of JSON `{"rows": […], "total": n, "next_cursor": …}`, are given as
+text on one line to byref, to strands-agents' ContextOffloader and to agno's ResultStore (`offload_tool_results=True`), each
+with its defaults; and to strands' once more as a JSON block, which it writes out indented, so that its search by lines has
+lines. Of each envelope is told whether it shows: JSON that parses; the JSON types of each column, all that it has, be it by a
+schema or by values; the name of each column; the number of rows; the first and the last record whole; the members beside
+the rows. Then two questions: one value out of the middle, by each system's own search tool; and the mean of a column,
+which takes the interpreter here, and of the others all of the text, read in again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ TABLES = {
 }
 """Each with a column of numbers."""
 SHORT_TABLES = ("cars.json",)
+JSON_TYPES = {
+    **dict.fromkeys(("string", "str", "text"), "string"),
+    **dict.fromkeys(("number", "integer", "int", "float"), "number"),
+    **dict.fromkeys(("boolean", "bool"), "boolean"),
+    **dict.fromkeys(("null", "NoneType"), "null"),
+    **dict.fromkeys(("array", "list"), "array"),
+    **dict.fromkeys(("object", "dict"), "object"),
+}
+"""What a type is called, there and in Python."""
 CURSOR = "eyJwYWdlIjogMn0"
 
 _counter = SampledCounter()
@@ -47,26 +57,34 @@ def main(short: bool = False) -> Iterator[Figure]:
         for table, column in TABLES.items():
             if table in SHORT_TABLES or not short:
                 yield from _table(session, peers, table, column, _rows(table, files[table]))
-        for peer in peers.values():
+        for peer, _ in peers.values():
             getattr(peer, "close", lambda: None)()
 
 
-def _peers(folder: Path) -> tuple[dict[str, Any], list[Figure]]:
+Peers = dict[str, tuple[Any, Callable[[str], object]]]
+"""By name, each with what it is given of an output's text."""
+
+
+def _peers(folder: Path) -> tuple[Peers, list[Figure]]:
     from benchmarks.peers import Agno, Strands
 
-    peers: dict[str, Any] = {}
+    peers: Peers = {}
     missing: list[Figure] = []
-    makers: dict[str, Callable[[], object]] = {"strands'": Strands, "agno's": lambda: Agno(folder)}
-    for name, make in makers.items():
+    makers: dict[str, tuple[Callable[[], object], Callable[[str], object]]] = {
+        "strands' text block": (Strands, str),
+        "strands' JSON block": (Strands, json.loads),
+        "agno's": (lambda: Agno(folder), str),
+    }
+    for name, (make, given) in makers.items():
         try:
-            peers[name] = make()
+            peers[name] = make(), given
         except Exception as error:  # noqa: BLE001  whatever keeps it from running here
             missing.append(Figure("envelopes", float("nan"), "tokens", name, note=f"did not run: {error!r}"))
     return peers, missing
 
 
 def _table(
-    session: byref.Session, peers: dict[str, Any], table: str, column: str, rows: list[dict[str, Any]]
+    session: byref.Session, peers: Peers, table: str, column: str, rows: list[dict[str, Any]]
 ) -> Iterator[Figure]:
     text = json.dumps({"rows": rows, "total": len(rows), "next_cursor": CURSOR}, ensure_ascii=False)
     key, value = _needle(rows)
@@ -82,17 +100,17 @@ def _table(
     mine = _tokens(ours)
     asked = _tokens(str(found.content))
     computed = mine + _tokens(code) + _tokens(str(mean.content))
-    for name, peer in peers.items():
-        theirs = peer.offload(text)
+    for name, (peer, given) in peers.items():
+        theirs = peer.offload(given(text))
         reply = peer.search(theirs, re.escape(key))
         about = f"of {_tokens(text):,} tokens of {table}"
         yield Figure(
             f"envelope {about}",
             mine,
             "tokens",
-            f"{name} envelope",
+            f"{name}, envelope",
             mine / _tokens(theirs),
-            note=f"ours shows {_shown(ours, rows)}; {name} shows {_shown(theirs, rows)}",
+            note=f"ours shows {_shown(ours, rows)}; {name} envelope shows {_shown(theirs, rows)}",
         )
         yield Figure(
             f"envelope and one value of {table}",
@@ -137,7 +155,7 @@ def _shown(envelope: str, rows: list[dict[str, Any]]) -> str:
     """What an envelope shows, in words."""
     shows = {
         "JSON that parses": _parses(envelope),
-        "each column's type": all(re.search(rf'"{re.escape(name)}":\s*{{"(type|anyOf)"', envelope) for name in rows[0]),
+        "each column's types": all(_types(name, envelope) == _types_of(row[name] for row in rows) for name in rows[0]),
         "each column's name": all(f'"{name}"' in envelope for name in rows[0]),
         "the number of rows": re.search(rf"(?<![\d.]){len(rows)}(?![\d.])", envelope) is not None,
         "the first record": _holds(envelope, rows[0]),
@@ -154,6 +172,40 @@ def _parses(envelope: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _types(column: str, envelope: str) -> set[str]:
+    """The JSON types that a reader sees of a column: those that a schema states, and those of values that stand there whole.
+
+    A schema is one of JSON Schema, or the name of a type alone; either way, what counts is what it says.
+    """
+    found: set[str] = set()
+    for text in (envelope, envelope.replace('\\"', '"')):
+        for place in re.finditer(rf'"{re.escape(column)}"\s*:\s*', text):
+            try:
+                value, end = json.JSONDecoder().raw_decode(text, place.end())
+            except ValueError:  # cut off
+                continue
+            if isinstance(value, int | float) and end == len(text):  # maybe cut off
+                continue
+            found |= _stated(value) or _types_of([value])
+    return found
+
+
+def _stated(schema: object) -> set[str]:
+    """The types that a schema allows; none if it is no schema."""
+    if isinstance(schema, str):
+        return {JSON_TYPES[schema]} if schema in JSON_TYPES else set()
+    if isinstance(schema, list):
+        each = [_stated(one) for one in schema]
+        return set().union(*each) if all(each) else set()
+    if isinstance(schema, dict):
+        return _stated(schema.get("type") or schema.get("anyOf") or schema.get("oneOf"))
+    return set()
+
+
+def _types_of(values: Iterable[object]) -> set[str]:
+    return {JSON_TYPES[type(value).__name__] for value in values}
 
 
 def _holds(envelope: str, row: dict[str, Any]) -> bool:

@@ -1,25 +1,38 @@
 """The whole of `process`, from a tool's output to what the model reads of it, everything stored and committed.
 
-Lists of records as JSON text and as Python objects, of 10 KB to 100 MB, each never seen before, into a database that
-holds those before. The unit is `orjson.loads` of the same bytes (xoj); the peer is strands-agents' ContextOffloader, given
-the same objects as a JSON block and the same text as a text block, with its own defaults, which keep everything in memory.
-Both offload from 2,500 tokens on. A text block it stores as it is, neither parsed nor described.
+The unit is `orjson.loads` of the same bytes (xoj). First, lists of records as JSON text and as Python objects, of 10 KB to
+100 MB, each never seen before, into a database that holds those before. These records are the best case: six members,
+always in one order, nothing null. So the same records follow with one thing altered at a time, and then JSON that others
+publish in packages of npm and PyPI, as it is there, each for a tenant that has stored nothing. Of each is said whether it is
+on the fast path, that is, whether most of it was matched with an expression of its schema instead of being parsed; and
+beside the ratio by the clock that of processor time, which is the larger one where a second core compresses meanwhile. No
+target is set for these.
+
+The peer is strands-agents' ContextOffloader, with its own defaults, which keep everything in memory. Both offload from 2,500
+tokens on. It is given a text block, which is how its `@tool` hands on text and objects alike, and stores that as it is,
+neither parsed nor described; and the same objects as a JSON block, which it writes out indented.
 """
 
 from __future__ import annotations
 
 import gc
+import json
+import statistics
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import orjson
 
 import byref
 from benchmarks import corpora, databases, peak
+from benchmarks.corpora import published
 from benchmarks.profiled import shares, told
-from benchmarks.results import Figure, Work, interleaved, median, percentile, ratio
+from benchmarks.results import Figure, Work, interleaved, measured, median, percentile, ratio, shown
+from byref.skim import whole
 
 RUNS = {10_000: 60, 1_000_000: 15, 10_000_000: 9, 100_000_000: 3}
 """Rounds of each size, in bytes."""
@@ -27,11 +40,19 @@ PEER_RUNS = {10_000: 30, 1_000_000: 5, 10_000_000: 2, 100_000_000: 1}
 SHORT_RUNS = {10_000: 20, 1_000_000: 5}
 SHORT_PEER_RUNS = {10_000: 5, 1_000_000: 1}
 SMALL_RUNS, SHORT_SMALL_RUNS = 500, 100
+ALTERED_BYTES, SHORT_ALTERED_BYTES = 10_000_000, 1_000_000
+CORPUS_RUNS, SHORT_CORPUS_RUNS = 5, 1
 PEAK_MEGABYTES, SHORT_PEAK_MEGABYTES = 100, 10
 PROFILED = 3
 """Outputs whose processing is profiled together."""
 NAMES = {10_000: "10 KB", 1_000_000: "1 MB", 10_000_000: "10 MB", 100_000_000: "100 MB"}
 FORMS: dict[str, Callable[[bytes], object]] = {"text": bytes.decode, "objects": orjson.loads}
+PEER_BLOCKS: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
+    ("text", "text", str),
+    ("objects", "text", partial(json.dumps, ensure_ascii=False)),
+    ("objects", "JSON", lambda output: output),
+)
+"""What we are given, the block that strands is given of the same, and how that is made, as its `@tool` does."""
 TARGETS = {
     ("SQLite", "text"): "<= 2 xoj",
     ("SQLite", "objects"): "<= 1.3 xoj",
@@ -53,23 +74,37 @@ PARTS = {
 
 
 def main(short: bool = False) -> Iterator[Figure]:
-    """Each database; the peer; memory."""
+    """Each database; other data; the peer; memory."""
     for kind in databases.KINDS:
         with databases.database(kind) as url, _session(url) as session:
             yield from _sizes(kind, session, short)
             yield from _small(kind, session, short)
+    with databases.database("SQLite") as url, _engine(url) as engine:
+        yield from _altered(engine, short)
+        yield from _published(engine, short)
     with databases.database("SQLite") as url, _session(url) as session:
         yield from _peers(session, short)
     yield from _memory(short)
 
 
 @contextmanager
-def _session(url: str) -> Iterator[byref.Session]:
+def _engine(url: str) -> Iterator[byref.Engine]:
+    """One that has processed something."""
     policy = byref.Policy(max_result_tokens=2_500, max_session_bytes=None)
     with byref.Engine(url, create=True, policy=policy, jail="language-only") as engine:
-        session = engine.session(uuid.uuid4().hex, context_window=200_000)
-        session.process([{"warm": number} for number in range(20_000)], tool="list_users")
-        yield session
+        _opened(engine).process([{"warm": number} for number in range(20_000)], tool="list_users")
+        yield engine
+
+
+@contextmanager
+def _session(url: str) -> Iterator[byref.Session]:
+    with _engine(url) as engine:
+        yield _opened(engine)
+
+
+def _opened(engine: byref.Engine) -> byref.Session:
+    """A conversation of a tenant that has none: what others have stored is not found again."""
+    return engine.session(uuid.uuid4().hex, tenant=uuid.uuid4().hex, context_window=200_000)
 
 
 def _sizes(kind: str, session: byref.Session, short: bool) -> Iterator[Figure]:
@@ -121,6 +156,83 @@ def _small(kind: str, session: byref.Session, short: bool) -> Iterator[Figure]:
         yield Figure(f"2 KB pass through, p{percent}, {kind}", percentile(times, percent) * 1e3, "ms", target=target)
 
 
+def _altered(engine: byref.Engine, short: bool) -> Iterator[Figure]:
+    size = SHORT_ALTERED_BYTES if short else ALTERED_BYTES
+    for how, raw in corpora.altered(size):
+        for _, figure in _corpus(engine, f"{NAMES[size]} of records, {how},", raw, short):
+            yield figure
+
+
+def _published(engine: byref.Engine, short: bool) -> Iterator[Figure]:
+    """Each corpus that can be had; what is left out is said, with the reason."""
+    ratios: dict[tuple[str, str], list[float]] = {}
+    missing: dict[str, list[str]] = {}
+    for corpus, raw in published.each(fetch=not short):
+        if isinstance(raw, str):
+            missing.setdefault(raw, []).append(str(corpus))
+            continue
+        for key, figure in _corpus(engine, f"{corpus}, {len(raw) / 1e6:.1f} MB,", raw, short):
+            assert figure.ratio is not None
+            ratios.setdefault(key, []).append(figure.ratio)
+            yield figure
+    for (form, path), all_of_them in sorted(ratios.items()):
+        count = f"{len(all_of_them)} of the {len(published.CORPORA)} published corpora"
+        yield Figure(f"{count} from {form}, {path}: median", statistics.median(all_of_them), "xoj")
+    yield Figure(
+        "published corpora that were measured",
+        len(published.CORPORA) - sum(map(len, missing.values())),
+        f"of {len(published.CORPORA)}",
+        note="; ".join(f"left out are {', '.join(names)}: {reason}" for reason, names in missing.items()),
+    )
+
+
+def _corpus(engine: byref.Engine, name: str, raw: bytes, short: bool) -> Iterator[tuple[tuple[str, str], Figure]]:
+    """The figure of each form, by the form and whether it is on the fast path."""
+
+    def prepared(form: str) -> tuple[byref.Session, object]:
+        return _opened(engine), FORMS[form](raw)
+
+    def process(prepared: tuple[byref.Session, object]) -> None:
+        _process(*prepared)
+
+    paths = {form: _path(*prepared(form)) for form in FORMS}
+    times = measured(
+        SHORT_CORPUS_RUNS if short else CORPUS_RUNS,
+        xoj=lambda: orjson.loads(raw),
+        **{form: (lambda form=form: prepared(form), process) for form in FORMS},
+    )
+    for form, path in paths.items():
+        processor = ratio(times[form].processor, times["xoj"].processor)
+        yield (
+            (form, path),
+            Figure(
+                f"process {name} from {form}, {path}",
+                median(times[form].wall) * 1e3,
+                "ms",
+                f"orjson.loads; of processor time {shown(processor)}x",
+                ratio(times[form].wall, times["xoj"].wall),
+            ),
+        )
+
+
+def _path(session: byref.Session, output: object) -> str:
+    """Process an output, and say whether its text was matched or parsed."""
+    matched: list[bool] = []
+    describe = whole.describe
+
+    def watched(text: bytes, line_feeds: int | None = None) -> whole.Described | None:
+        described = describe(text, line_feeds)
+        matched.append(described is not None)
+        return described
+
+    whole.describe = watched
+    try:
+        _process(session, output)
+    finally:
+        whole.describe = describe
+    return "fast path" if any(matched) else "parsed"
+
+
 def _peers(session: byref.Session, short: bool) -> Iterator[Figure]:
     try:
         from benchmarks.peers import Strands
@@ -138,18 +250,20 @@ def _peers(session: byref.Session, short: bool) -> Iterator[Figure]:
                 runs,
                 **{form: _work(session, raw, form) for form in FORMS},
                 **{
-                    f"their {form}": (lambda make=make, raw=raw: make(corpora.fresh(raw)), strands.offload)
-                    for form, make in FORMS.items()
+                    f"{form} {block}": (
+                        lambda form=form, raw=raw: FORMS[form](corpora.fresh(raw)),
+                        lambda output, write=write: strands.offload(write(output)),
+                    )
+                    for form, block, write in PEER_BLOCKS
                 },
             )
-            for form, block in (("objects", "JSON"), ("text", "text")):
+            for form, block, _ in PEER_BLOCKS:
                 yield Figure(
                     f"process {NAMES[size]} from {form}, SQLite",
                     median(times[form]) * 1e3,
                     "ms",
                     f"strands' ContextOffloader, {block} block",
-                    ratio(times[form], times[f"their {form}"]),
-                    "<= 1/8x" if size == 10_000_000 and form == "objects" else "",
+                    ratio(times[form], times[f"{form} {block}"]),
                 )
     finally:
         strands.close()
@@ -162,18 +276,19 @@ def _memory(short: bool) -> Iterator[Figure]:
         yield Figure(
             f"memory while processing {megabytes} MB from {of}", above / 1e6, "MB", "the payload's bytes", above / size
         )
-    try:
-        theirs, size = peak.of("strands", SHORT_PEAK_MEGABYTES)
-        ours, _ = peak.of("objects", SHORT_PEAK_MEGABYTES)
-    except RuntimeError as error:
+    for block in ("text", "JSON"):
+        try:
+            theirs, _ = peak.of(f"strands {block}", SHORT_PEAK_MEGABYTES)
+            ours, _ = peak.of("objects", SHORT_PEAK_MEGABYTES)
+        except RuntimeError as error:
+            yield Figure(
+                "memory against strands", float("nan"), "MB", "strands' ContextOffloader", note=f"did not run: {error}"
+            )
+            return
         yield Figure(
-            "memory against strands", float("nan"), "MB", "strands' ContextOffloader", note=f"did not run: {error}"
+            f"memory while processing {SHORT_PEAK_MEGABYTES} MB from objects",
+            ours / 1e6,
+            "MB",
+            f"strands' ContextOffloader, {block} block",
+            ours / theirs,
         )
-        return
-    yield Figure(
-        f"memory while processing {SHORT_PEAK_MEGABYTES} MB from objects",
-        ours / 1e6,
-        "MB",
-        "strands' ContextOffloader, JSON block",
-        ours / theirs,
-    )

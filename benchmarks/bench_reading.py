@@ -1,8 +1,9 @@
 """The model's own readers over stored outputs: lines, grep and jq, each call whole: bounded, counted, in the ledger.
 
 Lines are read against Python seeking in a plain file by an index of its lines, which somebody has to make and keep; grep
-against ripgrep on the plain file (both stop after 1,000 matching lines); jq against the jq binary on the plain file, which
-parses it at every query. Memory is this process's peak above what it held before; what parses for jq is a jailed process
+against ripgrep on the plain file (both stop after 1,000 matching lines); jq against a current jq program on the plain file,
+which parses it at every query: that of this machine, or one that is built of the release that the jq package of PyPI carries;
+where neither is to be had, the older one that there is and libjq by that package. Memory is this process's peak above what it held before; what parses for jq is a jailed process
 of its own.
 """
 
@@ -15,11 +16,12 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import accumulate, count
 from pathlib import Path
 
 import byref
-from benchmarks import corpora, databases, logs, peak, sessions
+from benchmarks import corpora, databases, jqs, logs, peak, sessions
 from benchmarks.results import Figure, Work, interleaved, median, ratio
 from benchmarks.sessions import call
 
@@ -52,7 +54,7 @@ def main(short: bool = False) -> Iterator[Figure]:
                         yield from _memory(url, session, log, megabytes)
         for size, runs in (SHORT_JQ_RUNS if short else JQ_RUNS).items():
             with databases.database("SQLite") as url, sessions.opened(url) as session:
-                yield from _jq(session, plain, size, runs)
+                yield from _jq(session, plain, size, runs, short)
 
 
 def _lines(kind: str, session: byref.Session, artifact: byref.Artifact, plain: Path, runs: int) -> Iterator[Figure]:
@@ -104,28 +106,40 @@ def _grep(session: byref.Session, artifact: byref.Artifact, plain: Path, runs: i
         )
 
 
-def _jq(session: byref.Session, plain: Path, megabytes: int, runs: int) -> Iterator[Figure]:
-    """The first query binds the data in the jail; the binary has nothing to bind."""
+def _jq(session: byref.Session, plain: Path, megabytes: int, runs: int, short: bool) -> Iterator[Figure]:
+    """The first query binds the data in the jail; the others have nothing to bind."""
     raw = corpora.records(megabytes * 1_000_000)
     plain.write_bytes(raw)
     artifact = session.store_artifact(raw)
+    binary, reason = jqs.program(build=not short)
     first = interleaved(
         1, ours=lambda: call(session, "artifact_jq", artifact_id=artifact.id, expression="map(.id) | max")
     )
-    yield Figure(f"jq: the first query on {megabytes} MB", median(first["ours"]) * 1e3, "ms")
+    yield Figure(
+        f"jq: the first query on {megabytes} MB",
+        median(first["ours"]) * 1e3,
+        "ms",
+        note=f"against {binary.version if binary else 'no jq program'}: {reason}" if reason else "",
+    )
     for program in (*PROGRAMS, *PLAIN):
         works: dict[str, Work] = {
             "ours": lambda program=program: call(session, "artifact_jq", artifact_id=artifact.id, expression=program)
         }
-        if shutil.which("jq"):
-            works["jq"] = lambda program=program: _run("jq", "-c", program, str(plain))
+        if binary is not None:
+            works[f"the jq program ({binary.version})"] = partial(_run, binary.path, "-c", program, str(plain))
+        if binary is None or not binary.is_current:
+            works[f"libjq by {jqs.SOURCES}"] = partial(_compiled, program, plain)
         times = interleaved(runs, **works)
-        yield Figure(
-            f"jq: {program} on {megabytes} MB",
-            median(times["ours"]) * 1e3,
-            "ms",
-            *_against(f"the jq binary ({_version('jq')})", times, "jq"),
-        )
+        for peer in list(works)[1:]:
+            yield Figure(
+                f"jq: {program} on {megabytes} MB", median(times["ours"]) * 1e3, "ms", *_against(peer, times, peer)
+            )
+
+
+def _compiled(program: str, plain: Path) -> str:
+    import jq
+
+    return str(jq.compile(program).input_text(plain.read_text(encoding="utf-8")).text())
 
 
 def _memory(url: str, session: byref.Session, artifact: byref.Artifact, megabytes: int) -> Iterator[Figure]:
@@ -159,9 +173,3 @@ def _against(name: str, times: dict[str, list[float]], peer: str) -> tuple[str, 
 
 def _run(*command: str) -> None:
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-
-
-def _version(tool: str) -> str:
-    if shutil.which(tool) is None:
-        return "–"
-    return subprocess.check_output([tool, "--version"], text=True).split("\n")[0].strip()

@@ -2,8 +2,10 @@
 
 A conversation: the session is opened, three small outputs and one of 100 KB are processed, the model greps in what was
 offloaded, and one request's usage is recorded; all of it committed. Each worker is a process with an engine of its own
-and sends the next conversation as soon as the last is done, so that latencies are those of a saturated machine. The ratio
-is that to one worker: at best the number of cores, for the client, the engine and the database share them.
+and sends the next conversation as soon as the last is done, so that latencies are those of a saturated machine. All have
+warmed up before, and the numbers of workers take turns. The ratio is that to one worker of the same round. A worker alone
+waits at each commit until it is on the disk, and leaves cores idle meanwhile: how many were busy is told, with all that ran
+on the machine. So the ratio is bounded by the cores that one worker leaves to others, not by their number.
 
 Then the processor time of the engine's process, by itself, for each step of a conversation; the database's own is not in it.
 """
@@ -17,15 +19,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import byref
 from benchmarks import corpora, databases
-from benchmarks.results import Figure, percentile
+from benchmarks.results import Figure, median, percentile, ratio
 from benchmarks.sessions import call
 
 WORKERS, SHORT_WORKERS = (1, 2, 4, 8), (1, 2)
-SECONDS, SHORT_SECONDS = 5.0, 1.0
+SECONDS, SHORT_SECONDS = 3.0, 1.0
+"""Of each number of workers in each round; as long all of them warm up."""
+ROUNDS, SHORT_ROUNDS = 3, 1
 LARGE_BYTES = 100_000
 SMALL = [{"page": number, "text": "a short answer " * 20} for number in range(3)]
 USAGE = byref.Usage(input_tokens=3_000, output_tokens=200)
@@ -36,21 +42,27 @@ OFFLOADED_BYTES = 500_000
 
 def main(short: bool = False) -> Iterator[Figure]:
     """Each database, the same workers all the time: a few of them work, then more."""
-    counts, seconds = (SHORT_WORKERS, SHORT_SECONDS) if short else (WORKERS, SECONDS)
+    counts, seconds, rounds = (SHORT_WORKERS, SHORT_SECONDS, SHORT_ROUNDS) if short else (WORKERS, SECONDS, ROUNDS)
     for kind in databases.KINDS[: 1 if short else None]:
         with databases.database(kind) as url, _workers(url, counts[-1]) as workers:
-            alone = 0.0
-            for count in counts:
-                rate, times = _measure(workers[:count], seconds)
-                alone = alone or rate
+            _measure(workers, seconds)
+            measured: dict[int, list[_Round]] = {count: [] for count in counts}
+            for number in range(rounds):
+                turn = number % len(counts)
+                for count in (*counts[turn:], *counts[:turn]):
+                    measured[count].append(_measure(workers[:count], seconds))
+            alone = [one.rate for one in measured[counts[0]]]
+            for count, each in measured.items():
+                times = [seconds for one in each for seconds in one.times]
+                busy = f"{median(one.busy for one in each):.1f}" if all(one.busy is not None for one in each) else "?"
                 yield Figure(
                     f"conversations with {count} worker{'s' * (count > 1)}, {kind}",
-                    rate,
+                    median(one.rate for one in each),
                     "/s",
                     "one worker (more is better)",
-                    rate / alone,
+                    ratio([one.rate for one in each], alone),
                     note=f"each p50 {percentile(times, 50) * 1e3:.0f} ms, p99 {percentile(times, 99) * 1e3:.0f} ms; "
-                    f"{os.cpu_count()} cores",
+                    f"{busy} of {os.cpu_count()} cores busy",
                 )
             yield from _processor(kind, url, SHORT_STEPS if short else STEPS)
 
@@ -82,12 +94,37 @@ def _processor(kind: str, url: str, count: int) -> Iterator[Figure]:
             yield Figure(f"processor time of {name}, {kind}", (time.process_time() - start) / count * 1e3, "ms")
 
 
-def _measure(workers: list[Connection], seconds: float) -> tuple[float, list[float]]:
-    """Conversations per second of all the workers together, and the seconds of each."""
+@dataclass(frozen=True)
+class _Round:
+    rate: float
+    """Conversations per second of all the workers together."""
+    times: list[float]
+    """Seconds of each conversation."""
+    busy: float | None
+    """Cores of the machine that were busy meanwhile, whoever kept them so; None where the system does not tell."""
+
+
+def _measure(workers: list[Connection], seconds: float) -> _Round:
+    start, before = time.perf_counter(), _busy_seconds()
     for worker in workers:
         worker.send(seconds)
     results: list[tuple[float, list[float]]] = [worker.recv() for worker in workers]
-    return sum(len(times) / elapsed for elapsed, times in results), [one for _, times in results for one in times]
+    elapsed, after = time.perf_counter() - start, _busy_seconds()
+    return _Round(
+        sum(len(times) / spent for spent, times in results),
+        [one for _, times in results for one in times],
+        None if before is None or after is None else (after - before) / elapsed,
+    )
+
+
+def _busy_seconds() -> float | None:
+    """Seconds that the cores together have been busy since the system began."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return None
+    user, nice, system, _idle, _waiting, *interrupts = map(int, fields[:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from benchmarks.results import Figure, figures_of, shown
 HEAD = """\
 # Results
 
-Written by `make bench WRITE=1`; do not edit. Each ratio is that of ours to a baseline that was measured in the same
-rounds, so it holds on other machines where the times do not; less is better unless it says otherwise.
+Written by `make bench WRITE=1`; do not edit. Times and ratios are those of this one machine. Each ratio is that of ours to a
+baseline that was measured in the same rounds; less is better unless it says otherwise.
 `xoj` is the time `orjson.loads` takes for the same bytes, without a garbage collector. Targets that are missed are named as such.
 
 ![The ratios on a logarithmic scale](results.svg)

@@ -79,19 +79,34 @@ class Figure:
         return f"{line}\n      {self.note}" if self.note else line
 
 
+@dataclass(frozen=True)
+class Spent:
+    """The seconds of one work in each round: by the clock, and of processors, in all threads of this process."""
+
+    wall: list[float]
+    processor: list[float]
+
+
 def interleaved(runs: int, /, **works: Work) -> dict[str, list[float]]:
-    """Seconds of each work in each of `runs` rounds, in turns; the order moves on by one each round.
+    """Seconds by the clock of each work in each of `runs` rounds, in turns; the order moves on by one each round.
 
     A work that is a pair makes its input first, untimed. The collector runs before each and is off while timing.
     """
-    times: dict[str, list[float]] = {name: [] for name in works}
+    return {name: spent.wall for name, spent in measured(runs, **works).items()}
+
+
+def measured(runs: int, /, **works: Work) -> dict[str, Spent]:
+    """As `interleaved`, with the seconds of processors beside."""
+    times = {name: Spent([], []) for name in works}
     names = list(works)
     was_enabled = gc.isenabled()
     try:
         for number in range(runs):
             turn = number % len(names)
             for name in chain(names[turn:], names[:turn]):
-                times[name].append(timed(works[name]))
+                wall, processor = _timed(works[name])
+                times[name].wall.append(wall)
+                times[name].processor.append(processor)
     finally:
         if was_enabled:
             gc.enable()
@@ -99,7 +114,11 @@ def interleaved(runs: int, /, **works: Work) -> dict[str, list[float]]:
 
 
 def timed(work: Work) -> float:
-    """Seconds of one run, the collector off; it stays off."""
+    """Seconds of one run by the clock, the collector off; it stays off."""
+    return _timed(work)[0]
+
+
+def _timed(work: Work) -> tuple[float, float]:
     made: tuple[Any, ...] = ()
     call: Callable[..., object]
     if isinstance(work, tuple):
@@ -109,11 +128,11 @@ def timed(work: Work) -> float:
         call = work
     gc.collect()
     gc.disable()
-    start = time.perf_counter()
+    start, processor_start = time.perf_counter(), time.process_time()
     result = call(*made)
-    seconds = time.perf_counter() - start
+    seconds, processor = time.perf_counter() - start, time.process_time() - processor_start
     del result  # to free a large one is no part of it
-    return seconds
+    return seconds, processor
 
 
 def median(times: Iterable[float]) -> float:

