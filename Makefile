@@ -53,7 +53,7 @@ lint: $(READY) ## ruff, mypy --strict, import-linter, deptry
 format: $(READY) ## rewrite the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: $(READY) ## each step against its peers of the same run (SHORT=1: in a minute; WRITE=1: into benchmarks/RESULTS.md)
+bench: $(READY) ## each step against its peers of the same run (SHORT=1: in a minute, nothing fetched; WRITE=1: into benchmarks/RESULTS.md)
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group bench
 	@$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
 
