@@ -59,19 +59,12 @@ class Package:
 
     def _command(self, folder: Path) -> list[str]:
         if self.client == "npm":
-            return [
-                "npm",
-                "pack",
-                "--loglevel",
-                "error",
-                "--pack-destination",
-                str(folder),
-                f"{self.name}@{self.version}",
-            ]
+            flags = ("--loglevel", "error", "--fetch-retries", "1", "--pack-destination", str(folder))
+            return ["npm", "pack", *flags, f"{self.name}@{self.version}"]
         wanted = folder / "requirements.txt"
         wanted.write_text(f"{self.name}=={self.version} --hash={self.digest}\n", encoding="utf-8")
         kind = ("--no-binary", self.name) if self.is_source else ("--only-binary", ":all:")
-        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--retries", "1")
         return [*pip, "download", "--no-deps", *kind, "--require-hashes", "--dest", str(folder), "-r", str(wanted)]
 
     def _is(self, archive: bytes) -> bool:
@@ -82,6 +75,6 @@ class Package:
 
 def _reason(said: str) -> str:
     """The first error that a client tells, else the last line; without addresses, which are those of one machine."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "npm err"))]
+    lines = [line.strip().removeprefix("npm ") for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("err")]
     return re.sub(r"\w+://\S+", "…", (errors or lines[-1:] or ["failed and said nothing"])[0])[:200]

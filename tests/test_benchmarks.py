@@ -177,7 +177,7 @@ def test_what_npm_cannot_bring_is_left_out_with_the_reason(tmp_path: Path, monke
 
 def test_what_a_client_says_is_told_without_addresses() -> None:
     said = "npm warn old\nnpm error 404 Not Found - GET https://somewhere.example/x - Not found\nnpm error 404\n"
-    assert registries._reason(said) == "npm error 404 Not Found - GET … - Not found"
+    assert registries._reason(said) == "error 404 Not Found - GET … - Not found"
     assert registries._reason("") == "failed and said nothing"
 
 
