@@ -147,7 +147,7 @@ PYTEST = """
 import os, pytest
 go()
 os.chdir(sys.argv[1])
-print(int(pytest.main(["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={sys.argv[2]}", "README.md"])))
+print(int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-o", f"pythonpath={sys.argv[2]}", "README.md"])))
 """
 
 

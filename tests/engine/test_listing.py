@@ -96,10 +96,14 @@ def test_a_list_is_one_statement_however_long_it_is(engine: Engine, tenant: str)
 def test_a_cost_is_known_or_none(local: Engine, tenant: str) -> None:
     session = local.session("s", tenant=tenant)
     session.record_usage({"input_tokens": 1_000_000, "output_tokens": 0, "model": "no such model"})
-    assert (local.sessions(tenant)[0].cost, local.tenants()[0].cost) == (None, None)
+
+    def of_tenant() -> Decimal | None:
+        return next(info.cost for info in local.tenants() if info.id == tenant)
+
+    assert (local.sessions(tenant)[0].cost, of_tenant()) == (None, None)
     session.record_usage({"input_tokens": 1_000_000, "output_tokens": 0, "model": "claude-sonnet-4-5"})
-    assert local.tenants()[0].cost == local.sessions(tenant)[0].cost == session.usage().cost
-    assert isinstance(local.tenants()[0].cost, Decimal)
+    assert of_tenant() == local.sessions(tenant)[0].cost == session.usage().cost
+    assert isinstance(of_tenant(), Decimal)
 
 
 def test_the_asynchronous_engine_lists_the_same(tmp_path: Path) -> None:

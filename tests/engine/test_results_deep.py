@@ -12,6 +12,8 @@ import pytest
 
 from byref import AsyncEngine, Session, ToolError
 from byref.describe.cuts import cut
+from byref.describe.gaps import shown
+from byref.describe.jsontext import compact
 from byref.describe.truncate import truncate_json
 from byref_sandbox import Sandbox
 
@@ -84,9 +86,9 @@ def test_a_deep_value_is_cut_wherever_python_is(wrap: Callable[[Any], Any]) -> N
         if frames:
             shortened(frames - 1)
             return
-        tree, _ = cut(value, 1 << 20)
-        assert "nested deeper" in repr(tree)
-        assert "nested deeper" in truncate_json(value, budget=50_000, measure=len, size=10_000).text
+        tree, gaps = cut(value, 1 << 20)
+        assert gaps and compact(shown(tree, lambda gap: gap.mark(0))).startswith(compact(wrap(0))[:1])
+        assert "[truncated " in truncate_json(value, budget=50_000, measure=len, size=10_000).text
 
     for frames in range(0, min(sys.getrecursionlimit(), 1_000) - 800, 20):
         shortened(frames)

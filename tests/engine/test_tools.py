@@ -98,7 +98,7 @@ def test_what_the_model_is_told(local: Engine, tenant: str) -> None:
         [
             {
                 "name": "code_interpreter",
-                "description": "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame) and artifacts (by id, as str or bytes). pandas as pd, numpy as np and common standard modules are there; network is not, and of files those that code writes. matplotlib draws: figures come back.",
+                "description": "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a DataFrame) and artifacts (by id, as str or bytes). pandas as pd, numpy as np and common standard modules are there; files and network are not. matplotlib draws: figures come back.",
                 "input_schema": {
                     "type": "object",
                     "properties": {

@@ -14,9 +14,6 @@ from byref.describe.rows import Rows, between, ends
 
 _DEPTH: Final = 40
 """Levels below which only what fits whole is shown; a model reads no deeper."""
-_LEVELS: Final = 500
-"""Levels of what fits whole that are shown: each is a call of Python's, of which a host may have used most."""
-_BELOW: Final = f"... [nested deeper than {_LEVELS} levels] ..."
 _FEW: Final = 4
 """An array of so few elements shows each of them, however large."""
 _SMALL: Final = 100
@@ -197,23 +194,24 @@ def _is_small(value: object) -> bool:
     return type(value) not in (dict, list) and size_within(value, _SMALL) <= _SMALL
 
 
-def _plain(value: Any, levels: int = _LEVELS) -> Any:
-    """A copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes."""
+def _plain(value: Any) -> Any:
+    """A copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes.
+
+    Of what was found to fit, which nests no deeper than sizes are told.
+    """
     kind = type(value)
-    if levels == 0 and kind in (dict, list) and value:
-        return _BELOW
     if kind is dict:
         members = {}
         for key, member in value.items():
             name = encodable(key)
             while name in members:
                 name += "_"
-            members[name] = _plain(member, levels - 1)
+            members[name] = _plain(member)
         return members
     if kind is list:
         elements = []
         for element in value:
-            elements.append(_plain(element, levels - 1))
+            elements.append(_plain(element))
         return elements
     if kind is str:
         return encodable(value)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from byref.describe.rows import Rows
 
 LEVELS: Final = 150
-"""Levels of nesting of a value that may be shown whole."""
+"""Levels of nesting of a value that may be shown whole: each is a call of Python's, of which a host may have used most."""
 _DEEP: Final = 900
 """Characters after which an example is deep enough to understand."""
 _THIN: Final = 300

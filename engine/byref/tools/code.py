@@ -56,7 +56,7 @@ CODE_INTERPRETER = Tool(
     "code_interpreter",
     "Run Python over the full data of this conversation's variables (by name, as plain Python objects; df(name) gives a "
     "DataFrame) and artifacts (by id, as str or bytes). pandas as pd, numpy as np and common standard modules are there; "
-    f"network is not, and of files those that code writes.{_PLOTS}",
+    f"files and network are not.{_PLOTS}",
     CodeArguments,
     _run,
     example={"code": "len(users)"},
