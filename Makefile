@@ -29,7 +29,7 @@ headline: $(READY) ## ask of 21 million tokens, hand them on, answer: with less 
 	@$(BIN)/python examples/headline.py
 
 test: $(READY) ## run the test suite (SQLite and a real PostgreSQL)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow"  # three on two cores: much of a test is waiting
 
 test-all: $(READY) ## the test suite with its slow parts
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group types

@@ -231,6 +231,7 @@ def test_spans_have_their_parents_across_threads(collected: Collected) -> None:
     assert span.parent is not None and span.parent.span_id == turn.context.span_id
 
 
+@pytest.mark.slow
 def test_without_opentelemetry_everything_works() -> None:
     code = """
 import sys

@@ -191,6 +191,7 @@ def test_an_old_client_subscribes_at_a_server_without_a_handshake(place: Place) 
         asyncio.run(work())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_second_connection_that_ends_is_opened_again(place: Place, mode: str) -> None:
     config = place.write({"eras": asker(place)})
@@ -221,7 +222,7 @@ async def answered(client: Client, tool: str) -> str:
 @pytest.mark.parametrize(
     "behaviour",
     [
-        "hides-and-hangs",
+        pytest.param("hides-and-hangs", marks=pytest.mark.slow),
         "hides-and-refuses",
         pytest.param("hides-and-exits", marks=pytest.mark.slow),
         pytest.param("hides-and-is-old", marks=pytest.mark.slow),

@@ -352,7 +352,7 @@ class by_hand:
 
 @pytest.mark.parametrize(
     "how",
-    [pytest.param("eof", marks=pytest.mark.slow), "sigterm", pytest.param("sigint", marks=pytest.mark.slow), "sigkill"],
+    [*(pytest.param(how, marks=pytest.mark.slow) for how in ("eof", "sigterm", "sigint")), "sigkill"],
 )
 def test_servers_end_with_the_gateway(place: Place, how: str) -> None:
     config = place.write({"north": place.own_shop("north")})

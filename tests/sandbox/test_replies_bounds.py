@@ -255,7 +255,9 @@ def test_figures_beyond_the_most_are_left_out_of_the_outcome() -> None:
     assert len(outcome.figures) == MAX_FIGURES
 
 
-@pytest.mark.parametrize("cut", ["", "os.write(pipe, b'\\0\\0\\1\\0half a frame')\n"])
+@pytest.mark.parametrize(
+    "cut", [pytest.param("", marks=pytest.mark.slow), "os.write(pipe, b'\\0\\0\\1\\0half a frame')\n"]
+)
 def test_a_run_that_closes_its_reply_ends_itself_alone(breakable: Sandbox, cut: str) -> None:
     """Without a session it is forked from the root, as the runs of everybody else are."""
     root = breakable.start()._root

@@ -183,6 +183,7 @@ def test_no_two_runs_draw_the_same(shared: Sandbox) -> None:
     assert len({shared.run(seeded, session=session).value for session in (None, "draws")}) == 1
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_is_not_missed(shared: Sandbox) -> None:
     zygote = zygote_of(shared, "killed")
     for _ in range(3):
