@@ -23,6 +23,7 @@ from byref.outputs.output import OCTETS, is_textual
 from byref.scope import NO_ROW, Scope
 from byref.skim import Skimmed, Skimmer
 from byref.streams import COLLECTED, Stream, read
+from byref_sandbox import jsontext
 
 _DECODER = json.JSONDecoder()
 _CUT = 32
@@ -189,6 +190,8 @@ def _guessed(first: bytes, *, is_text: bool) -> str:
 
 def _may_be_json(beginning: bytes) -> bool:
     """Tell whether an object or array begins here, and, if it is the whole of one, nothing else follows."""
+    if jsontext.is_too_deep(beginning):
+        return True
     text = beginning.decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()
     if text[:1] not in ("{", "["):
         return False

@@ -6,8 +6,11 @@ import codecs
 import gc
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
 
 import msgspec
 
@@ -16,6 +19,13 @@ MAX_INTEGER_DIGITS = 4300
 
 _strict = msgspec.json.Decoder()
 _any = msgspec.json.Decoder(msgspec.Raw)
+MAX_LEVELS = 5_000
+"""Text nested more deeply is refused, however high the host's recursion limit is: readers written in C go by that limit
+alone, and at some 40,000 levels their stack of 8 MB, the usual one, is full, which ends the process."""
+_MAX_ROUNDS = 64
+_BRACKETS_AND_QUOTES = b'[]{}"'
+_NEITHER = bytes(set(range(256)) - set(_BRACKETS_AND_QUOTES))
+_QUOTED = re.compile(rb'"[^"]*"?')
 _PIECE = 1 << 18
 """Bytes looked at in one go."""
 _ESCAPE = 6
@@ -29,14 +39,19 @@ class NotJSON(ValueError):
     """The text is no JSON; the message says where it stops being so."""
 
 
+_TOO_DEEP = "nested too deeply"
+
+
 def decode(data: bytes) -> object:
     """Return the value of JSON text in UTF-8, lone surrogates tolerated; raise NotJSON.
 
     Beyond the standard: a byte-order mark, NaN, Infinity, numbers too large for a float (infinity), escaped lone
     surrogates. Of duplicate keys the last one holds. Integers are exact up to `MAX_INTEGER_DIGITS`. Nesting is bounded by
-    Python's recursion limit.
+    Python's recursion limit, and by `MAX_LEVELS`.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if is_too_deep(data):
+        raise NotJSON(_TOO_DEEP)
     with collector_paused():
         if _is_utf8(data):  # msgspec does not look at the encoding
             try:
@@ -50,13 +65,57 @@ def decode(data: bytes) -> object:
         except json.JSONDecodeError as error:
             raise NotJSON(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
         except RecursionError:
-            raise NotJSON("nested too deeply") from None
+            raise NotJSON(_TOO_DEEP) from None
+
+
+def loads(text: str, *, strict: bool = True) -> Any:
+    """Return the value of a short JSON text as `json.loads` does; raise NotJSON, or another ValueError.
+
+    Unless it is `strict`, strings may hold control characters.
+    """
+    if is_too_deep(text.encode("utf-8", "surrogatepass")):
+        raise NotJSON(_TOO_DEEP)
+    try:
+        return json.loads(text, strict=strict)
+    except RecursionError:
+        raise NotJSON(_TOO_DEEP) from None
+
+
+def is_too_deep(data: bytes) -> bool:
+    """Whether JSON is nested in more than `MAX_LEVELS`; where Python's recursion limit is no higher, nobody has to look.
+
+    It may be told of text that has a few levels less, `2 * _MAX_ROUNDS` at most.
+    """
+    if sys.getrecursionlimit() <= MAX_LEVELS or data.count(b"[") + data.count(b"{") <= MAX_LEVELS:
+        return False
+    brackets = data.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NEITHER)
+    brackets = _QUOTED.sub(b"", brackets.replace(b'""', b""))
+    # Each round takes the innermost level away, or two: of what tools return nothing is left after a few.
+    most = MAX_LEVELS
+    while most > MAX_LEVELS - 2 * _MAX_ROUNDS:
+        before, most = len(brackets), most - 2
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(brackets) <= most:
+            return False
+        if before - len(brackets) < before // 256:
+            break
+    return any(level > most for level in accumulate(1 if bracket in b"[{" else -1 for bracket in brackets))
+
+
+def check_depth(data: bytes) -> None:
+    """Raise RecursionError where JSON is nested too deeply for a reader in C."""
+    if is_too_deep(data):
+        raise RecursionError
 
 
 def is_json(data: bytes) -> bool:
     """Whether bytes are JSON in UTF-8, not nested too deeply to be read here; nothing is made of them."""
     try:
-        return _is_utf8(data) and (_is_valid(data) or (b"\\u" in data and _is_valid(_without_surrogates(data))))
+        return (
+            _is_utf8(data)
+            and not is_too_deep(data)
+            and (_is_valid(data) or (b"\\u" in data and _is_valid(_without_surrogates(data))))
+        )
     except RecursionError:
         return False
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import subprocess
 import sys
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from byref.describe.cuts import cut
 from byref.describe.gaps import shown
 from byref.describe.jsontext import compact
 from byref.describe.truncate import truncate_json
-from byref_sandbox import Sandbox
+from byref_sandbox import Sandbox, jsontext
 
 NESTS = {"lists": "[y]", "dicts": "{'a': y}", "both": "[{'a': y}]", "tuples": "(y,)", "keys that are no text": "{1: y}"}
 FEW = (690, 725, 980)
@@ -92,3 +95,88 @@ def test_a_deep_value_is_cut_wherever_python_is(wrap: Callable[[Any], Any]) -> N
 
     for frames in range(0, min(sys.getrecursionlimit(), 1_000) - 800, 20):
         shortened(frames)
+
+
+HOST_WITHOUT_A_LIMIT = """
+import sys
+sys.setrecursionlimit(1_000_000)
+import byref
+session = byref.Engine("sqlite://").session("c", context_window=200_000)
+many = 300_000
+nested = []
+for _ in range(many):
+    nested = [nested]
+results = [
+    "[" * many,
+    b"[" * many,
+    "[" * many + "]" * many,
+    '{"a":' * many,
+    "[" + '{"a":1},' * 100_000 + "[" * many,
+    "[NaN," + "[" * many,
+    '["\\\\ud800"' + ",[" * many,
+    '{"display_instructions_for_model":' + "[" * many,
+    [{"type": "text", "text": "[" * many}],
+    iter(["[" * many]),
+    nested,
+]
+for result in results:
+    print(session.process(result, tool="deep").route)
+for arguments in ('{"code": ' + "[" * many, '{"code": ["$x", ' + "[" * many + "]" * many + "]}"):
+    print(session.call("code_interpreter", arguments).is_error)
+    try:
+        session.resolve(arguments)
+    except byref.ToolError as error:
+        print("nested too deeply" in str(error))
+"""
+
+
+def test_a_host_whose_recursion_limit_is_beyond_its_stack_outlives_any_depth() -> None:
+    done = subprocess.run([sys.executable, "-c", HOST_WITHOUT_A_LIMIT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["truncate"] * 10 + ["inline"] + ["True"] * 4
+
+
+def levels_of(text: bytes) -> int:
+    """Counted byte by byte."""
+    most = level = 0
+    in_string = escaped = False
+    for byte in text:
+        if in_string:
+            in_string, escaped = escaped or byte != ord('"'), not escaped and byte == ord("\\")
+        elif byte == ord('"'):
+            in_string = True
+        elif byte in b"[{":
+            level += 1
+            most = max(most, level)
+        elif byte in b"]}":
+            level -= 1
+    return most
+
+
+def test_levels_are_counted_as_a_reader_meets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsontext, "MAX_LEVELS", 30)
+    monkeypatch.setattr(jsontext, "_MAX_ROUNDS", 4)
+    random = Random(7)
+
+    def value(depth: int) -> object:
+        if depth <= 0 or random.random() < 0.2:
+            return random.choice([1, None, "[", "]}", '\\"[{', "a\\", "\\\\", '"', "ü["])
+        members = [value(depth - 1) for _ in range(random.randint(0, 3))]
+        return (
+            members
+            if random.random() < 0.5
+            else {f'k{i}["\\'[: random.randint(1, 6)]: m for i, m in enumerate(members)}
+        )
+
+    found = set()
+    for _ in range(1_500):
+        core: object = value(random.randint(0, 5))
+        for _ in range(random.randint(0, 45)):
+            core = [value(2), core] if random.random() < 0.5 else {"k[": core, "l": "}}"}
+        text = json.dumps(core, ensure_ascii=random.random() < 0.5).encode()
+        text = text[: random.randint(0, len(text))] if random.random() < 0.3 else text
+        told, levels = jsontext.is_too_deep(text), levels_of(text)
+        assert told or levels <= 30, text
+        assert levels > 22 or not told, text
+        found.add(told)
+    assert found == {True, False}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,6 +17,7 @@ from byref.outputs.media import Media
 from byref.policy import Policy
 from byref.result import Result, ToolReply, sendable
 from byref.session import Session
+from byref_sandbox import jsontext
 
 try:
     from google.adk.agents.callback_context import CallbackContext
@@ -308,6 +308,6 @@ def _says(content: object) -> object:
     if not isinstance(content, str):
         return content
     try:
-        return json.loads(content)
+        return jsontext.loads(content)
     except ValueError:
         return content

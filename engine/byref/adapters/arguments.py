@@ -10,6 +10,7 @@ from typing import Any, Final
 from byref.errors import ConfigurationError, ToolError
 from byref.session import Session
 from byref.tools.arguments import as_object
+from byref_sandbox import jsontext
 
 REFERENCE: Final = {
     "type": "string",
@@ -34,8 +35,8 @@ def refers(arguments: Mapping[str, Any] | str) -> bool:
     if not isinstance(arguments, str):
         return may_refer(arguments)
     try:
-        return may_refer(json.loads(arguments or "{}"))
-    except (ValueError, RecursionError):
+        return may_refer(jsontext.loads(arguments or "{}"))
+    except ValueError:
         return any(mark in arguments for mark in ("$", "art_", "art:", "\\u"))
 
 

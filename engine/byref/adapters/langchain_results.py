@@ -14,6 +14,7 @@ from byref.outputs import values
 from byref.policy import Policy
 from byref.result import Result, sendable
 from byref.session import Session
+from byref_sandbox import jsontext
 
 try:
     from langchain.tools.tool_node import ToolCallRequest
@@ -230,6 +231,6 @@ def _is_as_written(policy: Policy, result: Result, tool: str, raw: Any, text: st
 def _says(result: Result, blocks: list[Any]) -> bool:
     """Whether it is these blocks as JSON: blocks that byref does not know pass as they came, where they pass whole."""
     try:
-        return result.route == "inline" and bool(json.loads(result.text) == blocks)
+        return result.route == "inline" and bool(jsontext.loads(result.text) == blocks)
     except ValueError:
         return False

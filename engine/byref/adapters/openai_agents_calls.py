@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from typing import Any, Final
 from byref.adapters.arguments import strict_with_references
 from byref.adapters.extras import missing
 from byref.adapters.mcp_schemas import SENTENCE, sound, with_references
+from byref_sandbox import jsontext
 
 try:
     from agents import FunctionTool, RunContextWrapper
@@ -73,7 +73,7 @@ async def asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: s
     if prepared is not None and not prepared.unchanged:
         return True
     policy: Any = tool.needs_approval
-    asked = policy(context, json.loads(arguments), call_id)
+    asked = policy(context, jsontext.loads(arguments), call_id)
     return bool(await asked if inspect.isawaitable(asked) else asked)
 
 

@@ -12,6 +12,7 @@ from byref.adapters.extras import check_engine, missing
 from byref.adapters.items import Items
 from byref.engine import Engine
 from byref.errors import ByrefError
+from byref_sandbox import jsontext
 
 try:
     from agents import SessionSettings, TResponseInputItem
@@ -134,8 +135,8 @@ class ByrefSession(sdk.SessionABC):
 
     def _item(self, text: str) -> TResponseInputItem | None:
         try:
-            item = json.loads(text)
-        except (ValueError, RecursionError):
+            item = jsontext.loads(text)
+        except ValueError:
             item = None
         if isinstance(item, dict):
             return cast(TResponseInputItem, item)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
@@ -19,6 +18,7 @@ from byref.outputs.media import Media
 from byref.policy import Policy
 from byref.result import sendable
 from byref.session import Session
+from byref_sandbox import jsontext
 
 try:
     from pydantic_ai import BinaryContent, ModelRetry, RunContext, ToolDefinition, ToolFailed, ToolReturn
@@ -300,7 +300,7 @@ def _shown(tool_def: ToolDefinition) -> ToolDefinition:
 
 def _data(text: str) -> Any:
     try:
-        return json.loads(text)
+        return jsontext.loads(text)
     except ValueError:
         return text
 

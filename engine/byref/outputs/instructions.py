@@ -64,6 +64,7 @@ def _lift_from_value(block: Block) -> tuple[Block, str | None]:
 
 
 def _members(data: bytes) -> dict[str, msgspec.Raw]:
+    jsontext.check_depth(data)
     return _decoder.decode(data.removeprefix(b"\xef\xbb\xbf"))
 
 
@@ -90,6 +91,7 @@ def _said_before(block: Block) -> str | None:
         return dict(pairs)
 
     try:
+        jsontext.check_depth(block.data)
         json.loads(block.text.removeprefix("\ufeff"), object_pairs_hook=keep, parse_int=lambda _: 0)
     except (ValueError, RecursionError):
         return None

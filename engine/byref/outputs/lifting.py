@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from byref.outputs.instructions import KEY, cut
+from byref_sandbox import jsontext
 
 HELD: Final = 16 << 20
 """Bytes in which a member has to end, and which are taken out of one stream; what is beyond stays."""
@@ -183,6 +184,7 @@ class Lifting:
         else:
             rest = text[value:].decode("utf-8", "replace" if final else "ignore")
             try:
+                jsontext.check_depth(text[value:])
                 _, length = _decoder.raw_decode(rest)
             except (ValueError, RecursionError):
                 if final:

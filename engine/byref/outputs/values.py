@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import Any
 
@@ -43,6 +43,7 @@ def written(value: object) -> tuple[object, bytes, int]:
     taken: dict[int, tuple[object, object]] = {}
     token = _taken.set(taken)
     try:
+        _check_depth(value)
         value = _top(value)
         data, line_feeds = _lines(value)
         if taken:  # iterators inside gave what they had
@@ -58,9 +59,24 @@ def written(value: object) -> tuple[object, bytes, int]:
 def plain(value: object) -> bytes | None:
     """Return the JSON of a value on one line; None if it is not of plain JSON's types through and through."""
     try:
+        _check_depth(value)
         return _checked(_plain_encoder.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _check_depth(value: object) -> None:
+    """Raise RecursionError where a value is nested so deeply that writing it could end the process."""
+    if sys.getrecursionlimit() <= jsontext.MAX_LEVELS:
+        return
+    level: list[Any] = [value]
+    for _ in range(jsontext.MAX_LEVELS):
+        level = [one for one in level if type(one) in _CONTAINERS]
+        if not level:
+            return
+        members: Iterator[Any] = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
+        level = list({id(member): member for member in members if type(member) in _CONTAINERS}.values())
+    raise RecursionError
 
 
 def type_name(value: object) -> str:

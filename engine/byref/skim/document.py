@@ -211,6 +211,7 @@ class Document:
         """Raise what Python says of the text, which begins where `_text` does."""
         problem = "nested too deeply"
         try:
+            jsontext.check_depth(text)
             json.loads((self._prefix + text).decode(errors="replace"), parse_int=len)
         except json.JSONDecodeError as error:
             line = self._line + error.lineno - 1

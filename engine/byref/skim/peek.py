@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, Final
 
+from byref_sandbox import jsontext
+
 _WINDOWS: Final = (1 << 12, 1 << 16)
 """Bytes in which a value ends; one of more is none of many."""
 _NUMBER: Final = 64
@@ -24,6 +26,7 @@ def value_at(text: bytes, at: int) -> tuple[Any, int]:
     for size in _WINDOWS:
         is_last = at + size >= len(text)
         try:
+            jsontext.check_depth(text[at : at + size])
             window, _ = codecs.utf_8_decode(text[at : at + size], "surrogatepass", False)
             value, end = _decoder.raw_decode(window)
         except RecursionError:

@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder().decode
 
 def parse(text: str, data: bytes) -> object:
     """Return the value of JSON text, of which `data` is the UTF-8, as `jsontext.decode` does; raise NotJSON."""
-    if len(text) > sizes.BIG:
+    if len(text) > sizes.BIG and not jsontext.is_too_deep(data):
         try:
             return _Reader(text).read()
         except (ValueError, IndexError, StopIteration, RecursionError):

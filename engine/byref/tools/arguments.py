@@ -54,8 +54,8 @@ def _decoded(given: str | bytes, bare: str | None) -> object:
         return jsontext.decode(inner.encode("utf-8", "surrogatepass"))
     except jsontext.NotJSON as error:
         try:  # line breaks within strings, commas before closing brackets
-            return json.loads(without_trailing_commas(inner), strict=False)
-        except (ValueError, RecursionError):
+            return jsontext.loads(without_trailing_commas(inner), strict=False)
+        except ValueError:
             pass
         if bare is not None and inner[0] == '"':
             return {bare: text}

@@ -5,9 +5,10 @@ Nothing here guesses: what could mean two things stays as it is, for an error th
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
+
+from byref_sandbox import jsontext
 
 _TRAILING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|,(?=\s*[}\]])', re.DOTALL)
 """A string as a whole, so that commas in it stay, or a comma before a closing bracket."""
@@ -63,7 +64,7 @@ def as_filter(value: Any) -> Any:
             text = text[1:-1].strip()
     if text.startswith('".') and text.endswith('"'):
         try:
-            inner = json.loads(text)
+            inner = jsontext.loads(text)
         except ValueError:
             return text
         text = inner if isinstance(inner, str) else text
@@ -130,6 +131,6 @@ def as_span(value: Any) -> Any:
 
 def _decoded(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return jsontext.loads(text)
+    except ValueError:
         return text

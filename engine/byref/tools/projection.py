@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from byref_sandbox import jsontext
 from byref_sandbox.plainjq import Need
 
 MAX_STEPS = 8
@@ -43,6 +44,7 @@ def _decoded(text: bytes, kind: Any, path: tuple[str, ...]) -> Any:
         members = _members({key: kind})
         kind = members | list[kind] | None if key.isdecimal() else members | None
     try:
+        jsontext.check_depth(text)
         if not text.isascii():
             str(text, "utf-8")  # msgspec does not look at the encoding
         return msgspec.json.decode(text, type=kind)
