@@ -7,6 +7,8 @@ start do not wait for SQLAlchemy.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from byref import logs as _logs
+
 if TYPE_CHECKING:
     from byref import db
     from byref.aio import AsyncEngine, AsyncSession
@@ -80,6 +82,8 @@ __all__ = [
     "db",
     "is_pointer",
 ]
+
+_logs.keep_plain()
 
 _HOMES = {
     "aio": ("AsyncEngine", "AsyncSession"),

@@ -5,12 +5,14 @@ An error's docstring is its default message.
 
 from __future__ import annotations
 
+from byref.plain import visible
+
 
 class ByrefError(Exception):
     """Something the host has to mend."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").strip())
+        super().__init__(visible(message or (type(self).__doc__ or "").strip()))
 
 
 class ConfigurationError(ByrefError, ValueError):

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, get_args
 
 from byref.errors import ConfigurationError
+from byref.plain import one_line
 
 MOST = 1 << 53
 """No size, count or number of tokens is larger."""
@@ -65,18 +66,6 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001  integers of more than 4300 digits, and whatever a host's own classes do
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 100 else f"{text[:100]}…"
-
-
-def one_line(message: object, most: int = 300) -> str:
-    """Return a message, or an error's, on one line, cut where it is long."""
-    try:
-        text = str(message)[: 10 * most]
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001  as above; an error's own __str__ may even exit
-        text = ""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}…"
 
 
 @contextmanager

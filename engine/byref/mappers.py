@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any
 
-from byref.knobs import MissingMapper, collected, one_line
+from byref.knobs import MissingMapper, collected
+from byref.plain import one_line
 from byref.policy import ToolPolicy
 from byref.scope import Scope
 from byref_sandbox import Limits, SandboxUnavailable, jsontext, plainjq

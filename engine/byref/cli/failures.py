@@ -6,8 +6,12 @@ import contextlib
 import logging
 import os
 import sys
-import traceback
+import warnings
 from collections.abc import Iterator
+from typing import TextIO
+
+from byref.logs import line_of, traceback_of
+from byref.plain import one_line
 
 FAILED = 1
 USAGE = 2
@@ -15,6 +19,8 @@ INTERRUPTED = 130
 """128 + SIGINT, as a shell reports it."""
 READER_GONE = 141
 """128 + SIGPIPE."""
+ERROR_CHARS = 4_000
+"""Of an error's line."""
 
 
 class Failed(Exception):
@@ -32,16 +38,24 @@ def is_debugging() -> bool:
 
 @contextlib.contextmanager
 def warnings_on_stderr() -> Iterator[None]:
-    """Let the library's warnings be single lines on standard error."""
+    """Let what the library and all that it uses warn of be single lines on standard error.
+
+    A program that calls the command, and has handlers of its own, goes on to get what libraries log.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(_Line("byref: %(message)s"))
-    logger = logging.getLogger("byref")
+    handler.setFormatter(_Line())
+    logger, root = logging.getLogger("byref"), logging.getLogger()
+    loggers = [logger] if root.handlers else [logger, root]
     propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
+    for each in loggers:
+        each.addHandler(handler)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            yield
     finally:
-        logger.removeHandler(handler)
+        for each in loggers:
+            each.removeHandler(handler)
         logger.propagate = propagates
 
 
@@ -54,7 +68,7 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if is_debugging():
-        traceback.print_exception(error)
+        sys.stderr.write(f"byref: {type(error).__name__}\n{traceback_of(error)}\n")
     else:
         _say(_message(error))
     return USAGE if isinstance(error, WrongUsage) else FAILED
@@ -71,14 +85,25 @@ def _message(error: BaseException) -> str:
 
 
 def _say(message: str) -> None:
-    line = " ".join(message.split())
-    sys.stderr.write(f"byref: {line.encode('utf-8', 'replace').decode()}\n")
+    sys.stderr.write(f"byref: {one_line(message, ERROR_CHARS)}\n")
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    _say(f"{category.__name__}: {message}")
 
 
 class _Line(logging.Formatter):
-    """One line a record; tracebacks only where they are wanted."""
+    """One line a record, whoever logs it; tracebacks only where they are wanted."""
 
     def format(self, record: logging.LogRecord) -> str:
-        if not is_debugging():
-            record.exc_info, record.exc_text = None, None
-        return super().format(record)
+        line = f"byref: {line_of(record)}"
+        if is_debugging() and record.exc_info and record.exc_info[1]:
+            return f"{line}\n{traceback_of(record.exc_info[1])}"
+        return line

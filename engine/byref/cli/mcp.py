@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import threading
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 from byref import Engine, Policy
@@ -45,7 +42,7 @@ def mcp(options: Namespace) -> int:
     # Threads cannot be stopped: whatever still runs on one when the client has left gets no more than this.
     last = threading.Timer(serving.LEAVE_SECONDS, os._exit, (0,))
     last.daemon = True
-    with _logs(), opening.engine_to_write(options, POLICY) as engine:
+    with opening.engine_to_write(options, POLICY) as engine:
         try:
             if place is None:
                 asyncio.run(_serve_stdio(engine, options, last))
@@ -54,20 +51,6 @@ def mcp(options: Namespace) -> int:
         finally:
             last.cancel()
     return 0
-
-
-@contextmanager
-def _logs() -> Iterator[None]:
-    """Let what the libraries log be told as byref's own warnings are: on standard error, a line each."""
-    loggers = [logging.getLogger(name) for name in ("mcp", "uvicorn")]
-    handlers = logging.getLogger("byref").handlers[:]
-    for logger in loggers:
-        logger.handlers += handlers
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.handlers = [handler for handler in logger.handlers if handler not in handlers]
 
 
 async def _serve_stdio(engine: Engine, options: Namespace, last: threading.Timer) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from byref import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +20,6 @@ MAX_TERMINAL_LINES = 200
 
 LOOSE_WIDTH = 20
 """Of a column of data, which may be broken anywhere."""
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def is_terminal() -> bool:
@@ -49,21 +48,25 @@ def data(content: bytes) -> None:
 
 
 def json(value: object) -> None:
-    """Print any value as indented JSON, lone surrogates and all that JSON forbids replaced as `process` does."""
+    """Print any value as indented JSON, lone surrogates and all that JSON forbids replaced as `process` does.
+
+    On a terminal what could steer it, or would not be seen, is written as JSON's escapes.
+    """
     import msgspec
 
     from byref.ledger import dump
 
-    sys.stdout.write(encodable(msgspec.json.format(dump(value), indent=2)) + "\n")
+    shown = encodable(msgspec.json.format(dump(value), indent=2))
+    sys.stdout.write(f"{plain.visible_in_json(shown) if is_terminal() else shown}\n")
 
 
 def note(message: str) -> None:
     """Say something beside the output, on standard error; on a terminal its lines end between words."""
-    shown = encodable(message)
+    shown = visible(message)
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         fill = functools.partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
-        shown = "\n".join(fill(line) for line in visible(shown).split("\n"))
+        shown = "\n".join(fill(line) for line in shown.split("\n"))
     sys.stderr.write(f"{shown}\n")
 
 
@@ -84,7 +87,7 @@ def table(
     cells = _cells(rows)
     if not is_terminal():
         for row in [list(columns), *cells]:
-            sys.stdout.write(encodable("\t".join(_one_line(cell) for cell in row)) + "\n")
+            sys.stdout.write(encodable("\t".join(map(plain.one_cell, row))) + "\n")
         return
     from rich import box
     from rich.table import Table
@@ -118,7 +121,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 def _used(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     """The cells of each column as a terminal shows them, without columns that have none; the first is always there."""
-    shown = {name: [_one_line(visible(row[place])) for row in cells] for place, name in enumerate(columns)}
+    shown = {name: [plain.one_cell(visible(row[place])) for row in cells] for place, name in enumerate(columns)}
     return {name: column for name, column in shown.items() if not cells or any(column) or name == columns[0]}
 
 
@@ -166,14 +169,15 @@ def working(what: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(f"{what} …"):
+    with Console(stderr=True).status(Text(f"{plain.one_line(what)} …")):
         yield
 
 
 def visible(content: str) -> str:
-    """Return text with control characters written out, but for tabs and line breaks."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", encodable(content))
+    """Return text with what steers a terminal, or is not seen, written out, but for tabs and line breaks."""
+    return plain.visible(encodable(content))
 
 
 def encodable(content: str) -> str:
@@ -195,7 +199,3 @@ def _console() -> Console:
 
 def _number(cell: object) -> str:
     return f"{cell:,}" if type(cell) is int else str(cell)
-
-
-def _one_line(cell: str) -> str:
-    return " ".join(cell.split()) if any(mark in cell for mark in "\t\n\r\v\f") else cell

@@ -6,7 +6,9 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+from byref.plain import one_line
 
 
 class Default(str):
@@ -53,9 +55,16 @@ def package_version() -> str:
         return "unknown"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are plain: they quote what was typed."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(one_line(message, 1_000))
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="byref",
         usage="byref [options] VERB …",
         description="Big tool outputs by reference: kept whole in SQL, described to the model, queried by sandboxed code.",

@@ -43,7 +43,7 @@ PATIENCE_SECONDS = 5.0
 """So long a server that takes no connections, or no writes, is asked again: it may be restarted, or another take over.
 Then, until it is back, work fails at once."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger("byref")
 
 
 class Database:
@@ -192,7 +192,7 @@ class Database:
                 except DBAPIError as error:
                     if attempt == ATTEMPTS or time.monotonic() > deadline or not self._may_pass(error, write, begun):
                         raise
-                    _log.debug("attempt %d on %s failed, trying again: %s", attempt, self.url, error.orig)
+                    logger.debug("attempt %d on %s failed, trying again: %s", attempt, self.url, error.orig)
                 time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(1, 2))
                 attempt += 1
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from byref.errors import ArtifactMissing, StorageFailure
+from byref.plain import one_line
 from byref.stores.keys import is_key
 from byref.stores.protocol import BlobStore, KeepsDrafts, is_model_readable, is_shown
 
@@ -108,7 +109,7 @@ class Guarded:
         except (ArtifactMissing, StorageFailure):
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"[:300]
+            told = f"{type(error).__name__}: {one_line(error)}"
             raise StorageFailure(f"the store {self.name!r} could not {verb}: {told}") from error
 
 

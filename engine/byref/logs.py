@@ -1,0 +1,68 @@
+"""The library's log: a record is one line, whatever of a stranger's text is in it, and steers no terminal.
+
+Hosts have handlers of their own, so it is made so where records begin: at the logger `byref`, which all modules use.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from byref.plain import one_line, visible
+
+LINE_CHARS = 2_000
+"""Of a record, and of each line of its traceback."""
+TRACEBACK_CHARS = 100_000
+_CHAINED = 50
+"""Exceptions that are looked at, of those that led to one."""
+
+
+def line_of(record: logging.LogRecord) -> str:
+    """Return a record's message as one line."""
+    return one_line(record.getMessage(), LINE_CHARS)
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return a traceback whose lines are all indented, so that none of them can be taken for a record of its own."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))[:TRACEBACK_CHARS]
+    return "\n".join(f"  {visible(line)[:LINE_CHARS]}" for line in text.rstrip("\n").split("\n"))
+
+
+def keep_plain() -> None:
+    """Have the records of the logger `byref` be plain; once is enough."""
+    logging.getLogger("byref").addFilter(_plain)
+
+
+def _plain(record: logging.LogRecord) -> bool:
+    """Change what of a record is not plain, and no other: who groups records by their format finds it."""
+    try:
+        told, line = record.getMessage(), line_of(record)
+    except (TypeError, ValueError):  # the arguments are not the format's: the handler says so
+        return True
+    if line != told:
+        record.msg, record.args = line, ()
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and not all(map(_is_plain, _led_to(error))):
+        record.exc_text = traceback_of(error)  # what formatters write if it is there
+    return True
+
+
+def _is_plain(error: BaseException) -> bool:
+    try:
+        return all(one_line(text, LINE_CHARS) == text for text in (str(error), *getattr(error, "__notes__", ())))
+    except Exception:  # noqa: BLE001  an error's own __str__ may do anything
+        return False
+
+
+def _led_to(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a traceback."""
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo and len(seen) < _CHAINED:
+        each = todo.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            todo += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
