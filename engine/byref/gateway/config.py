@@ -39,12 +39,17 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PRESETS = ("variables", "references", "pointers", "previews")
 _INHERITED = re.compile(
-    r"HOME|LANG|LC_\w+|LOGNAME|PATH|SHELL|TERM|TMPDIR|TZ|USER|XDG_\w+|(https?|no|all)_proxy|SSL_CERT_(FILE|DIR)"
-    r"|NODE_EXTRA_CA_CERTS|REQUESTS_CA_BUNDLE|npm_config_\w+|(UV|PIP)_(DEFAULT_)?INDEX\w*",
-    re.IGNORECASE,
+    r"HOME|LANG|LANGUAGE|LC_(ALL|COLLATE|CTYPE|MESSAGES|MONETARY|NUMERIC|TIME)|LOGNAME|PATH|SHELL|TERM|TMPDIR|TZ|USER"
+    r"|XDG_(CACHE_HOME|CONFIG_DIRS|CONFIG_HOME|DATA_DIRS|DATA_HOME|RUNTIME_DIR|STATE_HOME)"
+    r"|SSL_CERT_(DIR|FILE)|NODE_EXTRA_CA_CERTS|REQUESTS_CA_BUNDLE|NO_PROXY|no_proxy"
 )
-"""Of our own environment, what a server of a config file gets beside its `env`: what programs need to start, and to be
-fetched by npx or uvx, but no keys."""
+"""Of our own environment, what a server of a config file gets beside its `env`: what programs need to start, and npx or uvx to
+fetch them. Places alone: what may be a key, as an index of packages with its password, the file names in `env`."""
+_PROXIES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "http_proxy", "https_proxy")
+"""Of these the scheme, the host and the port, but no name and no password."""
+_PROXY = re.compile(
+    r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?)(?:.*@)?((?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?)/?", re.DOTALL
+)
 _RUNNERS = frozenset({"npx", "uvx", "uv", "pipx", "bunx", "deno", "node", "python", "python3", "docker", "run", "exec"})
 
 
@@ -102,13 +107,13 @@ def read_config(path: str | Path) -> GatewayConfig:
 def parse_config(parsed: object) -> GatewayConfig:
     """Return what the parsed file says; it raises as `read_config` does."""
     if not isinstance(parsed, dict):
-        raise ConfigurationError(f'expected an object with "mcpServers", not {shown(parsed)}')
+        raise ConfigurationError(f'expected an object with "mcpServers", not {_kind(parsed)}')
     key = "mcpServers" if "mcpServers" in parsed or "servers" not in parsed else "servers"
     named = parsed.get(key)
     if key not in parsed:
         raise ConfigurationError('expected an object of servers under "mcpServers" (or "servers"); there is neither')
     if not isinstance(named, dict):
-        raise ConfigurationError(f'"{key}": expected an object of servers by their names, not {shown(named)}')
+        raise ConfigurationError(f'"{key}": expected an object of servers by their names, not {_kind(named)}')
     if len(named) > MAX_SERVERS:
         raise ConfigurationError(f'"{key}": {len(named):,} servers; at most {MAX_SERVERS} are taken')
     servers = tuple(server for name, given in named.items() if (server := _server(name, given)) is not None)
@@ -144,7 +149,7 @@ def default_policy(knobs: Mapping[str, Any], preset: str = "variables") -> Polic
 
 def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig:
     if not isinstance(given, dict):
-        raise ConfigurationError(f'"byref": expected an object of settings, not {shown(given)}')
+        raise ConfigurationError(f'"byref": expected an object of settings, not {_kind(given)}')
     known = ("policy", "preset", "start_timeout", "call_timeout")
     for key in given:
         if key not in known:
@@ -180,7 +185,7 @@ def _server(name: str, given: object) -> ServerConfig | None:
     if not name.strip() or len(name) > 200:
         raise ConfigurationError(f"server {shown(name)}: expected a name of 1 to 200 characters")
     if not isinstance(given, dict):
-        raise ConfigurationError(f"server {name!r}: expected an object, not {shown(given)}")
+        raise ConfigurationError(f"server {name!r}: expected an object, not {_kind(given)}")
     for key, switched_off in (("disabled", True), ("enabled", False)):
         if key in given:
             if not isinstance(given[key], bool):
@@ -230,9 +235,18 @@ def _stdio(name: str, given: Mapping[str, Any]) -> ServerConfig:
         name,
         "stdio",
         command=(command, *words),
-        env={**{key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}, **own},
+        env={**_inherited(), **own},
         cwd=folder,
     )
+
+
+def _inherited() -> dict[str, str]:
+    """Of our own environment, what every server gets; a proxy that is no address is left out."""
+    passed = {key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}
+    for key in _PROXIES:
+        if address := _PROXY.fullmatch(os.environ.get(key, "").strip()):
+            passed[key] = address[1] + address[2]
+    return passed
 
 
 def _check_url(name: str, url: str) -> None:
@@ -288,8 +302,14 @@ def _expanded(name: str, key: str, text: str) -> str:
 
 def _wrong(name: str, key: str, expected: str, value: object) -> ConfigurationError:
     """What is wrong about a value, without the value where it may be a secret."""
-    given = type(value).__name__ if key.startswith(("env", "headers")) else shown(value)
+    given = shown(value) if key in ("type", "disabled", "enabled") else _kind(value)
     return ConfigurationError(f'server {name!r}: "{key}": expected {expected}, not {given}')
+
+
+def _kind(value: object) -> str:
+    """What a value of JSON is, without the value."""
+    kinds = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
 
 
 def _name_of(command: Sequence[str]) -> str:

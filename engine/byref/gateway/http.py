@@ -30,6 +30,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, decoded, encoded
 from byref.gateway.config import ServerConfig
+from byref.plain import one_line
 
 CONNECT_SECONDS = 30.0
 RECONNECTS = 3
@@ -74,9 +75,9 @@ def failure(error: BaseException) -> str:
     if isinstance(error, httpx2.HTTPStatusError):
         return f"it answered HTTP {error.response.status_code}"
     if isinstance(error, httpx2.HTTPError):
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
+        return f"{type(error).__name__}: {one_line(error, 200)}".removesuffix(": ")
     if isinstance(error, Broken):
-        return str(error)[:300]
+        return one_line(error)
     # Whatever else a library says may have the address in it, and that a key.
     return f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) and error.strerror else ''}"
 

@@ -41,6 +41,7 @@ from byref.gateway.http import HTTP_STATUS, failure
 from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.relay import Relay
 from byref.gateway.transports import connected
+from byref.plain import all_visible, one_line, visible
 
 FIRST_DELAY = 0.5
 LAST_DELAY = 30.0
@@ -210,6 +211,9 @@ class Upstream:
                 raise Unavailable(
                     f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
                 ) from error
+            error.error.message = visible(error.message)  # clients show it, and it is in our log
+            if error.data is not None:
+                error.error.data = all_visible(error.data)
             raise
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -315,7 +319,7 @@ class Upstream:
                         tasks.start_soon(self._listen_anew)
                     tasks.start_soon(self._settle)
                     await lost.wait()
-                self._trouble = str(broken[0]) if broken else await channel.ending()
+                self._trouble = failure(broken[0]) if broken else await channel.ending()
                 self._dispatcher = self._life = None
                 tasks.cancel_scope.cancel()
 
@@ -362,7 +366,7 @@ class Upstream:
                 raise Broken(f"it did not answer the handshake within {self._start_timeout:g} s") from error
             if (found := await self._discovered(dispatcher)) is None:
                 self._try_other_kind(error)
-                raise Broken(f"it refused the handshake: {' '.join(error.error.message.split())[:300]}") from error
+                raise Broken(f"it refused the handshake: {one_line(error.error.message)}") from error
             result = found
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
@@ -474,6 +478,8 @@ class Upstream:
             return
         if self._notifying >= MAX_NOTIFICATIONS:
             return
+        if method == "notifications/message":
+            params = all_visible(params)
         self._notifying += 1
         try:
             await self._client.told(self._first or self, method, None if params is None else dict(params))
