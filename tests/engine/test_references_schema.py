@@ -168,6 +168,106 @@ def test_what_is_no_schema_is_the_hosts_to_mend(chat: Session, schema: dict[str,
         chat.resolve({}, schema)
 
 
+def nested(keyword: str, levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {keyword: [schema] if keyword == "allOf" else {"k": schema} if keyword == "properties" else schema}
+    return schema
+
+
+def doubled(levels: int) -> dict[str, Any]:
+    """A schema that applies the last of its parts 2**levels times to one value."""
+    parts: dict[str, Any] = {f"p{i}": {"allOf": [{"$ref": f"#/$defs/p{i + 1}"}] * 2} for i in range(levels)}
+    return {"$defs": {**parts, f"p{levels}": of(k={})}, "$ref": "#/$defs/p0", "unevaluatedProperties": False}
+
+
+OWN = {"$ref": "#/properties/k"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (of(k={"not": OWN}), "itself"),
+        (of(k=OWN), "itself"),
+        (of(k={"if": OWN}), "itself"),
+        (of(k={"else": OWN}), "itself"),
+        (of(k={"anyOf": [{}, OWN]}), "itself"),
+        (of(k={"oneOf": [{"allOf": [OWN]}]}), "itself"),
+        (of(k={"dependentSchemas": {"a": OWN}}), "itself"),
+        (of(k={"$anchor": "k", "not": {"$ref": "#k"}}), "itself"),
+        (of(k={"$id": "http://k/", "not": {"$ref": "http://k/"}}), "itself"),
+        ({"$id": "http://k/", **of(k={"$id": "a", "not": {"$ref": "http://k/a"}})}, "itself"),
+        ({"unevaluatedProperties": False, "allOf": [{"$ref": "#"}]}, "itself"),
+        ({"unevaluatedItems": False, "if": {"$ref": "#"}}, "itself"),
+        ({"$dynamicAnchor": "k", "anyOf": [{"$dynamicRef": "#k"}]}, "itself"),
+        ({"$schema": "https://json-schema.org/draft/2019-09/schema", "not": {"$recursiveRef": "#"}}, "itself"),
+        ({"$schema": "http://json-schema.org/draft-03/schema#", "extends": [{"$ref": "#"}]}, "itself"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"a": {"$ref": "#"}}}, "itself"),
+        ({**of(k={"$ref": "#/x"}), "x": {"not": {"$ref": "#/x"}}}, "itself"),
+        ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "itself"),
+        (nested("not", 400), "levels"),
+        (nested("allOf", 400), "levels"),
+        (nested("properties", 400), "levels"),
+        (doubled(30), "more than 10,000"),
+        ({**of(k={"$ref": "#/x"}), "x": {"allOf": 3, "properties": 5}}, "not to be checked"),
+        ({"$schema": {}}, "not to be checked"),
+        ({"$schema": "http://["}, "not to be checked"),
+        ({"$id": "http://[", **of(k={"$ref": "x"})}, "not to be checked"),
+        (of(k={"pattern": "(" * 10_000}), "properties/k/pattern"),
+    ],
+)
+def test_a_schema_that_does_not_end_is_none(
+    chat: Session, schema: dict[str, Any], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic()
+    with pytest.raises(ConfigurationError, match="the schema of the target tool") as caught:
+        chat.resolve({"k": "a $b"}, schema)
+    assert told in str(caught.value)
+    assert time.monotonic() - start < 2
+    assert "panicked" not in capfd.readouterr().err
+
+
+def test_what_ends_with_the_data_is_fine(chat: Session) -> None:
+    tree = of(k={"$ref": "#/$defs/t"}) | {"$defs": {"t": of(c={"items": {"$ref": "#/$defs/t"}}, n={"type": "integer"})}}
+    assert "k.c[0].n expects integer" in misfit(chat, {"k": {"c": [{"n": "five"}]}}, tree)
+    assert "k expects integer" in misfit(chat, {"k": "five"}, nested("allOf", 20) | of(k={"type": "integer"}))
+    shared = {"$defs": {"a": {"type": "integer"}}, **of(k={"anyOf": [{"$ref": "#/$defs/a"}] * 3})}
+    assert chat.resolve({"k": 5}, shared) == {"k": 5}
+
+
+def test_a_check_that_fails_is_told_to_the_model(chat: Session) -> None:
+    assert "not to be checked (OverflowError)" in misfit(chat, {"k": 10**400}, of(k={"multipleOf": 0.1}))
+
+
+def test_a_draft_within_a_schema_does_not_lift_the_bounds(chat: Session) -> None:
+    inner = {"$schema": "https://json-schema.org/draft/2020-12/schema", "pattern": "^(a|a)*b$"}
+    assert "k does not satisfy pattern" in misfit(chat, {"k": "a" * 50}, of(k=inner))
+    older = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
+    assert "k expects integer" in misfit(chat, {"k": 1.0}, of(k=older))
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "message"),
+    [
+        ({"a": 1, "b": 1}, {"allOf": [of(a={})]}, 'has no place for "b"'),
+        ({"a": 1, "b": 1}, {"anyOf": [of(a={}), of(b={"type": "null"})]}, 'has no place for "b"'),
+        ({"a": 1, "b": 1}, {"if": {"required": ["a"]}, "then": of(a={}), "else": of(b={})}, 'has no place for "b"'),
+        ({"a": 1, "b": 1}, {"dependentSchemas": {"a": of(b={})}, **of(a={})}, None),
+        ({"a": 1, "b": 1}, {"allOf": [{"additionalProperties": {"type": "integer"}}]}, None),
+        ([1, 2, 3], {"prefixItems": [{}], "contains": {"const": 3}}, "has no place for 1"),
+        ([1, 2], {"allOf": [{"items": {"type": "integer"}}]}, None),
+    ],
+)
+def test_what_nothing_applies_to(chat: Session, value: Any, schema: dict[str, Any], message: str | None) -> None:
+    keyword = "unevaluatedProperties" if isinstance(value, dict) else "unevaluatedItems"
+    whole = of(k={**schema, keyword: False})
+    assert Draft202012Validator(whole).is_valid({"k": value}) == (message is None)
+    if message is None:
+        assert chat.resolve({"k": value}, whole) == {"k": value}
+    else:
+        assert message in str([error.message for error in compiled(whole).errors({"k": value}, time.monotonic() + 9)])
+
+
 def test_hostile_data_does_not_hang_a_pattern(chat: Session, caplog: pytest.LogCaptureFixture) -> None:
     chat.store_artifact(["a" * 50_000, {"a" * 5_000 + "!": 1}], name="held")
     start = time.monotonic()

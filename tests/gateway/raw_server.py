@@ -67,6 +67,20 @@ def tools(request: dict[str, Any]) -> Any:
             global asked
             asked += 1
             return {"tools": [{"name": "first" if asked == 1 else "second", "inputSchema": OBJECT}]}
+        case "circles":
+            own = {"properties": {"x": {"not": {"$ref": "#/properties/x"}}, "y": {"type": "integer"}}}
+            other = {"unevaluatedProperties": False, "allOf": [{"$ref": "#"}]}
+            deep: dict[str, Any] = {}
+            for _ in range(150):
+                deep = {"not": deep}
+            schemas = {
+                "own": own,
+                "other": other,
+                "deep": deep,
+                "id": {"$id": "http://["},
+                "draft": {"$schema": "http://["},
+            }
+            return {"tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]}
         case "nonsense":
             return {"tools": "none"}
     return {"tools": [{"name": "raw", "inputSchema": OBJECT}]}

@@ -224,6 +224,22 @@ def test_evil_names_and_schemas_are_made_harmless(place: Place) -> None:
     assert all(tool.description != "I am not byref's" for tool in tools if tool.name == "artifact_jq")
 
 
+def test_schemas_that_go_in_circles_end_nobody(place: Place) -> None:
+    config = place.write({"circles": raw("circles"), "sound": raw("plain")})
+
+    async def work() -> None:
+        async with place.client("--config", config) as client:
+            schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+            assert list(schemas["own"]["properties"]) == ["y"]
+            assert schemas["other"] == {"type": "object"}
+            for name in sorted({"own", "other", "deep", "id", "draft"} & schemas.keys()):
+                assert '"a $b"' in text_of(await client.call_tool(name, {"x": "a $b"}))
+            assert text_of(await client.call_tool("raw", {}))
+
+    asyncio.run(work())
+    assert "panicked" not in place.errors()
+
+
 @pytest.mark.slow
 def test_a_message_without_end_ends_its_server_alone(place: Place) -> None:
     config = place.write({"huge": raw("huge"), "sound": place.shop("sound")})

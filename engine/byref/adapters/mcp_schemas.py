@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ _SAID: Final = ("title", "description", "default", "examples", "deprecated")
 """What says something about an argument, and stays where clients look for it."""
 _MAX_MENDED = 200
 """Properties that are looked at one by one."""
+_MEND_SECONDS = 2.0
+"""To look at them; those that are left then are not kept."""
 
 
 def sound(tool: Mapping[str, Any]) -> Json:
@@ -114,7 +117,12 @@ def _sound_part(schema: Json) -> Json:
     places: Json = {
         key: schema[key] for key in ("$defs", "definitions") if key in schema and _is_schema({key: schema[key]})
     }
-    usable = {name: member for name, member in given.items() if _is_schema({"properties": {name: member}})}
+    until = time.monotonic() + _MEND_SECONDS
+    usable = {
+        name: member
+        for name, member in given.items()
+        if time.monotonic() < until and _is_schema({"properties": {name: member}})
+    }
     kept = {name: member for name, member in usable.items() if places or '"$ref"' not in json.dumps(member)}
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str) and name in kept] if isinstance(required, list) else []
@@ -127,6 +135,6 @@ def _is_schema(schema: object) -> bool:
         return False
     try:
         compiled(schema)
-    except (ConfigurationError, RecursionError):
+    except ConfigurationError:
         return False
     return True

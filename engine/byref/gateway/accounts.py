@@ -5,13 +5,13 @@ What is below the floor of every gate passes as it is, whatever the ledger says:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
 from byref import Policy
+from byref.gateway.containment import contained
 from byref.gateway.results import is_reshaped
 from byref.ledger import dump
 
@@ -19,8 +19,6 @@ MAX_WAITING = 1_000
 """Results that are still to be written down; of more each is written before it is answered."""
 LAST_SECONDS = 5.0
 """To write down what is left at the end."""
-
-logger = logging.getLogger("byref")
 
 
 class Accounts:
@@ -54,10 +52,7 @@ class Accounts:
 
 
 async def _done(work: Callable[[], Awaitable[Any]]) -> None:
-    try:
-        await work()
-    except Exception:  # the client has its answer
-        logger.exception("byref could not write down a small result")
+    await contained("writing down a small result", work)  # the client has its answer
 
 
 def passes_surely(policy: Policy, tool: str, raw: dict[str, Any]) -> bool:

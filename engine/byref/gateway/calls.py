@@ -20,6 +20,8 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict
 
+from byref.gateway.containment import is_failure
+
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
 
@@ -214,8 +216,10 @@ class Calls:
                 call.result = await work(call)
             if call.result is None:
                 call.error = MCPError(INTERNAL_ERROR, "the call was cancelled")
-        except Exception as error:  # noqa: BLE001  it is the request's to raise
-            call.error = error
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            call.error = error  # the request's to raise
         finally:
             self._going_on.remove(call)
             call.finish()

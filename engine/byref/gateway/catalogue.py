@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +14,7 @@ import anyio
 
 from byref import Policy
 from byref.adapters.mcp_schemas import sound, with_offloading, with_references
+from byref.gateway.containment import is_failure
 from byref.gateway.names import Names
 from byref.gateway.upstream import Upstream
 
@@ -18,6 +22,12 @@ Json = dict[str, Any]
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 MAX_TEMPLATE_CHARS = 1_000
+SHOWING_SECONDS = 20.0
+"""Of a processor, to check the schemas of one list of one server; the tools that are left then are left out."""
+
+OnThread = Callable[[Callable[[], dict[str, "Offered"]]], Awaitable[dict[str, "Offered"]]]
+
+logger = logging.getLogger("byref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,11 @@ class Offered:
 class Catalogue:
     """Tools, prompts and resources of several servers."""
 
-    def __init__(self, upstreams: Sequence[Upstream], policy: Policy, own_tools: Sequence[str]) -> None:
+    def __init__(
+        self, upstreams: Sequence[Upstream], policy: Policy, own_tools: Sequence[str], thread: OnThread
+    ) -> None:
+        self._thread = thread
+        self._showing = {"tools": anyio.Lock(), "prompts": anyio.Lock()}
         self._upstreams = upstreams
         self._policy = policy
         self._names = {"tools": Names(own_tools), "prompts": Names()}
@@ -45,17 +59,40 @@ class Catalogue:
     async def offered(self, kind: str) -> list[Offered]:
         """Return the tools, or the prompts, of all servers: in the order of the configuration, each server's as it lists them."""
         listed = await self._listed(kind)
-        names = self._names[kind].assign((upstream.name, item["name"]) for upstream, item in listed)
-        before, found = self._offered[kind], {}
-        for upstream, item in listed:
-            name = names[upstream.name, item["name"]]
+        async with self._showing[kind]:
+            names = self._names[kind].assign((upstream.name, item["name"]) for upstream, item in listed)
+            named = [(names[upstream.name, item["name"]], upstream, item) for upstream, item in listed]
+            before = self._offered[kind]
+            if all(name in before and before[name].definition is item for name, _, item in named):
+                found = {name: before[name] for name, _, _ in named}
+            else:
+                found = await self._thread(lambda: self._all_shown(kind, named))
+            self._offered[kind] = found
+        return list(found.values())
+
+    def _all_shown(self, kind: str, named: Sequence[tuple[str, Upstream, Json]]) -> dict[str, Offered]:
+        """Make what clients see; of a server whose schemas take too long to be checked, what was made in time."""
+        before, found = self._offered[kind], dict[str, Offered]()
+        spent, left_out = defaultdict[str, float](float), Counter[str]()
+        for name, upstream, item in named:
             same = before.get(name)
             if same is not None and same.definition is item:
                 found[name] = same
-            else:
+                continue
+            if spent[upstream.name] > SHOWING_SECONDS:
+                left_out[upstream.name] += 1
+                continue
+            began = time.thread_time()
+            try:
                 found[name] = Offered(upstream, item["name"], item, self._shown(kind, name, item))
-        self._offered[kind] = found
-        return list(found.values())
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                left_out[upstream.name] += 1
+            spent[upstream.name] += time.thread_time() - began
+        for server, count in left_out.items():
+            logger.warning("server %r: %d of its %s are left out: they cannot be shown", server, count, kind)
+        return found
 
     async def find(self, kind: str, name: str) -> Offered | None:
         """Return what has a name; a list that is out of date is asked for again."""

@@ -29,6 +29,7 @@ from byref.gateway.catalogue import Catalogue, Offered
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
+from byref.gateway.containment import contained
 from byref.gateway.readable import readable
 from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Upstream
@@ -87,7 +88,7 @@ class Conversation:
         ]
         self._ways = {upstream: Ways(upstream, self._beside) for upstream in self._upstreams}
         self._own_tools = {tool["name"]: tool for tool in own_tools}
-        self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools))
+        self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools), self._thread)
         self._level: str | None = None
         self._subscribed: dict[str, None] = {}
         self._over = anyio.Event()
@@ -100,16 +101,16 @@ class Conversation:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             self._began = anyio.current_time()
-            tasks.start_soon(self._accounts.run)
+            tasks.start_soon(contained, "the writing down of small results", self._accounts.run)
             for upstream in self._upstreams:
-                tasks.start_soon(upstream.run)
+                tasks.start_soon(contained, f"the server {upstream.name!r}", upstream.run)
             task_status.started()
             await self._over.wait()
             tasks.cancel_scope.cancel()
 
     def _beside(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         assert self._tasks is not None
-        self._tasks.start_soon(work)
+        self._tasks.start_soon(contained, "a second connection", work)
 
     def close(self) -> None:
         """End the servers."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -21,12 +22,14 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, methods
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from byref import Engine, Session
 from byref.adapters.mcp import SESSION_HEADER
 from byref.errors import ByrefError
 from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
+from byref.gateway.containment import contained, is_failure
 from byref.gateway.conversation import Conversation
 from byref.gateway.threads import on_thread
 from byref.gateway.wire import capable, dumped, finished
@@ -80,7 +83,7 @@ class Gateway:
     async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._end_idle)
+            tasks.start_soon(contained, "the end of idle conversations", self._end_idle)
             try:
                 yield
             finally:
@@ -88,6 +91,19 @@ class Gateway:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        try:
+            return await self._answered(ctx, call_next)
+        except (MCPError, ValidationError):
+            raise
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            logger.exception("byref could not answer a request")
+            raise MCPError(
+                INTERNAL_ERROR, f"byref could not answer: {type(error).__name__}; its log says why"
+            ) from None
+
+    async def _answered(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.request_id is None:
             await call_next(ctx)
             conversation = self._known(ctx)
@@ -174,7 +190,7 @@ class Gateway:
     async def _run(self, conversation: Conversation, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         self._open += 1
         try:
-            await conversation.run(task_status=task_status)
+            await contained("a conversation", partial(conversation.run, task_status=task_status))
         finally:
             self._open -= 1
 

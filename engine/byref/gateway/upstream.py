@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -37,6 +38,7 @@ from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, M
 
 from byref.gateway.channel import Broken, Unavailable
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
+from byref.gateway.containment import contained, is_failure
 from byref.gateway.http import HTTP_STATUS, failure
 from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.relay import Relay
@@ -158,7 +160,9 @@ class Upstream:
             began, was_sse = time.monotonic(), self._kind == "sse"
             try:
                 await self._live()
-            except Exception as error:  # noqa: BLE001  whatever a server or the network does, the others go on
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
                 self._trouble = failure(error)
                 if self._config.kind == "auto" and self._kind == "sse" and not self.is_ready:
                     self._kind = "auto" if was_sse else "sse"
@@ -316,12 +320,15 @@ class Upstream:
                     self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
                     self._life = tasks
                     if self.is_modern:
-                        tasks.start_soon(self._listen_anew)
-                    tasks.start_soon(self._settle)
+                        tasks.start_soon(self._contained, self._listen_anew)
+                    tasks.start_soon(self._contained, self._settle)
                     await lost.wait()
                 self._trouble = failure(broken[0]) if broken else await channel.ending()
                 self._dispatcher = self._life = None
                 tasks.cancel_scope.cancel()
+
+    async def _contained(self, work: Callable[[], Awaitable[None]]) -> None:
+        await contained(f"the server {self.name!r}", work)
 
     async def _settle(self) -> None:
         if self._first is not None:
@@ -401,7 +408,7 @@ class Upstream:
             if self._life is None or self._dispatcher is None:
                 return
             before, self._listening, self._acknowledged = self._listening, anyio.CancelScope(), anyio.Event()
-            self._life.start_soon(self._listen, self._dispatcher, self._listening)
+            self._life.start_soon(self._contained, partial(self._listen, self._dispatcher, self._listening))
             with anyio.move_on_after(HEARD_SECONDS):
                 await self._acknowledged.wait()
             before.cancel()

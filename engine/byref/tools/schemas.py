@@ -1,8 +1,10 @@
 """JSON Schemas of other tools: checked in bounded time against data that is hostile, with nothing fetched.
 
 What most schemas say is a type that msgspec checks 150 times as fast as jsonschema (100 MB of records: 0.3 s for 45 s);
-what it does not accept goes to jsonschema, whose keywords are replaced where they would print the data or run a
-backtracking regular expression over it.
+what it does not accept goes to jsonschema, whose keywords are replaced where they would print the data, run a
+backtracking regular expression over it, or take longer than anybody waits. jsonschema-rs (0.60) cannot take its place: it has
+no deadline (25 nested `allOf` under `unevaluatedProperties` do not end), deep data ends the process, and integers of more than
+300 digits are no integers to it.
 """
 
 from __future__ import annotations
@@ -10,24 +12,29 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
-import jsonschema
+import attrs
 import msgspec
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
+from referencing.jsonschema import lookup_recursive_ref
 
 from byref.errors import ConfigurationError, ToolError
+from byref.tools.circles import check_circles, check_levels
 from byref.tools.fastcheck import fast_type, is_fast
-from byref.tools.regexes import matches
+from byref.tools.regexes import is_regex, matches
 
 CHECK_SECONDS = 10.0
+COMPILE_SECONDS = 10.0
+"""For the check that a schema is one."""
 _PROBE_SECONDS = 0.2
 MOST_ERRORS = 20
 """Looked at, to tell the model of the one that matters."""
@@ -41,6 +48,36 @@ Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
 class _OutOfTime(Exception):
     pass
+
+
+class _Failed(Exception):
+    """The check itself failed; the text says how."""
+
+
+@contextmanager
+def _bounded(until: float) -> Iterator[None]:
+    """Check until a time (monotonic); whatever goes wrong is one of `_OutOfTime`, `_Failed` and Unresolvable.
+
+    rpds, written in Rust, panics where Python raises: that is no Exception, and by no exception's type.
+    """
+    before = _until.set(until)
+    try:
+        yield
+    except (_OutOfTime, Unresolvable, ConfigurationError):
+        raise
+    except BaseException as error:
+        if isinstance(error, RecursionError) or is_panic(error):
+            raise _Failed("nested too deeply to be checked") from None
+        if not isinstance(error, Exception):
+            raise
+        raise _Failed(f"not to be checked ({type(error).__name__})") from error
+    finally:
+        _until.reset(before)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Tell whether a library written in Rust panicked, which no `except Exception` catches."""
+    return type(error).__name__ == "PanicException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +94,15 @@ class Schema:
         """Return the first errors of a value, none if it fits; `until` is the time (monotonic) to give up at.
 
         Raises:
-            ToolError: it could not be checked in time, or is nested too deeply.
+            ToolError: it could not be checked in time, is nested too deeply, or the check failed.
             ConfigurationError: the schema refers to what it does not hold.
         """
         if self.quick is not None and is_fast(value, self.quick):
             return []
         found: list[ValidationError] = []
-        before = _until.set(until)
         try:
-            found.extend(islice(self.validator.iter_errors(value), MOST_ERRORS))
+            with _bounded(until):
+                found.extend(islice(self.validator.iter_errors(value), MOST_ERRORS))
         except _OutOfTime:
             if not found:
                 raise ToolError(
@@ -77,36 +114,24 @@ class Schema:
                 f"the schema of the target tool refers to {str(error.ref)[:200]!r}, which is not in it; "
                 "nothing is fetched: put it under $defs"
             ) from error
-        except BaseException as error:
-            if not _is_too_deep(error):
-                raise
-            raise ToolError("the arguments are nested too deeply to be checked against the tool's schema") from None
-        finally:
-            _until.reset(before)
+        except _Failed as error:
+            raise ToolError(f"the arguments are {error} against the tool's schema") from error
         return found
 
     def accepts(self, value: object, schema: Any) -> bool:
         """Tell whether a value fits a part of the schema; one that takes long to check does not."""
-        before = _until.set(time.monotonic() + _PROBE_SECONDS)
         try:
-            return bool(self.validator.evolve(schema=schema).is_valid(value))
-        except (_OutOfTime, Unresolvable):
+            with _bounded(time.monotonic() + _PROBE_SECONDS):
+                return bool(self.validator.evolve(schema=schema).is_valid(value))
+        except (_OutOfTime, _Failed, Unresolvable):
             return False
-        except BaseException as error:
-            if not _is_too_deep(error):
-                raise
-            return False
-        finally:
-            _until.reset(before)
-
-
-def _is_too_deep(error: BaseException) -> bool:
-    """Tell whether the stack was too short: rpds, written in Rust, panics where Python raises, by no exception's type."""
-    return isinstance(error, RecursionError) or type(error).__name__ == "PanicException"
 
 
 def compiled(schema: Mapping[str, Any]) -> Schema:
-    """Return a schema ready for checks; ConfigurationError if it is none. Its `$schema` says the draft, else 2020-12."""
+    """Return a schema ready for checks; ConfigurationError if it is none. Its `$schema` says the draft, else 2020-12.
+
+    A schema that applies itself to the same value again, or that takes more than `circles` has a bound for, is none either.
+    """
     try:
         source = msgspec.json.encode(schema)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -118,24 +143,55 @@ def _compile(source: bytes) -> Schema:
     schema = msgspec.json.decode(source)
     if not isinstance(schema, dict):
         raise ConfigurationError("the schema of the target tool must be a JSON object")
-    base = validator_for(schema, default=Draft202012Validator)
     try:
-        base.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise ConfigurationError(f"the schema of the target tool is invalid: {error.message[:500]}") from error
+        with _bounded(time.monotonic() + COMPILE_SECONDS):
+            check_levels(schema)
+            base: Any = validator_for(schema, default=Draft202012Validator)
+            form = _validator_of(validator_for(base.META_SCHEMA, default=base))
+            wrong = next(form(base.META_SCHEMA, format_checker=_FORMATS).iter_errors(schema), None)
+            if wrong is None:
+                check_circles(schema, _in_time)
+    except _OutOfTime:
+        raise ConfigurationError(
+            f"the schema of the target tool is too large to be checked in {COMPILE_SECONDS:g} s"
+        ) from None
+    except (_Failed, Unresolvable) as error:
+        raise ConfigurationError(f"the schema of the target tool is {error}") from error
+    if wrong is not None:
+        raise ConfigurationError(f"the schema of the target tool is invalid: {_what_is(wrong)[:500]}")
+    return Schema(schema, _validator_of(base)(schema, registry=Registry()), fast_type(schema, base))
+
+
+_compiled = lru_cache(maxsize=128)(_compile)
+
+
+@lru_cache(maxsize=16)
+def _validator_of(base: Any) -> Any:
+    """A draft's class of validators, with bounded keywords."""
     own = {
         name: keyword
         for name, keyword in _KEYWORDS.items()
         if base.VALIDATORS.get(name) is Draft202012Validator.VALIDATORS[name]
     }
-    if b'"patternProperties"' in source:  # jsonschema looks for what is evaluated with regular expressions of its own
-        own["unevaluatedProperties"] = _unchecked
-    timed = {name: _timed(keyword) for name, keyword in {**base.VALIDATORS, **own}.items()}
-    bounded: Any = extend(base, timed)  # type: ignore[no-untyped-call]
-    return Schema(schema, bounded(schema, registry=Registry()), fast_type(schema, base))
+    own |= {name: _unevaluated(kind) for name, kind in _UNEVALUATED.items() if name in base.VALIDATORS}
+    bounded: Any = extend(base, {name: _timed(keyword) for name, keyword in {**base.VALIDATORS, **own}.items()})  # type: ignore[no-untyped-call]
+
+    def evolve(validator: Any, **changes: Any) -> Any:
+        # jsonschema's own would leave the bounds behind where a schema within a schema has a `$schema`.
+        inner: Any = validator_for(changes.get("schema", validator.schema), default=cast(Any, None))
+        for field in attrs.fields(type(validator)):
+            if field.init:
+                changes.setdefault(field.alias, getattr(validator, field.name))
+        return (type(validator) if inner is None else _validator_of(inner))(**changes)
+
+    bounded.evolve = evolve
+    return bounded
 
 
-_compiled = lru_cache(maxsize=128)(_compile)
+def _what_is(wrong: ValidationError) -> str:
+    """What is wrong with a schema, and where."""
+    at = "/".join(str(part)[:40] for part in wrong.absolute_path) or "the whole"
+    return f"{at}: {wrong.message or f'it does not satisfy {wrong.validator} {wrong.validator_value!s:.100}'}"
 
 
 def _in_time() -> None:
@@ -255,9 +311,84 @@ def _not(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Va
         yield ValidationError("is what the schema rules out")
 
 
-def _unchecked(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    return iter(())
+def _unevaluated(kind: type[dict[str, Any] | list[Any]]) -> Keyword:
+    """A keyword for the members of an object, or the items of an array, that nothing else in the schema applies to."""
 
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, kind):
+            return
+        left: dict[Any, None] = dict.fromkeys(instance if isinstance(instance, dict) else range(len(instance)))
+        beside = {key: value for key, value in schema.items() if key not in _UNEVALUATED}
+        _take_evaluated(validator, instance, beside, left)
+        if wanted is False:
+            if named := [json.dumps(key if isinstance(key, int) else key[:40]) for key in islice(left, _NAMED)]:
+                yield ValidationError(f"has no place for {', '.join(named)}")
+        else:
+            for key in left:
+                _in_time()
+                yield from validator.descend(instance[key], wanted, path=key)
+
+    return check
+
+
+def _take_evaluated(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
+    """Remove the members and items that a schema, which holds for the instance, applies to."""
+    _in_time()
+    if not isinstance(schema, dict) or not left:
+        return
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if keyword in schema:
+            resolver = validator._resolver
+            found = lookup_recursive_ref(resolver) if keyword == "$recursiveRef" else resolver.lookup(schema[keyword])
+            inner = validator.evolve(schema=found.contents, _resolver=found.resolver)
+            _take_evaluated(inner, instance, found.contents, left)
+    takes = _members if isinstance(instance, dict) else _items
+    takes(validator, instance, schema, left)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for one in schema.get(keyword, ()):
+            if keyword == "allOf" or _holds(validator, instance, one):
+                _take_evaluated(validator, instance, one, left)
+    if "if" in schema:
+        holds = _holds(validator, instance, schema["if"])
+        if holds:
+            _take_evaluated(validator, instance, schema["if"], left)
+        _take_evaluated(validator, instance, schema.get("then" if holds else "else"), left)
+    for key, one in schema.get("dependentSchemas", {}).items():
+        if isinstance(instance, dict) and key in instance:
+            _take_evaluated(validator, instance, one, left)
+
+
+def _holds(validator: Any, instance: Any, schema: Any) -> bool:
+    return bool(validator.evolve(schema=schema).is_valid(instance))
+
+
+def _members(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
+    if not schema.keys().isdisjoint(("additionalProperties", "unevaluatedProperties", "patternProperties")):
+        left.clear()  # what they refuse is refused already; which pattern took what is not asked again
+        return
+    for key in schema.get("properties", ()):
+        left.pop(key, None)
+
+
+def _items(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
+    items, first = schema.get("items"), schema.get("prefixItems", ())
+    if isinstance(items, list):  # until 2019-09
+        items, first = schema.get("additionalItems"), items
+    if items is not None or "unevaluatedItems" in schema:
+        left.clear()
+        return
+    for index in range(len(first)):
+        left.pop(index, None)
+    if "contains" in schema and "contains" in validator.VALIDATORS:
+        for index in list(left):
+            _in_time()
+            if _holds(validator, instance[index], schema["contains"]):
+                del left[index]
+
+
+_UNEVALUATED: Mapping[str, Any] = {"unevaluatedProperties": dict, "unevaluatedItems": list}
+_FORMATS = FormatChecker(())
+_FORMATS.checks("regex")(lambda value: not isinstance(value, str) or is_regex(value))
 
 _KEYWORDS: Mapping[str, Keyword] = {
     "type": _leaf(_is_type),
