@@ -65,6 +65,32 @@ class Answer:
     held_bytes: int = 0
     wall_ms: float = 0.0
 
+    def take(self, reader: wire.FrameReader, data: bytes) -> bool:
+        """Takes in what a reply brings; whether more of it may come."""
+        try:
+            for frame in reader.feed(data):
+                if isinstance(frame, wire.Done):
+                    self.done = frame
+                    return False
+                self.frames.append(frame)
+        except OverflowError:
+            self.fault = "too big"
+            return False
+        except wire.Broken as error:
+            self.fault, self.detail = "broken", str(error)
+            return False
+        return True
+
+
+def reply_bytes(terms: wire.Terms) -> int:
+    """The most that a run with these limits sends."""
+    return terms.result_bytes + (1 + wire.PRINTED_COST) * terms.stdout_bytes + FRAMES_SLACK_BYTES
+
+
+def reader_of(terms: wire.Terms) -> wire.FrameReader:
+    """What takes the reply of a run with these limits, under the caps that they mean."""
+    return wire.FrameReader(reply_bytes(terms), terms.stdout_bytes + wire.MAX_TEXT_BYTES, terms.stdout_bytes)
+
 
 def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load], vitals: Vitals) -> Answer:
     """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
@@ -103,13 +129,10 @@ class _Exchange:
         self._reply = reply
         self._loads = loads
         self._keys = [payload.key for payload in request.payloads]
-        terms = request.terms
-        self._run_seconds = terms.wall_seconds + wire.KILL_GRACE_SECONDS
-        self._reader = wire.FrameReader(
-            terms.result_bytes + (1 + wire.PRINTED_COST) * terms.stdout_bytes + FRAMES_SLACK_BYTES,
-            terms.stdout_bytes + wire.MAX_TEXT_BYTES,
-            terms.stdout_bytes,
-        )
+        self._lacking = {index for index, payload in enumerate(request.payloads) if payload.inline is None}
+        """Payloads that the zygote may still ask for: each once."""
+        self._run_seconds = request.terms.wall_seconds + wire.KILL_GRACE_SECONDS
+        self._reader = reader_of(request.terms)
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
         self._has_hung_up = False
@@ -152,8 +175,12 @@ class _Exchange:
             self._answer.fault = "gone"
             return
         if isinstance(news, wire.Missing):
-            for index in news.payloads:
+            if not self._lacking.issuperset(news.payloads):
+                self._answer.fault, self._answer.detail = "broken", "it asks for what it cannot lack"
+                return
+            for index in sorted(set(news.payloads)):
                 self._give(index)
+            self._lacking.difference_update(news.payloads)
         elif isinstance(news, wire.Working):
             self._expect(news.held_bytes / wire.LOAD_BYTES_PER_SECOND)
         elif isinstance(news, wire.Started):
@@ -202,20 +229,5 @@ class _Exchange:
                 return True
             if not data:
                 return False
-            try:
-                self._take(self._reader.feed(data))
-            except OverflowError:
-                self._answer.fault = "too big"
+            if not self._answer.take(self._reader, data):
                 return False
-            except wire.Broken as error:
-                self._answer.fault, self._answer.detail = "broken", str(error)
-                return False
-            if self._answer.done:
-                return False
-
-    def _take(self, frames: list[wire.Frame]) -> None:
-        for frame in frames:
-            if isinstance(frame, wire.Done):
-                self._answer.done = frame
-                return
-            self._answer.frames.append(frame)

@@ -178,7 +178,7 @@ def _failure(answer: Answer, limits: Limits) -> Failure | None:
     if answer.done is not None:
         return None
     if answer.refused is not None:
-        return Failure(answer.refused.kind, answer.refused.message)
+        return Failure(answer.refused.kind[:_MAX_KIND_CHARS], answer.refused.message[:_MAX_WORDS_CHARS])
     if answer.fault == "too big":
         return Failure(
             "OutputLimit",
@@ -233,7 +233,7 @@ def _why_it_ended(ended: wire.Ended, limits: Limits) -> Failure:
 
 
 def _cpu_ms(answer: Answer) -> float:
-    return round(answer.ended.cpu_seconds * 1000, 3) if answer.ended is not None else 0.0
+    return round(_within(answer.ended.cpu_seconds * 1000), 3) if answer.ended is not None else 0.0
 
 
 def _usage(answer: Answer, done: wire.Done) -> Usage:

@@ -48,7 +48,7 @@ _PRINTED: Final = 1 << 31
 _LENGTH: Final = struct.Struct("!I")
 _DUMPS: Final = (b"Stac", b"Curr")
 """How what `faulthandler` writes begins: as the length of a frame it would be more than a gigabyte."""
-_DUMP_BYTES: Final = 16 << 10
+MAX_DUMP_BYTES: Final = 16 << 10
 _READ_BYTES: Final = 1 << 20
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
@@ -365,7 +365,7 @@ class FrameReader:
         found: list[Frame] = []
         start = 0
         if self._is_dumping:
-            self.dump = (self.dump + self._buffer)[:_DUMP_BYTES]
+            self.dump = (self.dump + self._buffer)[:MAX_DUMP_BYTES]
             self._buffer.clear()
         while len(self._buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer, start)
@@ -379,7 +379,7 @@ class FrameReader:
                 start = end
                 continue
             if length > self._max_bytes and self._buffer.startswith(_DUMPS, start):
-                self._is_dumping, self.dump = True, bytes(self._buffer[start : start + _DUMP_BYTES])
+                self._is_dumping, self.dump = True, bytes(self._buffer[start : start + MAX_DUMP_BYTES])
                 self._buffer.clear()
                 return found
             if length > self._max_bytes:

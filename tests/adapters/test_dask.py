@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hostile_worker
 import pytest
 from clusters import ROWS, a_client, a_cluster, name, pids, sandboxes, sent, until
 from distributed import Client, LocalCluster
@@ -16,7 +20,7 @@ from sqlalchemy import create_engine
 from byref import ConfigurationError, Engine, Policy
 from byref.adapters import dask, dask_cluster
 from byref.adapters.dask import DaskInterpreter, DataSource
-from byref_sandbox import Data, SandboxUnavailable, Usage
+from byref_sandbox import Data, Limits, SandboxUnavailable, Usage
 
 # Dask keeps sockets of workers that were killed until they are collected.
 pytestmark = [
@@ -161,6 +165,11 @@ def test_more_than_may_be_sent_is_not(cluster: LocalCluster, sqlite_url: str) ->
         session.store_artifact(text, name="big")
         with pytest.raises(SandboxUnavailable, match=r"DaskInterpreter\(source=DataSource"):
             interpreter.run("len(x)", {"x": text})
+        reads: list[int] = []
+        data = {f"x{each}": Data(f"{each}", lambda: reads.append(1) or os.urandom(60_000)) for each in range(20)}
+        with pytest.raises(SandboxUnavailable, match=r"at most 100,000 may be"):
+            interpreter.run(", ".join(data), data, session="big")
+        assert len(reads) == 2, "no more is read than may be sent"
         assert session.call("code_interpreter", {"code": "len(big)"}).content.startswith("code cannot be run right now")
         assert session.run("1 + 1").value == 2
 
@@ -195,6 +204,59 @@ def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: L
     with pytest.raises(RuntimeError, match="is closed"):
         other.run("1")
     other.close()
+
+
+def test_a_hostile_worker_fails_its_own_runs_alone(
+    client: Client, engine: Engine, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    interpreter, session = engine.sandbox, engine.session("hostile")
+    assert isinstance(interpreter, DaskInterpreter)
+    session.process(list(range(20_000)), tool="rows")  # bytes of its own: others of this engine may be damaged
+    client.run(hostile_worker.turn)
+    told = {}
+    try:
+        for case in hostile_worker.FORGED.keys() - {"one by one"}:
+            began = time.monotonic()
+            data = {"x": Data("a key", lambda: b"[1]"), "y": [2]}
+            try:
+                outcome = interpreter.run(f"x, y\n#{case}", data, session="hostile")
+                error = outcome.error
+                told[case] = f"{error.kind}: {error.message}" if error else f"{outcome.value} {dict(outcome.bound)}"
+            except SandboxUnavailable as error:
+                told[case] = str(error)
+            assert time.monotonic() - began < 10, case
+        for case in ("index 99", "a million", "int", "os error"):
+            reply = session.call("code_interpreter", {"code": f"len(rows)\n#{case}"})
+            assert (reply.is_error, reply.content) == (True, "code cannot be run right now; try once more later"), case
+        assert interpreter.run("x", {"x": Data("a key", lambda: b"[1]")}, session="hostile").value == [1], (
+            "others go on"
+        )
+    finally:
+        client.run(hostile_worker.turn_back)
+    assert told.keys() == hostile_worker.FORGED.keys() - {"one by one"}
+    wrong = {case: said[:300] for case, said in told.items() if not re.search(hostile_worker.FORGED[case][1], said)}
+    assert not wrong
+    assert all(len(said) < 5_000 and said.isprintable() for said in told.values())
+    [warned] = [each for each in caplog.records if each.levelno == logging.WARNING and each.name == "byref"]
+    assert re.search(r"so it is sent: .x1b\[31mx{292}…$", warned.getMessage())
+    client.run(hostile_worker.speak)
+    assert session.run("sum(rows)").value == sum(range(20_000))
+    assert "spoken" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.slow
+def test_a_worker_that_asks_on_and_on_prolongs_nothing(client: Client, cluster: LocalCluster) -> None:
+    data = {f"x{number}": Data(f"key {number}", lambda: b"[1]") for number in range(100)}
+    with DaskInterpreter(cluster.scheduler_address, limits=Limits(wall_seconds=1), timeout=1) as interpreter:
+        assert interpreter.run("1").value == 1
+        client.run(hostile_worker.turn)
+        try:
+            began = time.monotonic()
+            with pytest.raises(SandboxUnavailable, match=hostile_worker.FORGED["one by one"][1]):
+                interpreter.run(", ".join(data) + "\n#one by one", data, session="s")
+            assert time.monotonic() - began < 6
+        finally:
+            client.run(hostile_worker.turn_back)
 
 
 def test_a_byref_of_another_version_is_named(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from byref_sandbox import JqOutcome, Limits, Outcome, Sandbox, bodies, exchange, jsontext, reading, wire
+from byref_sandbox import Data, JqOutcome, Limits, Outcome, Sandbox, bodies, exchange, jsontext, reading, wire
 from byref_sandbox.exchange import Answer
 from byref_sandbox.reading import jq_outcome_of, outcome_of
 from byref_sandbox.request import code_request
@@ -116,7 +116,8 @@ def told(reply: bytes, news: list[bytes]) -> exchange.Answer:
     ours, theirs = wire.packet_sockets()
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(writing, True)
-    request, loads = code_request("code", "1", {}, LIMITS)
+    given = {"x": Data("k", lambda: GIVEN.append(1) or b"[1]")}
+    request, loads = code_request("code", "x", given, LIMITS)
 
     def answer() -> None:
         try:
@@ -139,6 +140,8 @@ def told(reply: bytes, news: list[bytes]) -> exchange.Answer:
         thread.join()
 
 
+GIVEN: list[int] = []
+"""Each time that a zygote was given its payload."""
 STARTED = msgspec.msgpack.encode(wire.Started(0))
 ENDED = msgspec.msgpack.encode(wire.Ended(0, 0, False, 0.1))
 
@@ -188,6 +191,14 @@ def test_many_more_replies_do(reply: bytes) -> None:
 )
 def test_any_news_of_a_zygote_end_too(reply: bytes, news: list[bytes]) -> None:
     check(reply, news)
+
+
+@pytest.mark.parametrize("wanted", [[1], [-1], [99], [0, 2**64 - 1], [0] * 60_000, [0, 1]])
+def test_a_zygote_is_given_what_it_lacks_once(wanted: list[int]) -> None:
+    GIVEN.clear()
+    news = [msgspec.msgpack.encode(wire.Missing(wanted)), msgspec.msgpack.encode(wire.Missing([0]))]
+    assert told(b"", news).fault in ("broken", "gone")
+    assert len(GIVEN) == (1 if {*wanted} == {0} else 0)
 
 
 @QUICK

@@ -7,12 +7,12 @@ import contextlib
 import logging
 import os
 import secrets
+import time
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import zstandard
 from blake3 import blake3
 
@@ -28,13 +28,17 @@ from byref.adapters.dask_orders import (
     Reply,
     Settings,
     Value,
+    Wanting,
+    answer_of,
     encode,
+    most_bytes,
     reply_of,
 )
 from byref.adapters.extras import missing
 from byref.db.payloads import PayloadLoad
 from byref.errors import ConfigurationError
 from byref.names import ValueLoad
+from byref.plain import one_line
 from byref_sandbox import Limits, Runner, SandboxUnavailable, wire
 from byref_sandbox.data import Load
 from byref_sandbox.exchange import Answer
@@ -123,9 +127,9 @@ class DaskInterpreter(Runner):
             dask_worker.prepare, VERSION, self._settings, self._owner, seconds=START_SECONDS
         )
         for worker, why in prepared.items():
-            if why:
-                told = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
-                raise SandboxUnavailable(f"the Dask worker at {worker} cannot run byref {VERSION}: {told}")
+            if type(why) is not str or why:
+                told = why if type(why) is str else f"{type(why).__name__}: {one_line(why)}"
+                raise SandboxUnavailable(f"the Dask worker at {worker} cannot run byref {VERSION}: {one_line(told)}")
         return self
 
     def close(self) -> None:
@@ -141,38 +145,54 @@ class DaskInterpreter(Runner):
             None if payload.inline is not None else _reference(load)
             for payload, load in zip(request.payloads, loads, strict=True)
         ]
-        size = sum(each.size for each in data if isinstance(each, Blob | Given))
-        seconds = request.terms.wall_seconds + self._timeout + size / wire.LOAD_BYTES_PER_SECOND
+        asked = time.monotonic()
         name = None if session is None else f"{self._namespace}\0{session}"
-        for _ in range(len(data) + 1):
-            order = Order(self._settings, self._owner, name, request, data, self._source)
-            packed = encode(order)
+        while True:
+            packed = encode(Order(self._settings, self._owner, name, request, data, self._source))
             if len(packed) > self._inline_bytes:
                 raise SandboxUnavailable(
                     f"a run would send {len(packed):,} bytes through the Dask scheduler, at most {self._inline_bytes:,} may "
                     "be: have the workers read stored data themselves, with DaskInterpreter(source=DataSource(…))"
                 )
-            reply = self._sent(packed, name, seconds)
+            size = sum(each.size for each in data if isinstance(each, Blob | Given))
+            seconds = request.terms.wall_seconds + self._timeout + size / wire.LOAD_BYTES_PER_SECOND
+            reply = self._sent(packed, request, name, asked, seconds)
             if isinstance(reply, Answered):
-                return reply.answer
+                return answer_of(reply, request)
             if isinstance(reply, Failed):
-                raise SandboxUnavailable(f"a worker of the Dask cluster at {self._cluster.address}: {reply.why}")
-            if reply.fault:
-                address = self._cluster.address
-                logger.warning("a worker at %s cannot read stored data, so it is sent: %s", address, reply.fault)
-            for index in reply.payloads:
-                data[index] = _given(loads[index], self._inline_bytes)
-        raise SandboxUnavailable(
-            f"the workers of the Dask cluster at {self._cluster.address} ask again for what they were given"
-        )
+                raise SandboxUnavailable(
+                    f"a worker of the Dask cluster at {self._cluster.address}: {one_line(reply.why, 4_000)}"
+                )
+            self._give(reply, data, loads)
 
-    def _sent(self, order: bytes, session: str | None, seconds: float) -> Reply:
-        packed = self._cluster.call(dask_worker.perform, order, affinity=session, seconds=seconds)
-        try:
-            reply: Reply = reply_of(packed)
-            return reply
-        except (msgspec.DecodeError, TypeError) as error:
-            raise SandboxUnavailable(f"a worker's reply could not be read: {error}") from None
+    def _sent(self, order: bytes, request: wire.Request, session: str | None, asked: float, seconds: float) -> Reply:
+        """Send an order and return its reply; the time of all the orders of a run ends together."""
+        packed = self._cluster.call(
+            dask_worker.perform,
+            order,
+            affinity=session,
+            seconds=seconds,
+            until=asked + seconds,
+            most_bytes=most_bytes(request),
+        )
+        return reply_of(packed, request)
+
+    def _give(self, reply: Wanting, data: list[Blob | Value | Given | AtHost | None], loads: Sequence[Load]) -> None:
+        """Put what a worker lacks into the next order; each payload is given once, and no more than may be sent."""
+        address = self._cluster.address
+        wanted = set(reply.payloads)
+        lacking = {index for index, found in enumerate(data) if not isinstance(found, Given | None)}
+        if not wanted or not wanted <= lacking:
+            raise SandboxUnavailable(f"a worker of the Dask cluster at {address} asks for data that it cannot lack")
+        if reply.fault:
+            fault = one_line(reply.fault)
+            logger.warning("a worker at %s cannot read stored data, so it is sent: %s", address, fault)
+        room = self._inline_bytes - sum(len(each.packed) for each in data if isinstance(each, Given))
+        for index in sorted(wanted):
+            data[index] = given = _given(loads[index], room)
+            room -= len(given.packed)
+            if room < 0:
+                return  # the order is too long, which is told there
 
     def _after_fork(self) -> None:
         self._cluster.after_fork()
@@ -199,7 +219,7 @@ def _given(load: Load, most: int) -> Given:
         packed += packer.compress(part)
         size += len(part)
         if len(packed) > most:
-            break  # the order is too long, which is told there
+            break
     return Given(bytes(packed + packer.flush()), size)
 
 

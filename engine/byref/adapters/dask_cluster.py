@@ -17,6 +17,7 @@ from distributed.client import ClosedClientError
 
 from byref.adapters.dask_orders import VERSION
 from byref.errors import ConfigurationError
+from byref.plain import one_line
 from byref_sandbox import SandboxUnavailable
 
 # These are typed in parts only, and other parts in other versions.
@@ -32,6 +33,10 @@ AVOID_SECONDS = 60.0
 """After a worker left a run unanswered, before another is meant for it."""
 LOOK_SECONDS = 2.0
 """What is known of the workers is as old as this."""
+_OBJECT_BYTES = 1_000
+"""Of Python's own, beside the bytes of an answer."""
+_PLAIN = ("msgpack", "error")
+"""A run's answer is bytes: what is no plain data is not unpickled here. Errors still are, by Dask itself."""
 _LOST = (CancelledError, ClosedClientError, OSError)
 """What is raised when the scheduler, or the way to it, is gone."""
 
@@ -72,15 +77,23 @@ class Cluster:
         self._silent: dict[str, float] = {}
         """When a worker was asked for a run that nobody answered in time."""
 
-    def call(self, function: Callable[..., bytes], *arguments: Any, affinity: str | None, seconds: float) -> bytes:
+    def call(
+        self,
+        function: Callable[..., bytes],
+        *arguments: Any,
+        affinity: str | None,
+        seconds: float,
+        until: float,
+        most_bytes: int,
+    ) -> object:
         """Return what a worker makes of the arguments; with `affinity`, the same one as before if it is there and free.
 
         A worker that is lost meanwhile is the scheduler's to replace. If the scheduler is lost, all is begun once more.
 
         Raises:
-            SandboxUnavailable: nobody answers within so many seconds, or all that tried are lost.
+            SandboxUnavailable: nobody answers within the `seconds` that end at `until`, all that tried are lost, or an answer
+                takes more than `most_bytes`.
         """
-        deadline = time.monotonic() + seconds
         lost: BaseException | None = None
         for _ in range(_ATTEMPTS):
             client = self._connected()
@@ -88,7 +101,7 @@ class Cluster:
                 with self._worker(client, affinity) as hint:
                     key = f"byref-run-{secrets.token_hex(8)}"
                     future = client.submit(function, VERSION, *arguments, key=key, pure=False, **hint)
-                    return self._result(future, hint.get("workers"), deadline, seconds)
+                    return self._result(future, hint.get("workers"), until, seconds, most_bytes)
             except _Stranded:
                 affinity = None
             except _LOST as error:
@@ -128,35 +141,44 @@ class Cluster:
         self._client = self._given = None
         self._renew()
 
-    def _result(self, future: Any, meant: list[str] | None, deadline: float, seconds: float) -> bytes:
+    def _result(self, future: Any, meant: list[str] | None, until: float, seconds: float, most_bytes: int) -> object:
         try:
             # Not `result(timeout=…)` again and again: Dask loses a result that comes at the very moment.
             answered = threading.Event()
             future.add_done_callback(lambda _: answered.set())
-            while not answered.wait(max(0.0, min(LOOK_SECONDS, deadline - time.monotonic()))):
-                if time.monotonic() >= deadline:
+            while not answered.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
+                if time.monotonic() >= until:
                     raise TimeoutError
                 if meant and self._is_stranded(future, meant[0]):
                     raise _Stranded
-            return bytes(future.result(timeout=max(CONNECT_SECONDS, deadline - time.monotonic())))
+            left = max(CONNECT_SECONDS, until - time.monotonic())
+            if future.status == "error":  # not raised here: it may be one that ends a thread, or a process
+                raise SandboxUnavailable(self._told(future.exception(timeout=left)))
+            size = future.client.nbytes(keys=[future.key], summary=False, callback_timeout=left).get(future.key, 0)
+            if size > most_bytes + _OBJECT_BYTES:
+                raise SandboxUnavailable(
+                    f"a worker of the Dask cluster at {self.address} answered with {size:,} bytes, "
+                    f"at most {most_bytes:,} can be"
+                )
+            return future.result(timeout=left)
         except TimeoutError:
             raise _NoAnswer(
                 f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
                 f"it has {len(self._threads)} workers"
             ) from None
-        except KilledWorker as error:
-            raise SandboxUnavailable(
-                f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"
-            ) from None
-        except (_Stranded, *_LOST):
+        except (_Stranded, SandboxUnavailable, *_LOST):
             raise
-        except Exception as error:
-            raise SandboxUnavailable(
-                f"the workers of the Dask cluster at {self.address} cannot run byref {VERSION}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        except Exception as error:  # noqa: BLE001  whatever Dask makes of an answer that is none
+            raise SandboxUnavailable(self._told(error)) from None
         finally:
             future.release()
+
+    def _told(self, error: BaseException) -> str:
+        """What went wrong with a run there, in words: the error is a worker's, and its texts may be anything."""
+        if isinstance(error, KilledWorker) and isinstance(error.allowed_failures, int):
+            return f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"
+        kind = one_line(type(error).__name__)
+        return f"the workers of the Dask cluster at {self.address} cannot run byref {VERSION}: {kind}: {one_line(error, 4_000)}"
 
     def _is_stranded(self, future: Any, worker: str) -> bool:
         """Whether a run will never begin: it was meant for a worker that went while no other was there to take it.
@@ -198,9 +220,17 @@ class Cluster:
             if self._given.status != "running":
                 raise OSError(f"the client is {self._given.status}")
             return self._given
-        return Client(
-            self.address, timeout=CONNECT_SECONDS, set_as_default=False, security=self._security, name="byref"
+        client = Client(
+            self.address,
+            timeout=CONNECT_SECONDS,
+            set_as_default=False,
+            security=self._security,
+            name="byref",
+            deserializers=_PLAIN,
         )
+        for topic in ("print", "warn"):  # what workers say so would be printed here
+            client.unsubscribe_topic(topic)
+        return client
 
     @contextmanager
     def _worker(self, client: Any, affinity: str | None) -> Iterator[dict[str, Any]]:

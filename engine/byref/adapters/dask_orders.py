@@ -1,19 +1,28 @@
-"""What a host and the workers of a Dask cluster say to each other: one order for each run, one reply."""
+"""What a host and the workers of a Dask cluster say to each other: one order for each run, one reply.
+
+A reply is read as a run's is that left the jail: under caps of bytes, texts and parts, and nothing in it is taken on trust.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from byref.plain import one_line
 from byref.stores.protocol import BlobStore
-from byref_sandbox import wire
-from byref_sandbox.exchange import Answer
+from byref_sandbox import SandboxUnavailable, wire
+from byref_sandbox.exchange import Answer, Fault, reader_of, reply_bytes
 
 VERSION: Final = importlib.metadata.version("byref")
+_BESIDE_BYTES: Final = 1 << 17
+"""Of a reply, beside what the run sent."""
+_MOST_PAYLOADS: Final = 100_000
+"""Of one run."""
+_MOST_MS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +89,28 @@ class Order(msgspec.Struct, frozen=True):
     """A pickled DataSource, or nothing."""
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered"):
+class Answered(msgspec.Struct, frozen=True, tag="answered", forbid_unknown_fields=True):
     """What the run sent and what became of it: as hostile as it left the jail, to be read by the host."""
 
-    answer: Answer
+    frames: bytes
+    """As they are on the pipe of a run."""
+    refused: wire.Refused | None
+    ended: wire.Ended | None
+    fault: Fault
+    printed: bytes
+    dump: bytes
+    wall_ms: Annotated[float, msgspec.Meta(ge=0, le=_MOST_MS)]
 
 
-class Wanting(msgspec.Struct, frozen=True, tag="wanting"):
+class Wanting(msgspec.Struct, frozen=True, tag="wanting", forbid_unknown_fields=True):
     """The run did not begin: the worker cannot read these payloads, by index."""
 
-    payloads: list[int]
+    payloads: Annotated[list[int], msgspec.Meta(max_length=_MOST_PAYLOADS)]
     fault: str
     """What is wrong with the place that it was told of; empty: the data is not there, or was never said to be."""
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class Failed(msgspec.Struct, frozen=True, tag="failed", forbid_unknown_fields=True):
     """No code can be run on the worker."""
 
     why: str
@@ -104,4 +120,54 @@ Reply = Answered | Wanting | Failed
 
 encode: Final = msgspec.msgpack.Encoder().encode
 order_of: Final = msgspec.msgpack.Decoder(Order).decode
-reply_of: Final = msgspec.msgpack.Decoder(Reply).decode
+_reply_of: Final = msgspec.msgpack.Decoder(Reply).decode
+
+
+def most_bytes(request: wire.Request) -> int:
+    """Return the most that a reply to a request has."""
+    return reply_bytes(request.terms) + _BESIDE_BYTES
+
+
+def reply_of(packed: object, request: wire.Request) -> Reply:
+    """Return what a worker says.
+
+    Raises:
+        SandboxUnavailable: it is no reply, or longer than one can be.
+    """
+    if type(packed) is not bytes:
+        raise SandboxUnavailable("a worker's reply could not be read: expected bytes")
+    if len(packed) > most_bytes(request):
+        raise SandboxUnavailable(f"a worker's reply has {len(packed):,} bytes, at most {most_bytes(request):,} can be")
+    try:
+        reply: Reply = _reply_of(packed)
+        return reply
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SandboxUnavailable(f"a worker's reply could not be read: {one_line(error)}") from None
+
+
+def answered(answer: Answer) -> Answered:
+    """Return what a run sent, to be told to the host."""
+    frames = answer.frames if answer.done is None else [*answer.frames, answer.done]
+    return Answered(
+        b"".join(map(wire.pack, frames)),
+        answer.refused,
+        answer.ended,
+        answer.fault,
+        answer.printed,
+        answer.dump,
+        min(answer.wall_ms, _MOST_MS),
+    )
+
+
+def answer_of(told: Answered, request: wire.Request) -> Answer:
+    """Return what a run sent, taken in as if it had come from the run itself."""
+    answer = Answer(
+        refused=told.refused,
+        ended=told.ended,
+        fault=told.fault,
+        printed=told.printed,
+        dump=told.dump[: wire.MAX_DUMP_BYTES],
+        wall_ms=told.wall_ms,
+    )
+    answer.take(reader_of(request.terms), told.frames)
+    return answer

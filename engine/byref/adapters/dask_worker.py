@@ -1,7 +1,7 @@
 """What runs in a process of a Dask worker: orders in, replies out, and between them the sandbox that it keeps.
 
-Dask unpickles nothing of a run: orders and replies are bytes to it. The process itself is trusted by the host as the
-host's own are, for it holds what reads the host's database; model-written code runs in the jailed processes below it.
+Orders and replies are bytes to Dask, which unpickles nothing of a run. The process itself holds what reads the host's
+database, and speaks Dask's protocol, which is made of pickles; model-written code runs in the jailed processes below it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from byref.adapters.dask_orders import VERSION, Answered, Failed, Reply, Settings, Wanting, encode, order_of
+from byref.adapters.dask_orders import VERSION, Failed, Reply, Settings, Wanting, answered, encode, order_of
 from byref.adapters.dask_sources import Wanted, load_of, wanted_of
 from byref_sandbox import Sandbox, SandboxUnavailable
 
@@ -65,7 +65,7 @@ def _performed(version: str, packed: bytes) -> Reply:
         order = order_of(packed)
         with _sandbox(order.settings, order.owner) as sandbox:
             loads = [load_of(order, index) for index in range(len(order.data))]
-            return Answered(sandbox.answer(order.request, loads, order.session))
+            return answered(sandbox.answer(order.request, loads, order.session))
     except Wanted as wanted:
         return Wanting(wanted_of(order, wanted.index), wanted.fault)
     except SandboxUnavailable as error:
