@@ -74,7 +74,7 @@ def test_a_tool_asks_the_user_whichever_way_it_asks(asking: Asking, tool: str) -
     for _ in range(2):
         asking.heard.asked.clear()
         assert text_of(asking.held.call(tool)) == "accept XL"
-        assert [asked.message for asked in asking.heard.asked] == ["Which size?"]
+        assert [asked.message for asked in asking.heard.asked] == ["[server eras] Which size?"]
 
 
 def test_a_tool_asks_for_several_things_at_once(asking: Asking) -> None:
@@ -86,7 +86,9 @@ def test_a_tool_asks_for_several_things_at_once(asking: Asking) -> None:
 def test_a_tool_asks_several_times(asking: Asking) -> None:
     asking.heard.asked.clear()
     assert text_of(asking.held.call("in_rounds", {"rounds": 5})) == "5 rounds"
-    assert [asked.message for asked in asking.heard.asked] == [f"Round {number}?" for number in range(1, 6)]
+    assert [asked.message for asked in asking.heard.asked] == [
+        f"[server eras] Round {number}?" for number in range(1, 6)
+    ]
 
 
 def test_a_tool_may_have_no_answer_yet(asking: Asking) -> None:

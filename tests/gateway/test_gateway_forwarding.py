@@ -51,7 +51,7 @@ def test_our_own_tools_stand_beside_theirs(two: Two) -> None:
 
 def test_a_definition_keeps_what_its_server_said(two: Two) -> None:
     tool = tools_of(two)["north__list_users"]
-    assert tool.title == "Users" and tool.annotations is not None and tool.annotations.read_only_hint
+    assert tool.title == "[server north] Users" and tool.annotations is not None and tool.annotations.read_only_hint
     assert tool.icons and tool.icons[0].src == "https://example.com/icon.png"
     assert tool.meta is not None and tool.meta["example.com/kept"] == {"deep": [1, None]}
 
@@ -200,7 +200,7 @@ def test_a_server_asks_the_clients_model(two: Two) -> None:
 def test_a_server_asks_the_user(two: Two) -> None:
     two.heard.asked.clear()
     assert text_of(two.held.call("south__elicit")) == 'accept: {"size": "XL"}'
-    assert two.heard.asked[0].message == "Which size?"
+    assert two.heard.asked[0].message == "[server south] Which size?"
 
 
 def test_a_server_asks_for_roots(two: Two) -> None:

@@ -136,12 +136,12 @@ def test_a_slow_server_does_not_delay_the_others_and_is_told_of(place: Place) ->
     async def work() -> None:
         async with place.client("--config", config, heard=heard) as client:
             began = time.monotonic()
-            assert client.instructions is not None and "## guide\nMind the gap." in client.instructions
-            assert [tool.name for tool in (await client.list_tools()).tools].count("raw") == 1
+            assert client.instructions is not None and "## guide\n> Mind the gap." in client.instructions
+            assert [tool.name for tool in (await client.list_tools()).tools].count("guide__raw") == 1
             assert time.monotonic() - began < OTHERS_SECONDS + 1
             assert await eventually(lambda: "notifications/tools/list_changed" in heard.told, 15)
             names = [tool.name for tool in (await client.list_tools()).tools]
-            assert {"raw", "late__raw"} <= set(names)
+            assert {"guide__raw", "late__raw"} <= set(names)
 
     asyncio.run(work())
 
@@ -261,7 +261,7 @@ def test_a_server_without_a_handshake_asks_any_client(place: Place, mode: str) -
         async with place.client("--config", config, mode=mode, heard=(heard := Heard())) as client:
             assert "order" in [tool.name for tool in (await client.list_tools()).tools]
             assert text_of(await client.call_tool("order", {})) == '{"size": "XL"}'
-            assert heard.asked[0].message == "Which size?"
+            assert heard.asked[0].message == "[server modern] Which size?"
 
     asyncio.run(work())
 

@@ -66,6 +66,7 @@ def test_the_form_of_clients_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
         ({"mcpServers": {}}, "no server"),
         ({"mcpServers": {"s": []}}, "'s'"),
         ({"mcpServers": {"": STDIO}}, "1 to 200"),
+        *(({"mcpServers": {f"a{evil}b": STDIO}}, "invisible") for evil in "\n\x1b\u202e\u2028\u200b"),
         ({"mcpServers": {"s": {}}}, "'s'.*command.*url"),
         ({"mcpServers": {"s": {"command": 3}}}, "'s': \"command\""),
         ({"mcpServers": {"s": {"command": "x", "args": "y"}}}, "'s': \"args\""),

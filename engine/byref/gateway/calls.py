@@ -1,4 +1,4 @@
-"""Requests of the client that are going on, and what servers ask the client meanwhile.
+"""Requests of the client that are going on, and what the servers that work on them ask the client meanwhile.
 
 Until 2025 a server asks by a request of its own; since 2026 a question is the answer to the call, which the client makes
 again together with what it was asked for. Servers of either kind get their answers from clients of either kind.
@@ -7,7 +7,8 @@ again together with what it was asked for. Servers of either kind get their answ
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import anyio
@@ -21,16 +22,13 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict
 
 from byref.gateway.containment import is_failure
+from byref.gateway.questions import wire
 
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
 
 INTERACTIVE = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with a question."""
-QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
-"""What a client may be asked in place of an answer, and the capability that it has then."""
-MAX_QUESTIONS = 100
-"""In place of one answer."""
 PARKED_SECONDS = 600.0
 """How long a call waits for the client to make it again with the answers."""
 MAX_PARKED = 100
@@ -56,12 +54,10 @@ def is_modern(context: Context) -> bool:
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-async def ask(context: Context, method: str, params: Json | None) -> Json:
-    """Send the client a request, on the stream of its own that is open."""
-    metadata = ServerMessageMetadata(related_request_id=context.request_id)
-    message = cast(Any, _Message(method=method, params=params))
-    answer = await context.session.send_request(message, _Answer, metadata=metadata)
-    return answer.model_dump()
+def able(connection: Connection) -> Json:
+    """Return the capabilities of the client: those of its handshake, or since 2026 of its request."""
+    capabilities = connection.client_capabilities
+    return {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 async def tell(context: Context, method: str, params: Json | None) -> None:
@@ -70,64 +66,78 @@ async def tell(context: Context, method: str, params: Json | None) -> None:
     await context.session.send_notification(message, related_request_id=context.request_id)
 
 
-def asked(result: Json, server: str) -> list[tuple[str, str, Json | None]]:
-    """Return key, method and parameters of what a server asks in place of an answer; nothing if it wants to be asked again.
-
-    Raises:
-        MCPError: the questions are none of this protocol.
-    """
-    questions = result.get("inputRequests")
-    if not questions and isinstance(result.get("requestState"), str):
-        return []
-    given = list(questions.items()) if isinstance(questions, dict) and len(questions) <= MAX_QUESTIONS else []
-    found = [
-        (key, method, params)
-        for key, question in given
-        if isinstance(question, dict)
-        and isinstance(method := question.get("method"), str)
-        and method in QUESTIONS
-        and isinstance(params := question.get("params"), dict | None)
-    ]
-    if not found or len(found) < len(given):
-        raise MCPError(INTERNAL_ERROR, f"the server {server!r} asked something that is no question of this protocol")
-    return found
-
-
 class Call:
     """One request of the client; since 2026 perhaps made several times until it is answered."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.servers: list[object] = []
-        """Those that work on it."""
         self.result: Json | None = None
         self.error: BaseException | None = None
         self.scope = anyio.CancelScope()
+        self._servers: list[str] = []
         self._changed = anyio.Event()
+        self._asking: dict[anyio.CancelScope, str] = {}
         self._questions: dict[str, tuple[Json, anyio.Event]] = {}
+        self._put: set[str] = set()
+        """Those of them that the client has."""
         self._answers: dict[str, Json] = {}
         self._asked = 0
+
+    @property
+    def able(self) -> Json:
+        """The capabilities of the client that made it."""
+        return able(connection_of(self.context))
 
     @property
     def can_ask(self) -> bool:
         """Whether the client can be asked something now."""
         return not is_modern(self.context) or self.context.method in INTERACTIVE
 
-    async def ask(self, method: str, params: Json | None) -> Json:
-        """Ask the client and return its answer.
+    @contextmanager
+    def at(self, server: str) -> Iterator[None]:
+        """Have a server work on it, which may ask the client meanwhile; what it asked and has no answer to ends with that."""
+        self._servers.append(server)
+        try:
+            yield
+        finally:
+            self._servers.remove(server)
+            if server not in self._servers:
+                for scope in [scope for scope, asking in self._asking.items() if asking == server]:
+                    scope.cancel()
+
+    def is_at(self, server: str) -> bool:
+        """Tell whether a server works on it."""
+        return server in self._servers
+
+    async def ask(self, server: str, method: str, params: Json | None) -> Json:
+        """Ask the client what a server asks, as it is to be shown, and return the answer.
 
         Raises:
-            MCPError: the client answered with an error, or with nothing.
+            MCPError: the client answered with an error, or not before the server's work was over.
         """
-        if not is_modern(self.context):
-            return await ask(self.context, method, params)
-        if getattr(self.context.session.client_capabilities, QUESTIONS.get(method, ""), None) is None:
-            raise MCPError(INVALID_REQUEST, f"the client did not say that it answers {method}")
+        with anyio.CancelScope() as scope:
+            self._asking[scope] = server
+            try:
+                return await (self._ask_by_answer if is_modern(self.context) else self._ask)(method, params)
+            finally:
+                del self._asking[scope]
+        raise MCPError(INVALID_REQUEST, f"the call is over, and with it {method}")
+
+    async def _ask(self, method: str, params: Json | None) -> Json:
+        metadata = ServerMessageMetadata(related_request_id=self.context.request_id)
+        message = cast(Any, _Message(method=method, params=params))
+        answer = await self.context.session.send_request(message, _Answer, metadata=metadata)
+        return answer.model_dump()
+
+    async def _ask_by_answer(self, method: str, params: Json | None) -> Json:
         self._asked += 1
         key, answered = str(self._asked), anyio.Event()
-        self._questions[key] = {"method": method, "params": params or {}}, answered
+        self._questions[key] = wire(method, params), answered
         self._changed.set()
-        await answered.wait()
+        try:
+            await answered.wait()
+        finally:
+            self._questions.pop(key, None)
         if key not in self._answers:
             raise MCPError(INVALID_REQUEST, f"the client gave no answer to {method}")
         return self._answers.pop(key)
@@ -139,11 +149,11 @@ class Call:
     def answered(self, answers: object) -> None:
         """Hand over what the client was asked for."""
         given = answers if isinstance(answers, dict) else {}
-        for key, (_, event) in self._questions.items():
+        for key in self._put & self._questions.keys():
             if isinstance(given.get(key), dict):
                 self._answers[key] = given[key]
-            event.set()
-        self._questions.clear()
+            self._questions.pop(key)[1].set()
+        self._put.clear()
 
     async def outcome(self) -> Json | None:
         """Wait for the result, or for a question: then None."""
@@ -154,8 +164,9 @@ class Call:
             raise self.error
         return self.result
 
-    def questions(self) -> Json:
+    def put(self) -> Json:
         """Return what the client is asked."""
+        self._put = set(self._questions)
         return {key: question for key, (question, _) in self._questions.items()}
 
 
@@ -169,10 +180,9 @@ class Calls:
         self._going_on: list[Call] = []
         self._parked: dict[str, Call] = {}
 
-    def of(self, server: object) -> Call | None:
-        """Return the call that a server's question is probably about: its newest; else any that the client can be asked by."""
-        asking = [call for call in reversed(self._going_on) if call.can_ask]
-        return next((call for call in asking if server in call.servers), asking[0] if asking else None)
+    def of(self, server: str) -> Call | None:
+        """Return the newest call that a server works on and whose client can be asked; it does not say which it asks about."""
+        return next((call for call in reversed(self._going_on) if call.can_ask and call.is_at(server)), None)
 
     async def run(self, context: Context, work: Work, tasks: TaskGroup) -> Json:
         """Do the work of a request and return its result, or what the client is asked first.
@@ -231,7 +241,7 @@ class Calls:
         state = _STATE + secrets.token_urlsafe(24)
         self._parked[state] = call
         tasks.start_soon(self._give_up, state)
-        return {"resultType": "input_required", "inputRequests": call.questions(), "requestState": state}
+        return {"resultType": "input_required", "inputRequests": call.put(), "requestState": state}
 
     async def _give_up(self, state: str) -> None:
         await anyio.sleep(PARKED_SECONDS)

@@ -1,7 +1,9 @@
-"""All that the servers offer, under the names that clients see."""
+"""All that the servers offer, under the names that clients see, and with the server's name in every title."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
 import time
@@ -14,6 +16,7 @@ import anyio
 
 from byref import Policy
 from byref.adapters.mcp_schemas import sound, with_offloading, with_references
+from byref.gateway import labels
 from byref.gateway.containment import is_failure
 from byref.gateway.names import Names
 from byref.gateway.upstream import Upstream
@@ -26,6 +29,13 @@ SHOWING_SECONDS = 20.0
 """Of a processor, to check the schemas of one list of one server; the tools that are left then are left out."""
 
 OnThread = Callable[[Callable[[], dict[str, "Offered"]]], Awaitable[dict[str, "Offered"]]]
+MAX_TOLD = 10
+"""Names in one line of the log, or in one error."""
+OWN = "byref://"
+CHANGED = "[changed since this conversation began]"
+"""The first line of the description of a tool whose definition is another than it was when the client first got it."""
+_DEFINES = ("title", "description", "inputSchema", "outputSchema", "annotations", "arguments")
+"""What of a definition says what it does; the rest is for programs."""
 
 logger = logging.getLogger("byref")
 
@@ -53,15 +63,22 @@ class Catalogue:
         self._showing = {"tools": anyio.Lock(), "prompts": anyio.Lock()}
         self._upstreams = upstreams
         self._policy = policy
-        self._names = {"tools": Names(own_tools), "prompts": Names()}
+        servers = [upstream.name for upstream in upstreams]
+        self._names = {"tools": Names(own_tools, servers), "prompts": Names((), servers)}
         self._offered: dict[str, dict[str, Offered]] = {"tools": {}, "prompts": {}}
+        self._first: dict[tuple[str, str], bytes] = {}
+        """What a name stood for when the client first got it."""
 
     async def offered(self, kind: str) -> list[Offered]:
         """Return the tools, or the prompts, of all servers: in the order of the configuration, each server's as it lists them."""
+        is_all = all(upstream.settled.is_set() for upstream in self._upstreams)
         listed = await self._listed(kind)
         async with self._showing[kind]:
-            names = self._names[kind].assign((upstream.name, item["name"]) for upstream, item in listed)
-            named = [(names[upstream.name, item["name"]], upstream, item) for upstream, item in listed]
+            names = self._names[kind].assign(
+                ((upstream.name, item["name"]) for upstream, item in listed), is_all=is_all
+            )
+            keys = [(upstream.name, item["name"]) for upstream, item in listed]
+            named = [(names[key], *one) for key, one in zip(keys, listed, strict=True) if key in names]
             before = self._offered[kind]
             if all(name in before and before[name].definition is item for name, _, item in named):
                 found = {name: before[name] for name, _, _ in named}
@@ -74,6 +91,7 @@ class Catalogue:
         """Make what clients see; of a server whose schemas take too long to be checked, what was made in time."""
         before, found = self._offered[kind], dict[str, Offered]()
         spent, left_out = defaultdict[str, float](float), Counter[str]()
+        changed = defaultdict[str, list[str]](list)
         for name, upstream, item in named:
             same = before.get(name)
             if same is not None and same.definition is item:
@@ -84,7 +102,11 @@ class Catalogue:
                 continue
             began = time.thread_time()
             try:
-                found[name] = Offered(upstream, item["name"], item, self._shown(kind, name, item))
+                is_changed = self._first.setdefault((kind, name), digest := _digest(item)) != digest
+                if is_changed and (same is None or _digest(same.definition) != digest):
+                    changed[upstream.name].append(name)
+                shown = self._shown(kind, name, item, upstream.name, is_changed=is_changed)
+                found[name] = Offered(upstream, item["name"], item, shown)
             except BaseException as error:
                 if not is_failure(error):
                     raise
@@ -92,7 +114,14 @@ class Catalogue:
             spent[upstream.name] += time.thread_time() - began
         for server, count in left_out.items():
             logger.warning("server %r: %d of its %s are left out: they cannot be shown", server, count, kind)
+        for server, some in changed.items():
+            told = ", ".join(some[:MAX_TOLD]) + (f" and {len(some) - MAX_TOLD} more" if len(some) > MAX_TOLD else "")
+            logger.warning("server %r: %s changed since the conversation began: %s", server, kind, told)
         return found
+
+    def is_given(self, kind: str, name: str) -> bool:
+        """Tell whether a name was given to something, which then keeps it."""
+        return self._names[kind].server_of(name) is not None
 
     async def find(self, kind: str, name: str) -> Offered | None:
         """Return what has a name; a list that is out of date is asked for again."""
@@ -106,44 +135,84 @@ class Catalogue:
         """Return what to say of a name that nothing has; of one that something had, whose it was."""
         owner = self._names[kind].server_of(name)
         gone = "" if owner is None else f": the server {owner!r} had it, and lists it no more; ask for the list again"
+        if owner is None and (like := self._names[kind].like(name)):
+            gone = f": there is {', '.join(like[:MAX_TOLD])}"
         return f"Unknown {kind.removesuffix('s')}: {name[:200]}{gone}"
 
     async def resources(self, kind: str) -> list[Json]:
-        """Return the resources, or the templates, of all servers; of those with the same URI the first."""
+        """Return the resources, or the templates, of all servers; of those with the same URI the configuration's first has it."""
         key = "uri" if kind == "resources" else "uriTemplate"
         found: dict[str, Json] = {}
-        for _, item in await self._listed(kind):
-            found.setdefault(item[key], item)
+        for upstream, item in await self._listed(kind):
+            if not is_own(item[key]):
+                title = next((item[key] for key in ("title", "name") if isinstance(item.get(key), str)), item[key])
+                found.setdefault(item[key], {**item, "title": labels.titled(upstream.name, title)})
         return list(found.values())
 
-    async def owners(self, uri: str) -> list[Upstream]:
-        """Return the servers that may have a resource, the likeliest first: who lists it, who has a template for it."""
-        serving = [upstream for upstream in self._upstreams if upstream.has("resources")]
-        listing = [one for one in serving if any(item["uri"] == uri for item in one.known("resources"))]
-        if not listing:
-            for one in serving:
-                templates = await one.items("templates")
-                if any(item["uriTemplate"] == uri or _matches(item["uriTemplate"], uri) for item in templates):
-                    listing.append(one)
-        return [*listing, *(one for one in serving if one not in listing)]
+    async def owners(self, uri: str) -> tuple[list[Upstream], bool]:
+        """Return the servers that may have a resource, the likeliest first, and whether the first surely has it: it lists it.
 
-    async def _listed(self, kind: str) -> list[tuple[Upstream, Json]]:
+        Next to that are those with a template for it, the one with the longest fixed beginning first. What is as likely of
+        several servers is so in the order of the configuration.
+        """
+        serving = [upstream for upstream in self._upstreams if upstream.has("resources")]
+        for kind, key in (("resources", "uri"), ("templates", "uriTemplate")):
+            for upstream, item in await self._listed(kind, is_fresh=False):
+                if item[key] == uri:
+                    return [upstream], True
+        fits: dict[Upstream, int] = {}
+        for one in serving:
+            templates = (item["uriTemplate"] for item in one.known("templates"))
+            fitting = [len(_EXPRESSION.split(text, maxsplit=1)[0]) for text in templates if _matches(text, uri)]
+            if fitting:
+                fits[one] = max(fitting)
+        likely = sorted(fits, key=lambda one: -fits[one])
+        return [*likely, *(one for one in serving if one not in fits)], False
+
+    def may_have(self, upstream: Upstream, uri: str) -> bool:
+        """Tell whether a resource may be a server's: it is not ours, and no other server, before it or alone, lists it."""
+        listing = (one for one in self._upstreams if any(item["uri"] == uri for item in one.known("resources")))
+        return not is_own(uri) and next(listing, upstream) is upstream
+
+    async def _listed(self, kind: str, *, is_fresh: bool = True) -> list[tuple[Upstream, Json]]:
         found: dict[int, list[Json]] = {}
 
         async def ask(at: int, upstream: Upstream) -> None:
-            found[at] = await upstream.items(kind) if upstream.settled.is_set() else upstream.left_out(kind)
+            listed = upstream.items if is_fresh else upstream.last
+            found[at] = await listed(kind) if upstream.settled.is_set() else upstream.left_out(kind)
 
         async with anyio.create_task_group() as tasks:
             for at, upstream in enumerate(self._upstreams):
                 tasks.start_soon(ask, at, upstream)
         return [(upstream, item) for at, upstream in enumerate(self._upstreams) for item in found[at]]
 
-    def _shown(self, kind: str, name: str, item: Json) -> Json:
+    def _shown(self, kind: str, name: str, item: Json, server: str, *, is_changed: bool) -> Json:
+        if is_changed:
+            item = {**item, "description": f"{CHANGED}\n{item.get('description') or ''}".rstrip()}
         if kind == "tools":
             own, item = self._policy.tool(name), sound(item)
             item = with_references(item) if own.references else item
             item = with_offloading(item) if self._policy.for_tool(name).enabled else item
-        return {**item, "name": name}
+        return {**_titled(item, server), "name": name}
+
+
+def is_own(uri: str) -> bool:
+    """Tell whether a URI is ours, or looks like it."""
+    return uri[: len(OWN)].casefold() == OWN
+
+
+def _titled(item: Json, server: str) -> Json:
+    """An item with its server's name in each title that it has."""
+    titled = {**item, "title": labels.titled(server, item["title"])} if isinstance(item.get("title"), str) else {**item}
+    annotations = item.get("annotations")
+    if isinstance(annotations, dict) and isinstance(annotations.get("title"), str):
+        titled["annotations"] = {**annotations, "title": labels.titled(server, annotations["title"])}
+    return titled
+
+
+def _digest(item: Json) -> bytes:
+    defined = json.dumps({key: item[key] for key in _DEFINES if key in item}, sort_keys=True)
+    return hashlib.blake2b(defined.encode(), digest_size=16).digest()
 
 
 def _matches(template: str, uri: str) -> bool:

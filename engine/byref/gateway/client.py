@@ -1,7 +1,12 @@
-"""The client as its servers see it: whom they ask, and whom they tell."""
+"""The client as its servers see it: whom they ask, and whom they tell.
+
+A server reaches the client in its own name alone: it asks while it works on a request of the client's (as the protocol has it
+since 2026: SEP-2260), and what it says carries its name.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,24 +15,39 @@ from mcp.server.connection import Connection, allowed_log_levels
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_from_wire
-from mcp.types import INVALID_REQUEST
+from mcp.types import INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from byref.gateway import calls
-from byref.gateway.calls import Calls, Context, connection_of, is_modern
+from byref.gateway import calls, labels, questions
+from byref.gateway.calls import Calls, Context, able, connection_of, is_modern
 from byref.gateway.upstream import Upstream
 
+ROOTS_SECONDS = 60.0
+"""How long a client has to say its roots to a server that does not work on a call."""
+ROOTS = "roots/list"
+LOG = "notifications/message"
+
 Json = dict[str, Any]
+
+logger = logging.getLogger("byref")
 
 
 class Client:
     """One client, whichever version of the protocol it speaks."""
 
     def __init__(
-        self, going_on: Calls, capabilities: Json, info: Json, on_start: Callable[[Upstream], Awaitable[None]]
+        self,
+        going_on: Calls,
+        capabilities: Json,
+        info: Json,
+        on_start: Callable[[Upstream], Awaitable[None]],
+        has: Callable[[Upstream, str], bool],
     ) -> None:
+        """`on_start` is told of a server that was started; `has` says whether a resource may be a server's."""
         self.capabilities = capabilities
         self.info = info
         self._on_start = on_start
+        self._has = has
         bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(bus)
         """Serves streams of what changes, to clients that ask for them."""
@@ -43,36 +63,65 @@ class Client:
             self._is_introduced.set()
 
     async def asked(self, upstream: Upstream, method: str, params: Json | None) -> Json:
-        """Ask the client what a server asks.
+        """Ask the client what a server asks: on the stream of a call that the server works on.
+
+        For its roots a server asks as soon as it knows the client; they are shown to nobody, so that there it needs no call.
 
         Raises:
-            MCPError: the client answered with an error, or cannot be asked now.
+            MCPError: the client answered with an error, or is not to be asked that now.
         """
+        if method not in questions.QUESTIONS:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", data=method)
         await self._is_introduced.wait()
-        call = self._calls.of(upstream)
+        call = self._calls.of(upstream.name)
         if call is not None:
-            return await call.ask(method, params)
-        if self._connection is None:
-            raise MCPError(INVALID_REQUEST, "there is no client to ask")
-        return await self._connection.send_raw_request(method, params)
+            shown = questions.shown(upstream.name, method, params, call.able)
+            return await call.ask(upstream.name, method, shown)
+        connection = self._connection
+        if method != ROOTS or connection is None or connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            raise MCPError(
+                INVALID_REQUEST,
+                f"{method} is not passed on: the client is asked in the course of a call, and no call to the server "
+                f"{upstream.name!r} is running",
+            )
+        shown = questions.shown(upstream.name, method, params, able(connection))
+        return await connection.send_raw_request(method, shown, {"timeout": ROOTS_SECONDS})
 
     async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
-        """Tell the client what a server tells."""
+        """Tell the client what a server tells, if the protocol has it."""
+        given = params or {}
         match method.split("/")[1:]:
             case [("tools" | "prompts") as kind, "list_changed"]:
                 upstream.forget(kind)
             case ["resources", "list_changed"]:
                 upstream.forget("resources")
                 upstream.forget("templates")
+            case ["resources", "updated"]:
+                if not isinstance(uri := given.get("uri"), str) or not self._has(upstream, uri):
+                    return
+            case ["elicitation", "complete"]:
+                params = {**given, "elicitationId": questions.named(upstream.name, given.get("elicitationId"))}
+            case ["message"]:
+                await self._is_introduced.wait()
+                await self._log(upstream, given)
+                return
+            case _:
+                logger.debug("server %r: %.100r is not of the protocol", upstream.name, method)
+                return
         await self._is_introduced.wait()
-        call = self._calls.of(upstream)
-        if method != "notifications/message" or call is None or not is_modern(call.context):
-            await self.tell(method, params)
-            return
-        # Since 2026 a client gets the log of the request that asks for it, on that request's stream.
-        levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
-        if (params or {}).get("level") in levels:
-            await calls.tell(call.context, method, params)
+        await self.tell(method, params)
+
+    async def _log(self, upstream: Upstream, params: Json) -> None:
+        source = params.get("logger")
+        params = {**params, "logger": labels.titled(upstream.name, source if isinstance(source, str) else "").rstrip()}
+        call = self._calls.of(upstream.name)
+        if call is not None and is_modern(call.context):
+            # Since 2026 a client gets the log of the request that asks for it, on that request's stream.
+            levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
+            if params.get("level") in levels:
+                await calls.tell(call.context, LOG, params)
+        elif self._connection is not None and self._connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await self.tell(LOG, params)
 
     async def started(self, upstream: Upstream) -> None:
         """Give a server that was started again what the client had told it before."""

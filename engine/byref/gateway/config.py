@@ -182,8 +182,10 @@ def _seconds(given: Mapping[str, Any], key: str) -> float | None:
 
 def _server(name: str, given: object) -> ServerConfig | None:
     """One server; None if it is disabled."""
-    if not name.strip() or len(name) > 200:
-        raise ConfigurationError(f"server {shown(name)}: expected a name of 1 to 200 characters")
+    if not name.strip() or len(name) > 200 or not name.isprintable():  # it stands before what the server says
+        raise ConfigurationError(
+            f"server {shown(name)}: expected a name of 1 to 200 characters, none of them a line break or invisible"
+        )
     if not isinstance(given, dict):
         raise ConfigurationError(f"server {name!r}: expected an object, not {_kind(given)}")
     for key, switched_off in (("disabled", True), ("enabled", False)):
@@ -318,6 +320,6 @@ def _name_of(command: Sequence[str]) -> str:
         stem = (
             PurePath(word.rpartition("@")[0] if "@" in word[1:] else word).name.removesuffix(".py").removesuffix(".js")
         )
-        if stem:
-            return stem[:40]
+        if named := "".join(character for character in stem if character.isprintable()).strip():
+            return named[:40]
     return "server"

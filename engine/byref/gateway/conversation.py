@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -22,14 +23,15 @@ from byref import Engine, Session
 from byref.adapters import mcp_content
 from byref.adapters.arguments import may_refer
 from byref.errors import ByrefError, ToolError
-from byref.gateway import own, results
+from byref.gateway import labels, own, results
 from byref.gateway.accounts import Accounts, passes_surely
-from byref.gateway.calls import Call, Calls, Context, asked, is_modern
-from byref.gateway.catalogue import Catalogue, Offered
+from byref.gateway.calls import Call, Calls, Context, is_modern
+from byref.gateway.catalogue import Catalogue, Offered, is_own
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained
+from byref.gateway.questions import asked, refused, wire
 from byref.gateway.readable import readable
 from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Upstream
@@ -50,9 +52,8 @@ FIRST_PAUSE, LAST_PAUSE = 0.05, 0.25
 MAX_SUBSCRIPTIONS = 1_000
 MAX_REPORTS = 100
 """Of progress, of one call, on their way to the client; more are dropped."""
-MAX_INSTRUCTIONS = 10_000
-"""Characters of what one server tells the model about itself."""
-OWN = "byref://"
+_ASKED_BY = "byref-asked-by:"
+"""Before the server's name and its own state, in the state that the client gives back with its answers."""
 INSTRUCTIONS = (
     "Tools of other MCP servers. A big result is stored whole; in its place you get its variables, schema and a preview. "
     "Work on all of the data with code_interpreter, artifact_jq, artifact_grep and artifact_read, by the variables' names, "
@@ -82,7 +83,13 @@ class Conversation:
         self._executor = executor
         self._calls = Calls()
         self._accounts = Accounts()
-        self._client = Client(self._calls, capabilities, info, on_start=self._restore)
+        self._client = Client(
+            self._calls,
+            capabilities,
+            info,
+            on_start=self._restore,
+            has=lambda upstream, uri: self._catalogue.may_have(upstream, uri),
+        )
         self._upstreams = [
             Upstream(server, self._client, start_timeout=config.start_timeout) for server in config.servers
         ]
@@ -129,7 +136,7 @@ class Conversation:
     def instructions(self) -> str:
         """Return what the servers would tell the model about themselves, each under its name."""
         texts = [(upstream.name, upstream.instructions) for upstream in self._upstreams if upstream.instructions]
-        return "\n\n".join([INSTRUCTIONS, *(f"## {name}\n{text[:MAX_INSTRUCTIONS]}" for name, text in texts)])
+        return "\n\n".join([INSTRUCTIONS, *(labels.introduced(name, text) for name, text in texts)])
 
     # What the client says
 
@@ -227,13 +234,13 @@ class Conversation:
 
     async def _read_resource(self, call: Call, params: Json) -> Json:
         uri = params["uri"]
-        if uri.startswith(OWN):
+        if is_own(uri):
             return {"contents": [await self._thread(lambda: dumped(mcp_content.read(self.session, uri)))]}
         return await self._by_owner(call, params, "resources/read")
 
     async def _subscribe(self, call: Call, params: Json) -> Json:
         uri = params["uri"]
-        if uri.startswith(OWN):
+        if is_own(uri):
             return {}  # what is stored does not change
         result = await self._by_owner(call, params, "resources/subscribe")
         if len(self._subscribed) < MAX_SUBSCRIPTIONS:
@@ -242,7 +249,7 @@ class Conversation:
 
     async def _unsubscribe(self, call: Call, params: Json) -> Json:
         self._subscribed.pop(params["uri"], None)
-        return {} if params["uri"].startswith(OWN) else await self._by_owner(call, params, "resources/unsubscribe")
+        return {} if is_own(params["uri"]) else await self._by_owner(call, params, "resources/unsubscribe")
 
     async def _complete(self, call: Call, params: Json) -> Json:
         reference = params["ref"]
@@ -250,7 +257,7 @@ class Conversation:
             offered = await self._named("prompts", reference["name"])
             sent = {**params, "ref": {**reference, "name": offered.original}}
             return await self._forward(call, offered.upstream, sent, "completion/complete")
-        if reference["uri"].startswith(OWN):
+        if is_own(reference["uri"]):
             return {"completion": {"values": []}}
         return await self._by_owner(call, params, "completion/complete", uri=reference["uri"])
 
@@ -272,7 +279,7 @@ class Conversation:
         """A stream of notifications, as clients since 2026 ask for them."""
         wanted = SubscriptionsListenRequestParams.model_validate(params, by_name=False)
         for uri in wanted.notifications.resource_subscriptions or ():
-            if not uri.startswith(OWN):
+            if not is_own(uri):
                 try:
                     await self._by_owner(call, {"uri": uri}, "resources/subscribe")
                 except MCPError as error:
@@ -297,7 +304,8 @@ class Conversation:
     async def _pass_on(self, call: Call, params: Json) -> Json:
         """A method that nobody here knows is perhaps one of the servers': the first that knows it answers."""
         await self.settled()
-        for upstream in self._upstreams:
+        asker = _asker(params)
+        for upstream in (one for one in self._upstreams if asker in (None, one.name)):
             try:
                 return await self._forward(call, upstream, params, call.context.method)
             except Unavailable:
@@ -313,7 +321,8 @@ class Conversation:
         if upstream in self._ways and upstream.is_at_address:
             self._beside(self._ways[upstream].open)
         for uri in list(self._subscribed):
-            if upstream in (await self._catalogue.owners(uri))[:1]:
+            owners, _ = await self._catalogue.owners(uri)
+            if upstream in owners[:1]:
                 try:
                     await self._ways[upstream].request("resources/subscribe", {"uri": uri}, timeout=10)
                 except (MCPError, Unavailable) as error:
@@ -327,10 +336,9 @@ class Conversation:
         Raises:
             MCPError: nothing has it.
         """
-        found = await self._catalogue.find(kind, name)
-        if found is None:
+        if not self._catalogue.is_given(kind, name):
             await self.settled(others=START_SECONDS)
-            found = await self._catalogue.find(kind, name)
+        found = await self._catalogue.find(kind, name)
         if found is None:
             raise MCPError(INVALID_PARAMS, mcp_content.sendable(self._catalogue.unknown(kind, name)))
         return found
@@ -343,8 +351,12 @@ class Conversation:
             Unavailable: none does, and the likeliest was away.
         """
         await self.settled()
+        asker = _asker(params)
+        owners, is_sure = await self._catalogue.owners(uri or params["uri"])
+        if asker is not None:
+            owners, is_sure = [one for one in self._upstreams if one.name == asker], True
         failed: MCPError | Unavailable | None = None
-        for upstream in await self._catalogue.owners(uri or params["uri"]):
+        for upstream in owners[:1] if is_sure or "inputResponses" in params else owners:
             try:
                 return await self._forward(call, upstream, params, method)
             except (MCPError, Unavailable) as error:
@@ -356,9 +368,18 @@ class Conversation:
         if is_modern(call.context) and (level := (params.get("_meta") or {}).get(LOG_LEVEL_META_KEY)) != self._level:
             self._level = level if isinstance(level, str) else self._level
             await self._pass_level(upstream)
-        sent = params
-        meta = params.get("_meta") or {}
+        sent = _answering(params, upstream.name)
+        with call.at(upstream.name):
+            try:
+                return await self._asked(call, upstream, sent, method)
+            except MCPError as error:
+                shown = refused(upstream.name, error, call.able)
+                if shown is error:
+                    raise
+                raise shown from error
 
+    async def _asked(self, call: Call, upstream: Upstream, sent: Json, method: str) -> Json:
+        meta = sent.get("_meta") or {}
         reporting = 0
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -371,7 +392,6 @@ class Conversation:
             finally:
                 reporting -= 1
 
-        call.servers.append(upstream)
         pause = FIRST_PAUSE
         for _ in range(MAX_ROUNDS):
             result = await self._ways[upstream].request(
@@ -382,14 +402,16 @@ class Conversation:
             )
             if not is_question(result):
                 return result
-            questions = asked(result, upstream.name)
+            questions = asked(result, upstream.name, call.able)
             if is_modern(call.context):
-                return result
+                return _asking(result, questions, upstream.name)
             sent = {key: value for key, value in sent.items() if key not in ("inputResponses", "requestState")}
             if isinstance(result.get("requestState"), str):
                 sent["requestState"] = result["requestState"]
             if questions:
-                sent["inputResponses"] = {key: await call.ask(method, params) for key, method, params in questions}
+                sent["inputResponses"] = {
+                    key: await call.ask(upstream.name, method, params) for key, (method, params) in questions.items()
+                }
             else:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, LAST_PAUSE)
@@ -411,3 +433,46 @@ class Conversation:
             raise MCPError(
                 INTERNAL_ERROR, f"byref could not answer: {type(error).__name__}; its log says why"
             ) from error
+
+
+def _asking(result: Json, questions: Mapping[str, tuple[str, Json | None]], server: str) -> Json:
+    """A server's questions as the client gets them: the state that comes back with the answers says whose they were."""
+    state = result.get("requestState")
+    kept = {key: value for key, value in result.items() if key not in ("inputRequests", "requestState")}
+    of = json.dumps([server, *([state] if isinstance(state, str) else [])])
+    if questions:
+        kept["inputRequests"] = {key: wire(method, params) for key, (method, params) in questions.items()}
+    return {**kept, "requestState": f"{_ASKED_BY}{of}"}
+
+
+def _asker(params: Mapping[str, Any]) -> str | None:
+    """The server whose questions a request has the answers to, if it says so."""
+    found = _state(params)
+    return None if found is None else found[0]
+
+
+def _answering(params: Json, server: str) -> Json:
+    """A request as its server gets it: with the state that it had given itself.
+
+    Raises:
+        MCPError: it has the answers to another server's questions.
+    """
+    found = _state(params)
+    if found is None:
+        return params
+    if found[0] != server:
+        raise MCPError(INVALID_PARAMS, f"these are answers to questions of the server {found[0]!r}, not of {server!r}")
+    kept = {key: value for key, value in params.items() if key != "requestState"}
+    return {**kept, "requestState": found[1]} if len(found) > 1 else kept
+
+
+def _state(params: Mapping[str, Any]) -> list[str] | None:
+    state = params.get("requestState")
+    if not isinstance(state, str) or not state.startswith(_ASKED_BY):
+        return None
+    try:
+        found = json.loads(state.removeprefix(_ASKED_BY))
+    except (ValueError, RecursionError):
+        return None
+    is_ours = isinstance(found, list) and len(found) in (1, 2) and all(isinstance(one, str) for one in found)
+    return found if is_ours else None

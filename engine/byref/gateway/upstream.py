@@ -255,6 +255,10 @@ class Upstream:
         """Return what the server listed last."""
         return self._lists[kind].items if kind in self._lists else []
 
+    async def last(self, kind: str) -> list[Json]:
+        """Return what the server listed last; it is asked only if it never was."""
+        return self.known(kind) if kind in self._lists else await self.items(kind)
+
     def left_out(self, kind: str) -> list[Json]:
         """Return what is known of a server that is not there yet; when it is, the client is told."""
         self._is_awaited = True
