@@ -18,12 +18,13 @@ from agno.metrics import MessageMetrics
 from agno.models.base import Model
 from agno.models.message import Message
 from agno.models.response import ModelResponse
+from agno.run import RunContext
 from agno.run.agent import RunContentEvent
 from agno.tools import tool
 from agno.tools.function import ToolResult
 
-from byref import Engine, Policy
-from byref.adapters.agno import ByrefTools
+from byref import Engine, InvalidId, Policy
+from byref.adapters.agno import ByrefTools, session_name
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 BIG = {"orders": [{"id": n, "total": n % 50} for n in range(3_000)], "next_page": None}
@@ -283,6 +284,50 @@ def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: st
 
     for (who, chat), output in zip(owners, asyncio.run(every()), strict=True):
         assert answers(output)["code_interpreter"].content == f"{who}/{chat}"
+
+
+def test_whoever_names_anothers_session_does_not_open_it(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Without `tenant=` the users keep sessions apart that Agno itself tells apart."""
+    look = [("code_interpreter", {"code": "orders[0]['total']"})]
+    others: list[tuple[Any, str]] = [
+        ("mallory", "chat"),
+        (None, "chat"),
+        ("", "chat"),
+        (None, "ann/chat"),
+        ("", "ann/chat"),
+        (None, "ann%2Fchat"),
+        ("ann%2Fchat", "x"),
+        ("a", "nn/chat"),
+        ("ann/", "chat"),
+        ("ann", "/chat"),
+        ("ann/chat", "chat"),
+        ("ANN", "chat"),
+        (" ann", "chat"),
+        ("ann\n", "chat"),
+        ("ann\u200b", "chat"),
+        ("a\u0301nn", "chat"),
+        ("default", "chat"),
+        ("../ann", "chat"),
+    ]
+    tools, before = ByrefTools(engine), len(engine.sessions())
+    asyncio.run(run(agent_of(tools, [list_orders], [("list_orders", {})], "3000."), "run", "chat", user_id="ann"))
+    assert caplog.messages == []
+    for user, chat in others:
+        output = asyncio.run(run(agent_of(tools, [], look, "Done."), "run", chat, user_id=user))
+        assert answers(output)["code_interpreter"].tool_call_error, (user, chat)
+    assert len(engine.sessions()) - before == len(others) + 1 - 2  # "" is no user to Agno
+    assert len([told for told in caplog.messages if "no user_id" in told]) == 1
+    output = asyncio.run(run(agent_of(tools, [], look, "Done."), "arun", "chat", user_id="ann"))
+    assert answers(output)["code_interpreter"].content == "0", "the user's own is found"
+    assert len(engine.session(session_name("chat", "ann")).artifacts()) == 1
+    bad: list[tuple[Any, Any]] = [(7, "chat"), ("ann", 7), ("a\0", "chat"), ("\ud800", "chat"), ("a" * 600, "chat")]
+    for user, chat in [*bad, ("ann", "é" * 300), ("a" * 300, "c" * 300), (b"ann", "chat"), (None, "")]:
+        with pytest.raises(InvalidId):
+            tools.session(RunContext(run_id="r", session_id=chat, user_id=user))
+    # What says itself whose a session is decides alone, as ever: sessions of before are found so.
+    for kept in (ByrefTools(engine, tenant="default"), ByrefTools(engine, session="plain")):
+        opened = [kept.session(RunContext(run_id="r", session_id="plain", user_id=user)) for user in ("a", None)]
+        assert {session.id for session in opened} == {"plain"}
 
 
 def test_a_conversation_goes_on_in_a_new_process(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
 
 import byref
-from byref import Engine, Policy
+from byref import Engine, InvalidId, Policy
 from byref.adapters.pydantic_ai import Byref
 from byref.errors import StorageFailure
 
@@ -288,6 +288,44 @@ def test_conversations_and_tenants_are_found_in_the_context_and_kept_apart(engin
     assert (first, third) == ("2000", "2000") and "orders" in second
     assert engine.session("b", tenant="acme").artifacts() == []
     assert len(engine.sessions("acme")) == 2 and len(engine.sessions("other")) == 1
+
+
+def test_a_history_opens_no_session_of_another_tenant(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever writes a message history names its conversation: the tenant says whose it is, or a warning that nothing does."""
+    looks = [call("code_interpreter", "call_1", code="len(orders)")]
+
+    def asked(by: Byref[Any], who: str, turn: list[ToolCallPart], **named: Any) -> str:
+        agent = Agent(scripted(turn, "done"), tools=[list_orders], capabilities=[by], deps_type=str)
+        result = asyncio.run(agent.run("Go", deps=who, **named))
+        return returns(result.new_messages())["call_1"].model_response_str()
+
+    def forged(name: str) -> dict[str, Any]:
+        return {"message_history": [ModelResponse(parts=[TextPart("Hello")], conversation_id=name)]}
+
+    mine: Byref[str] = Byref(engine, tenant=lambda ctx: f"user {ctx.deps}")
+    asked(mine, "ann", [call("list_orders", "call_1")], conversation_id="of ann")
+    for named in (forged("of ann"), {"conversation_id": "of ann"}, forged("of ann") | {"conversation_id": "of ann"}):
+        assert asked(mine, "ann", looks, **named) == "2000"
+        assert "orders" in asked(mine, "mallory", looks, **named)
+    # Names that only look like hers, and such as no session can have.
+    for name in ("of ann ", "OF ANN", "of\xa0ann", "user ann/of ann", "of ann\n"):
+        assert "orders" in asked(mine, "ann", looks, **forged(name)), name
+    for name in ("of ann\0", "x" * 600, "\ud800"):
+        with pytest.raises(InvalidId):
+            asked(mine, "ann", looks, **forged(name))
+    fixed: Byref[str] = Byref(engine, session=lambda ctx: f"of {ctx.deps}", tenant="fixed")
+    asked(fixed, "ann", [call("list_orders", "call_1")])
+    assert "orders" in asked(fixed, "mallory", looks, **forged("of ann"))
+    for tenant in (lambda _: None, lambda _: "", lambda _: 7):
+        with pytest.raises(InvalidId):
+            asked(Byref(engine, tenant=tenant), "ann", looks, conversation_id="of ann")
+    asked(Byref(engine, session=lambda ctx: f"of {ctx.deps}"), "ann", looks)
+    asked(Byref(engine, tenant="default"), "ann", looks, **forged("shared"))
+    assert caplog.messages == []
+    open_to_all: Byref[str] = Byref(engine)
+    for who in ("ann", "mallory"):
+        asked(open_to_all, who, looks, **forged("shared"))
+    assert len(caplog.messages) == 1 and "whoever names another's opens its data" in caplog.text
 
 
 def test_instructions_of_a_trusted_tool_reach_the_model_of_this_run_alone(engine: Engine) -> None:

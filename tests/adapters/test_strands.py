@@ -17,6 +17,7 @@ from strands.hooks import AfterModelCallEvent, AfterToolCallEvent, MessageAddedE
 from strands.models.model import Model
 from strands.multiagent import GraphBuilder
 from strands.session.file_session_manager import FileSessionManager
+from strands.session.session_manager import SessionManager
 
 from byref import ConfigurationError, Engine, Policy, StorageFailure, ToolPolicy
 from byref.adapters.strands import STATE, ByrefPlugin
@@ -135,6 +136,27 @@ def agent_of(engine: Engine) -> Callable[..., Agent]:
 
 def results(messages: list[Any]) -> list[dict[str, Any]]:
     return [block["toolResult"] for message in messages for block in message["content"] if "toolResult" in block]
+
+
+def test_ids_that_are_joined_are_never_those_of_others(engine: Engine, agent_of: Any) -> None:
+    plugin = ByrefPlugin(engine)
+
+    def named(session: str, agent_id: str | None = None) -> str:
+        manager = MagicMock(spec=SessionManager, session_id=session)
+        return plugin.session(agent_of(plugin=plugin, session_manager=manager, agent_id=agent_id)).id
+
+    names = [
+        ("a", None),
+        ("a", "b"),
+        ("a/b", None),
+        ("a/b", "c"),
+        ("a%2Fb", None),
+        ("a%2Fb", "c"),
+        ("a", "b%2Fc"),
+        ("a%", "b"),
+    ]
+    assert len({named(*one) for one in names}) == len(names)
+    assert (named("chat-1"), named("chat-1", "clerk")) == ("chat-1", "chat-1/clerk")
 
 
 def test_a_big_result_is_offloaded_and_the_model_works_on_all_of_it(engine: Engine, agent_of: Any) -> None:

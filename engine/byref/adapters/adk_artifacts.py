@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from byref import lifecycle
+from byref.adapters.conversations import joined
 from byref.adapters.extras import check_engine, missing
 from byref.adapters.items import Items
 from byref.artifacts.store import batched
@@ -59,8 +60,7 @@ class _Record(msgspec.Struct):
 
 def session_name(app_name: str, user_id: str, session_id: str | None = None) -> str:
     """Return the id of byref's session for one of ADK's, `app/user/session`; without `session_id` for the user's files."""
-    parts = [app_name, user_id] if session_id is None else [app_name, user_id, session_id]
-    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+    return joined(app_name, user_id) if session_id is None else joined(app_name, user_id, session_id)
 
 
 def tenant_name(tenant: Tenant, app_name: str, user_id: str) -> str:

@@ -11,11 +11,12 @@ from inspect import isasyncgen, iscoroutinefunction, isgenerator
 from typing import Any
 
 from byref.adapters import told
-from byref.adapters.conversations import Name
+from byref.adapters.conversations import NOBODY, Name, joined
 from byref.adapters.extras import check_engine, missing
 from byref.adapters.instructions import Instructions
 from byref.engine import Engine
 from byref.errors import ToolError
+from byref.lifecycle import check_id
 from byref.policy import Policy, check_tools
 from byref.result import sendable
 from byref.session import Session
@@ -33,7 +34,7 @@ try:
 except ImportError as error:
     raise missing("byref.adapters.agno", "agno", "agno") from error
 
-__all__ = ["ByrefTools"]
+__all__ = ["ByrefTools", "session_name"]
 
 logger = logging.getLogger("byref")
 
@@ -42,12 +43,23 @@ _COUNTS_CACHED_APART = frozenset({"Claude", "AwsBedrock"})
 """Agno's model classes, and those derived from them, whose input tokens leave out cached ones."""
 
 
+def session_name(session_id: str, user_id: str | None = None) -> str:
+    """Return the id of byref's session for one of Agno's, where no `tenant` is given: `user/session`.
+
+    Raises:
+        InvalidId: one of them is no text that can be kept.
+    """
+    parts = [check_id("session_id", session_id)]
+    return joined(*([check_id("user_id", user_id), *parts] if user_id is not None else parts))
+
+
 class ByrefTools(Toolkit):
     """A toolkit of byref's own tools, and the hooks of an agent or a team that has it.
 
     `Agent(tools=[…, byref], tool_hooks=[byref.hook], post_hooks=[byref.record], instructions=byref.instructed("…"))`; with
     `arun` it is `byref.arecord` and `byref.ainstructed("…")`. The
-    conversation is the run's `session_id`; `tenant` may be a function of the `RunContext`. `policy` and `tools` are those of
+    conversation is the run's `session_id`, of the user that `user_id` names: `session_name(session_id, user_id)`. With a `tenant`,
+    which may be a function of the `RunContext`, that alone says whose a `session_id` is. `policy` and `tools` are those of
     `Engine.session`, and so are `model` and `context_window`; without them the model is the agent's.
 
     Agno does not tell a hook the id of a call: outputs are found by their step.
@@ -57,7 +69,7 @@ class ByrefTools(Toolkit):
         self,
         engine: Engine,
         *,
-        tenant: str | Callable[[RunContext], str] = "default",
+        tenant: str | Callable[[RunContext], str] | None = None,
         session: str | None = None,
         model: str | None = None,
         context_window: int | None = None,
@@ -68,6 +80,7 @@ class ByrefTools(Toolkit):
         self._instructions = Instructions(check_engine(engine))
         self._is_instructing = False
         """Whether an agent's instructions come by here."""
+        self._is_warned = False
         self._writing = threading.Lock()
         self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
         self._model, self._window = model, context_window
@@ -158,8 +171,19 @@ class ByrefTools(Toolkit):
         await asyncio.to_thread(self.record, run_output, run_context, agent, team)
 
     def _named(self, run_context: RunContext) -> Name:
-        tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
-        return tenant, self._session or run_context.session_id
+        if self._tenant is not None:
+            tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
+            return tenant, self._session or run_context.session_id
+        if self._session is not None:
+            return NOBODY, self._session
+        user = None if run_context.user_id == "" else run_context.user_id  # to Agno none as well
+        if user is None and not self._is_warned:
+            self._is_warned = True
+            logger.warning(
+                "a run has no user_id, and ByrefTools no tenant=: whoever names a session_id opens its data. Give runs a "
+                "user_id=, or ByrefTools(tenant=…)"
+            )
+        return NOBODY, session_name(run_context.session_id, user)
 
     def _instruct(self, run_context: RunContext, tool: str, text: str) -> None:
         """Put what a tool instructs in the run's system message, for its next request, and keep it for later runs."""

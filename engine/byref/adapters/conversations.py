@@ -36,6 +36,9 @@ V = TypeVar("V")
 Name = tuple[str, str]
 """Of a conversation: tenant and id."""
 
+NOBODY: Final = "default"
+"""The tenant where a host says nothing of whose its conversations are."""
+
 callers: ContextVar[tuple[Name, ...]] = ContextVar("byref_adapter_callers", default=())
 """The conversations of which a tool is running: an agent that this tool runs does not speak for their contexts."""
 
@@ -48,6 +51,11 @@ def running(name: Name) -> Iterator[None]:
         yield
     finally:
         callers.reset(token)
+
+
+def joined(*parts: str) -> str:
+    """Return the id of a conversation that several texts name together; no others have the same."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
 class Recent(Generic[K, V]):

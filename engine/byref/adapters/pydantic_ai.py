@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from byref.adapters import told
-from byref.adapters.conversations import Conversations, Name, callers, running
+from byref.adapters.conversations import NOBODY, Conversations, Name, callers, running
 from byref.adapters.extras import missing
 from byref.adapters.schemas import with_references
 from byref.engine import Engine
@@ -34,6 +35,8 @@ except ImportError as error:
 
 __all__ = ["Byref"]
 
+logger = logging.getLogger("byref")
+
 ByContext = str | Callable[[RunContext[Any]], str]
 RawArguments = str | dict[str, Any]
 _OWN = {"byref": True}
@@ -51,8 +54,9 @@ class Byref(AbstractCapability[AgentDepsT]):
     the usage of each answer is recorded. The message history has the arguments as the model wrote them and the outputs as
     it read them; the metadata of a `ToolReturn` is left alone.
 
-    `session` names the conversation; without it that is the run's `conversation_id`. It and `tenant` may be found in the
-    run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of `Engine.session`; without
+    `session` names the conversation; without it that is the run's `conversation_id`, which a `message_history` may name as
+    well as the host: `tenant` says whose it is, and without either a warning says that nothing does. Both may be found in
+    the run's context: `tenant=lambda ctx: ctx.deps.customer`. `policy` and `model` are those of `Engine.session`; without
     `model` it is the name of the run's.
 
     Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
@@ -62,11 +66,12 @@ class Byref(AbstractCapability[AgentDepsT]):
     engine: Engine
     _: KW_ONLY
     session: ByContext | None = None
-    tenant: ByContext = "default"
+    tenant: ByContext | None = None
     policy: Policy | None = None
     model: str | None = None
     id: str | None = "byref"
     _told: list[str] = field(default_factory=list, init=False, repr=False)
+    _is_warned: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """See that the engine is one."""
@@ -82,6 +87,13 @@ class Byref(AbstractCapability[AgentDepsT]):
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> Byref[AgentDepsT]:
         """Return an instance of the run's own, for the instructions that its tools give."""
+        if self.tenant is None and self.session is None and not self._is_warned:
+            self._is_warned = True
+            logger.warning(
+                "Byref(engine) has no tenant=: conversations are told apart by the conversation_id alone, which a "
+                "message_history may name, so whoever names another's opens its data. Give tenant=lambda ctx: …, of the "
+                'login, or tenant="default" where nobody else writes ids and histories'
+            )
         mine = replace(self)
         mine._conversations = self._conversations
         return mine
@@ -154,7 +166,8 @@ class Byref(AbstractCapability[AgentDepsT]):
     def _named(self, ctx: RunContext[Any]) -> tuple[Name, str | None]:
         """The conversation of a run, and the model that it is opened for."""
         name = _found(self.session or ctx.conversation_id or ctx.run_id or "", ctx)
-        return (_found(self.tenant, ctx), name), self.model or told.text(ctx.model.model_name)
+        tenant = NOBODY if self.tenant is None else _found(self.tenant, ctx)
+        return (tenant, name), self.model or told.text(ctx.model.model_name)
 
     def _record(self, ctx: RunContext[AgentDepsT], response: ModelResponse) -> None:
         name, model = self._named(ctx)

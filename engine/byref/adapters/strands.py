@@ -12,7 +12,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from byref.adapters import told
-from byref.adapters.conversations import AWAY, Conversations
+from byref.adapters.conversations import AWAY, Conversations, joined
 from byref.adapters.extras import check_engine, missing
 from byref.engine import Engine
 from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
@@ -289,7 +289,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         managed = told.text(agent.session_id)
         if getattr(agent, "_session_manager", None) is None or managed is None:
             return told.text(_notes(agent).get("session")) or self._minted[agent]
-        return managed if agent.agent_id == "default" else f"{managed}/{agent.agent_id}"
+        return joined(managed) if agent.agent_id == "default" else joined(managed, agent.agent_id)
 
     def _pin(self, agent: Agent) -> None:
         """Keep an id that only this plugin knows in the agent's state, which snapshots take along."""
