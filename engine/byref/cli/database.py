@@ -6,12 +6,11 @@ import dataclasses
 from argparse import Namespace
 from collections.abc import Callable
 
-from sqlalchemy import make_url
-
 from byref import db as revisions
 from byref.cli import output
 from byref.cli.failures import FAILED, Failed
 from byref.cli.opening import blobs_to_read, command, confirmed, database_url, missing_file
+from byref.db.connections import parsed
 from byref.db.failures import safe
 from byref.db.revisions import State, state
 
@@ -34,7 +33,7 @@ def _downgrade(options: Namespace) -> int:
     at = revisions.current(url, schema=options.schema)
     if at is not None and options.revision not in (at, "head"):
         loss = "all that byref stored there" if options.revision == "base" else f"what only {at} has a place for"
-        confirmed(options, f"this takes {safe(make_url(url))} from {at} to {options.revision}: {loss} is lost")
+        confirmed(options, f"this takes {safe(parsed(url))} from {at} to {options.revision}: {loss} is lost")
     with output.working("migrating"):
         revisions.downgrade(url, options.revision, schema=options.schema)
     return _current(options)
@@ -56,7 +55,7 @@ def _check(options: Namespace) -> int:
     if options.json:
         output.json(_as_json(found))
     else:
-        output.text(f"{safe(make_url(url))} is at {_standing(found)}")
+        output.text(f"{safe(parsed(url))} is at {_standing(found)}")
     return 0
 
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from sqlalchemy import make_url
-
 from byref import ByrefError
 from byref import db as revisions
 from byref.cli import output
 from byref.cli.failures import FAILED, Failed
 from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.cli.parser import package_version
+from byref.db.connections import parsed
 from byref.db.failures import safe
 from byref.stores.guarded import Guarded
+from byref.stores.objects import shown_place
 from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe, sqltext
 
 WARM_RUNS = 5
@@ -143,9 +143,9 @@ def _blobs(options: Namespace) -> Iterator[Finding]:
         assert store is not None
         next(iter(Guarded(store).keys(older_than=datetime.fromtimestamp(0, UTC))), None)
     except (ByrefError, Failed) as error:
-        yield Finding("blobs", options.blobs, "missing", str(error))
+        yield Finding("blobs", shown_place(options.blobs), "missing", str(error))
     else:
-        yield Finding("blobs", options.blobs, "ok", f"reachable, as the store {store.name!r}")
+        yield Finding("blobs", shown_place(options.blobs), "ok", f"reachable, as the store {store.name!r}")
 
 
 def _sandbox(options: Namespace) -> Iterator[Finding]:
@@ -195,6 +195,6 @@ def _cost(jail: str) -> str:
 
 def _safe(url: str) -> str:
     try:
-        return safe(make_url(url))
+        return safe(parsed(url))
     except Exception:  # noqa: BLE001  what is no URL may have a password anywhere
         return "--db"

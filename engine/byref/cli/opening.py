@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from argparse import Namespace
@@ -11,16 +12,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
-
-from byref import Engine, Policy, Session, lifecycle
+from byref import ConfigurationError, Engine, Policy, Session, lifecycle
 from byref.cli import output
 from byref.cli.failures import Failed
 from byref.cli.parser import DEFAULT_DB
-from byref.db.connections import sqlite_path
+from byref.db.connections import parsed, sqlite_path
 from byref.db.failures import options_of
 from byref.stores import BlobStore, store_at
+from byref.stores.objects import shown_place
 from byref_sandbox import Sandbox
 
 POLICY = Policy(on_storage_failure="raise")
@@ -30,10 +29,16 @@ NAMED = 5
 """Tenants that the error for a missing session names."""
 
 
+_ADDRESS = re.compile(
+    r"://|^sqlite:|:.*@|\b(host|hostaddr|user|password|passfile|dbname|service|ssl\w+)\s*=", re.I | re.S
+)
+"""What is no path, though not always a URL either: it may have a password, so that nothing quotes it or makes such a file."""
+
+
 def database_url(options: Namespace) -> str:
     """Return the database's URL; a path is one of SQLite."""
     given: str = options.db
-    return given if "://" in given or given.startswith("sqlite:") else f"sqlite:///{given}"
+    return given.strip() if _ADDRESS.search(given) else f"sqlite:///{given}"
 
 
 @contextmanager
@@ -66,15 +71,17 @@ def blobs(options: Namespace) -> BlobStore | None:
 def blobs_to_read(options: Namespace) -> BlobStore | None:
     """Return the store of objects that the options name; looking does not make a folder."""
     if options.blobs is not None and "://" not in options.blobs and not Path(options.blobs).expanduser().is_dir():
-        raise Failed(f"there is no folder {options.blobs!r} of objects: name one with --blobs or BYREF_BLOBS")
+        raise Failed(
+            f"there is no folder {shown_place(options.blobs)!r} of objects: name one with --blobs or BYREF_BLOBS"
+        )
     return blobs(options)
 
 
 def missing_file(url: str) -> Path | None:
     """Return the path of the SQLite file that a URL names, if it is not there."""
     try:
-        path = sqlite_path(make_url(url))
-    except (ArgumentError, ValueError):  # a port that is no number
+        path = sqlite_path(parsed(url))
+    except ConfigurationError:  # which opening it says
         return None
     return path if path is not None and not path.exists() else None
 
@@ -116,14 +123,14 @@ def command(options: Namespace, *words: str) -> str:
     if options.schema is not None:
         named.append(f"--schema {shlex.quote(options.schema)}")
     if options.blobs is not None and options.blobs != os.environ.get("BYREF_BLOBS"):
-        named.append(f"--blobs {shlex.quote(options.blobs)}")
+        named.append(f"--blobs {shlex.quote(shown_place(options.blobs))}")
     return " ".join(["byref", *map(shlex.quote, words), *named])
 
 
 def _database_option(given: str) -> str:
     try:
-        return options_of(make_url(given)) if "://" in given else f"--db {shlex.quote(given)}"
-    except (ArgumentError, ValueError):
+        return options_of(parsed(given)) if _ADDRESS.search(given) else f"--db {shlex.quote(given)}"
+    except ConfigurationError:
         return "--db URL"  # a URL that does not parse may have a password anywhere
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
-from byref.db.failures import is_read_only
+from byref.db.failures import Quiet, is_read_only
 from byref.errors import ConfigurationError
 
 BUSY_SECONDS = 30
@@ -27,6 +28,12 @@ CONNECT_SECONDS = 10
 KEEPALIVES = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 """A server that is gone without a word is noticed within 30 seconds, where the URL says nothing: TCP's own defaults wait
 for two hours, or 15 minutes once something was sent. The first two in seconds, the last in milliseconds."""
+
+
+_NO_URL = (
+    "that is no database URL: sqlite:///path.db or postgresql+psycopg://user:password@host/database was expected, with "
+    "special characters in the password percent-encoded"
+)
 
 
 @contextmanager
@@ -67,12 +74,12 @@ def make_engine(url: str | URL) -> Engine:
     Raises:
         ConfigurationError: no such kind of database, no driver for it, or no place for its file.
     """
-    parsed = _parse(url)
-    match parsed.get_backend_name():
+    found = parsed(url)
+    match found.get_backend_name():
         case "sqlite":
-            return _sqlite(parsed)
+            return _sqlite(found)
         case "postgresql":
-            return _postgresql(parsed)
+            return _postgresql(found)
         case other:
             raise ConfigurationError(f"byref stores in SQLite or PostgreSQL, not in {other!r}")
 
@@ -168,26 +175,35 @@ def _binary_cursor() -> type[Any]:
     return BinaryCursor
 
 
-def _parse(url: str | URL) -> URL:
+def parsed(url: str | URL) -> URL:
     """A URL whose driver is one that byref knows; what is wrong with it is said without its password."""
     try:
-        parsed = make_url(url)
+        found = make_url(url.strip() if isinstance(url, str) else url)
+        is_sound = found.get_backend_name() == "sqlite" or _is_read_as_meant(found, str(url))
     except (ArgumentError, ValueError):
-        # Neither the error nor its cause: both quote the text, password included.
-        raise ConfigurationError(
-            "that is no database URL: sqlite:///path.db or postgresql+psycopg://user:password@host/database was "
-            "expected, with special characters in the password percent-encoded"
-        ) from None
-    if parsed.drivername in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    return parsed
+        is_sound = False  # neither the error nor its cause is told: both quote the text, password included
+    if not is_sound:
+        raise ConfigurationError(_NO_URL) from None
+    name = found.drivername.lower()
+    return found.set(drivername="postgresql+psycopg" if name in ("postgresql", "postgres") else name)
+
+
+def _is_read_as_meant(url: URL, text: str) -> bool:
+    """Tell whether a password can have gone nowhere else: with an `@` or a `/` of its own it would be host or database."""
+    rest = text.partition("://")[2].partition("?")[0]
+    named = (url.username or "").count("@") + (url.username is not None or url.password is not None)
+    return not re.search(r"[@=\s]", url.host or "") and rest.count("@") <= named
 
 
 def _create(url: URL, **options: Any) -> Engine:
     try:
-        return accepted(create_engine(url, **options))
+        engine = accepted(create_engine(url, **options))
+        engine.url = Quiet(*engine.url)
+        return engine
     except NoSuchModuleError:
         raise ConfigurationError(f"no driver is known for {url.drivername!r}") from None
+    except ArgumentError:  # a host, for SQLite
+        raise ConfigurationError(_NO_URL) from None
     except ImportError as error:
         cure = "pip install 'byref[postgres]'" if url.drivername == "postgresql+psycopg" else "install it"
         raise ConfigurationError(f"the driver of {url.drivername!r} is not installed: {cure}") from error

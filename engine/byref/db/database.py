@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
 from byref.db.connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
-from byref.db.failures import driver_error, is_away, is_conflict, is_transient, safe, storage_failure
+from byref.db.failures import driver_error, is_away, is_conflict, is_transient, safe, storage_failure, words_of
 from byref.db.revisions import HEAD, checked_schema, require, state
 from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
 
@@ -192,7 +192,8 @@ class Database:
                 except DBAPIError as error:
                     if attempt == ATTEMPTS or time.monotonic() > deadline or not self._may_pass(error, write, begun):
                         raise
-                    logger.debug("attempt %d on %s failed, trying again: %s", attempt, self.url, error.orig)
+                    words = words_of(driver_error(error), self._engine.url)
+                    logger.debug("attempt %d on %s failed, trying again: %s", attempt, self.url, words)
                 time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(1, 2))
                 attempt += 1
 

@@ -11,6 +11,7 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from byref.errors import StorageFailure
+from byref.plain import one_line
 
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
 """Serialization failure, deadlock, lock not available, and a server that is stopping or starting."""
@@ -50,6 +51,9 @@ _SHOWN = frozenset(
     ]
 )
 """Of a URL's query: whatever else it has may be a secret."""
+
+WORDS_CHARS = 2_000
+"""Of what a driver says."""
 
 _LONG_SECRET = 8
 """Characters from which a secret is hardly a part of an ordinary word."""
@@ -106,9 +110,16 @@ def storage_failure(error: SQLAlchemyError, url: URL, note: str | None = None) -
     Statements and their parameters are left out, for they carry payloads. Raise it `from driver_error(error)`.
     """
     cause = driver_error(error)
-    words = _without_secrets(" ".join(str(cause).split()) or type(cause).__name__, url)
+    words = words_of(cause, url)
+    if (said := str(cause)) and _without_secrets(said, url) != said:
+        cause.args = (words,)  # a traceback shows it, too
     cure = note or _SQLITE_CURES.get(_sqlite_code(cause) or 0)
     return StorageFailure(f"the database {safe(url)}: {words}" + (f" ({cure})" if cure else ""))
+
+
+def words_of(cause: BaseException, url: URL) -> str:
+    """Return what a driver said, on one line and without what of the URL may be a secret."""
+    return _without_secrets(one_line(cause, WORDS_CHARS) or type(cause).__name__, url)
 
 
 def driver_error(error: SQLAlchemyError) -> BaseException:
@@ -119,6 +130,18 @@ def driver_error(error: SQLAlchemyError) -> BaseException:
 def safe(url: URL) -> str:
     """The URL as it may be printed: no password, no query (which may carry one)."""
     return url.set(query={}).render_as_string(hide_password=True)
+
+
+class Quiet(URL):
+    """A URL that shows no secret of its query either, where it hides its password: in an engine's repr."""
+
+    __slots__ = ()
+
+    def render_as_string(self, hide_password: bool = True) -> str:
+        """Return the URL as text."""
+        told = {name: value if name in _SHOWN else "***" for name, value in self.query.items()}
+        plain = URL.create(*self[:6], query=told if hide_password else self.query)
+        return plain.render_as_string(hide_password=hide_password)
 
 
 def options_of(url: URL, schema: str | None = None) -> str:

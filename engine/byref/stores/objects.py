@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
+from byref.plain import one_line
 from byref.stores.forks import here
 from byref.stores.keys import check_key, check_range, is_key
 from byref.stores.protocol import check_model_readable
@@ -41,9 +42,18 @@ _EXPECTED = (
 _NO_BUCKET = "NoSuchBucket"
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>", re.ASCII)
 """S3's name of an error."""
-_SECRET = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s\"']*")
-"""What of a URL may be a password or a signature."""
+_SECRET = re.compile(r"(?<=://)\S*@|\?\S*")
+"""What of a URL, within other words, may be a password or a signature."""
+_PLACE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,20}://[\w./=+-]*)(?:[?#].*)?", re.DOTALL)
 _CONTENT_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?: ?; ?[\w-]{1,50}=[\w.+-]{1,100}){0,4}", re.ASCII)
+
+
+def shown_place(place: str) -> str:
+    """Return a place of objects as it may be printed: of a URL what has no key in it, a path as it is."""
+    if "://" not in place:
+        return "***" if re.search(":.*@", place, re.DOTALL) else place
+    sound = None if "@" in place else _PLACE.fullmatch(place.strip())
+    return sound[1] if sound else "***"
 
 
 class ObjectStore:
@@ -180,7 +190,7 @@ class ObjectStore:
             if key and _missing(error, text):
                 raise ArtifactMissing(f"the store {self.name!r} has no object {key!r} of that length") from None
             code = _CODE.search(text)
-            told = _SECRET.sub("", text.partition("\n")[0].partition(": <")[0])[:400]
+            told = one_line(_SECRET.sub("", text.partition("\n")[0].partition(": <")[0]), 400)
             place = self._base or self.name
             raise StorageFailure(f"the store {place!r}: {told}{f' ({code[1]})' if code else ''}") from None
 
@@ -198,14 +208,14 @@ def _from_url(url: str, settings: dict[str, Any]) -> Any:
     given = {**settings}
     given["client_options"] = {**CLIENT_OPTIONS, **(settings.get("client_options") or {})}
     given["retry_config"] = {**RETRY_CONFIG, **(settings.get("retry_config") or {})}
-    shown = _SECRET.sub("", url)[:200]
+    shown = shown_place(url)[:200]
     if not url.startswith(("s3://", "gs://", "az://")):
         raise ConfigurationError(f"ObjectStore({shown!r}): {_EXPECTED}")
     try:
         return from_url(url, **given)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as error:
-        told = _SECRET.sub("", str(error).partition("\n")[0])
-        raise ConfigurationError(f"ObjectStore({shown!r}): {told[:300]}") from None
+        told = _SECRET.sub("", str(error).replace(url, shown).partition("\n")[0])
+        raise ConfigurationError(f"ObjectStore({shown!r}): {one_line(told)}") from None
 
 
 def _base_uri(store: Any, name: str) -> str | None:

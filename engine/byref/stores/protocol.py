@@ -68,7 +68,7 @@ def check_store(store: Any) -> None:
     """Raise ConfigurationError for what is no store, or has a name that SQL cannot keep."""
     if isinstance(store, type) or not isinstance(store, BlobStore):
         raise ConfigurationError(
-            f"blobs={store!r:.100}: expected a store, as FileStore(folder) or ObjectStore(url) of byref.stores"
+            f"blobs={_named(store)}: expected a store, as FileStore(folder) or ObjectStore(url) of byref.stores"
         )
     name = store.name
     if not (isinstance(name, str) and 1 <= len(name) <= NAME_CHARS and name.isascii() and name.isprintable()):
@@ -76,6 +76,11 @@ def check_store(store: Any) -> None:
             f"blobs: the store's name is {name!r:.100}: expected 1 to {NAME_CHARS} ASCII characters"
         )
     check_model_readable(store)
+
+
+def _named(store: Any) -> str:
+    """What was given instead, without its value: a URL may have a key in it."""
+    return store.__name__ if isinstance(store, type) else f"{type(store).__name__}(…)"
 
 
 def is_model_readable(store: object) -> bool:
