@@ -48,6 +48,7 @@ def gateway(options: Namespace) -> int:
             engine,
             config,
             tenant=adapter.tenant_of_token if place is not None and place.tenants else options.tenant,
+            has_several_tenants=place is not None and place.is_of_several,
             session=None if isinstance(options.session, Default) else options.session,
             model=options.model,
             context_window=options.context_window,

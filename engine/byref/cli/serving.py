@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
-import signal
+import resource
 import socket
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,32 +18,27 @@ from typing import Any
 from byref.adapters.extras import missing
 from byref.cli import output
 from byref.cli.failures import Failed, WrongUsage
-from byref.errors import InvalidId
-from byref.lifecycle import check_id
 
 try:
-    import uvicorn
     from mcp.server import Server
-    from mcp.server.auth.settings import AuthSettings
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.types import INVALID_REQUEST
     from starlette.middleware.cors import CORSMiddleware
-    from starlette.responses import JSONResponse
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from byref.adapters import mcp as adapter
+    from byref.cli import connections
+    from byref.cli.connections import SIGNALS
+    from byref.cli.door import METHODS, PATH, Door
 except ImportError as error:
     raise missing("byref mcp and byref gateway", "mcp", "mcp") from error
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-PATH = "/mcp"
-MAX_CONNECTIONS = 500
-"""Open at once; more are answered with 503."""
 LEAVE_SECONDS = 2.0
 """What may still be going on has so long to end, once the server is told to leave."""
-METHODS = ("GET", "POST", "DELETE")
+MAX_FILES = 16_384
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
+
+__all__ = ["LEAVE_SECONDS", "SIGNALS", "Place", "place_of", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +53,23 @@ class Place:
     """By which clients reach it, as `Host` headers have them."""
 
     @property
-    def security(self) -> TransportSecuritySettings:
-        """Which `Host` and `Origin` headers requests may have: else any web page that a user opens could send them."""
-        return TransportSecuritySettings(
-            allowed_hosts=[form for name in self.names for form in (name, f"{name}:*")],
-            allowed_origins=[
-                f"{scheme}://{name}{port}" for name in self.names for scheme in ("http", "https") for port in ("", ":*")
-            ],
-        )
+    def origins(self) -> str:
+        """A regular expression of the `Origin` headers that requests may have: else any page that a user opens could send them."""
+        return f"(?i:https?://({'|'.join(map(re.escape, self.names))})(:[0-9]+)?)"
 
     @property
-    def origins(self) -> str:
-        """A regular expression of the `Origin` headers that requests may have."""
-        return f"https?://({'|'.join(map(re.escape, self.names))})(:[0-9]+)?"
+    def is_of_several(self) -> bool:
+        """Whether more than one tenant is served."""
+        return len(set(self.tenants.values())) > 1
+
+    def is_origin(self, origin: str) -> bool:
+        """Whether a page of this origin may send requests."""
+        return re.fullmatch(self.origins, origin) is not None
+
+    def is_host(self, host: str) -> bool:
+        """Whether a `Host` header names this server: a page may have its own name resolved to this machine's address."""
+        name, port = _named(host)
+        return name in self.names or f"{name}:{port}" in self.names
 
 
 def place_of(options: Namespace) -> Place | None:
@@ -96,101 +96,45 @@ async def serve(server: Server[Any], place: Place, *, idle_seconds: float, max_b
     Raises:
         Failed: the address is taken, or is none of this machine's.
     """
-    with _listening(place.host, place.port) as sock:
+    with _listening(place.host, place.port) as sock, _many_files():
         host = f"[{place.host}]" if ":" in place.host else place.host
-        url = f"http://{host}:{sock.getsockname()[1]}"
-        auth = AuthSettings.model_validate({"issuer_url": url, "resource_server_url": None}) if place.tenants else None
+        # The door looks at Host and Origin.
+        unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(
-            streamable_http_path=PATH,
-            transport_security=place.security,
-            auth=auth,
-            token_verifier=adapter.BearerTokens(place.tenants) if place.tenants else None,
-            max_request_body_size=max_body_bytes,
+            streamable_http_path=PATH, transport_security=unchecked, max_request_body_size=max_body_bytes
         )
         server.session_manager.session_idle_timeout = idle_seconds
-        config = uvicorn.Config(
-            answering(app, place.origins, max_body_bytes),
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=int(LEAVE_SECONDS),
+        door = Door(
+            app,
+            server.session_manager,
+            is_host=place.is_host,
+            is_origin=place.is_origin,
+            tokens=adapter.BearerTokens(place.tenants) if place.tenants else None,
+            several=place.is_of_several,
+            idle_seconds=idle_seconds,
+            max_body_bytes=max_body_bytes,
         )
-        output.note(f"byref: serving {url}{PATH}")
-        await _Uvicorn(config).serve([sock])
-
-
-def answering(app: ASGIApp, origins: str, max_body_bytes: int) -> ASGIApp:
-    """Return the application with answers to what it leaves unsaid: preflights of web pages, and why it refused."""
-    return CORSMiddleware(
-        _Told(app, max_body_bytes),
-        allow_origin_regex=origins,
-        allow_methods=METHODS,
-        allow_headers=["*"],
-        expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
-    )
-
-
-class _Told:
-    """Says in the protocol's words why a request is refused: its body is too large, or its session's name is none."""
-
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
-        self._app = app
-        self._too_large = (
-            f"the body of a request may have {max_body_bytes >> 20} MB; data that a tool returned before goes by reference "
-            'instead, "$name" or {"$var": "name"}'
+        answering = CORSMiddleware(
+            door,
+            allow_origin_regex=place.origins,
+            allow_methods=METHODS,
+            allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
         )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if (reason := _no_session(scope)) is not None:
-            await _refusal(400, reason)(scope, receive, send)
-            return
-        is_replaced = False
-
-        async def sent(message: Message) -> None:
-            nonlocal is_replaced
-            if message["type"] == "http.response.start" and message["status"] == 413:
-                is_replaced = True
-                await _refusal(413, self._too_large)(scope, receive, send)
-            if not is_replaced:
-                await send(message)
-
-        await self._app(scope, receive, sent)
+        output.note(f"byref: serving http://{host}:{sock.getsockname()[1]}{PATH}")
+        await connections.Server(answering, leave_seconds=LEAVE_SECONDS).serve([sock])
 
 
-def _no_session(scope: Scope) -> str | None:
-    """Why the session that a request names can be none."""
-    key = adapter.SESSION_HEADER.lower().encode()
-    named = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == key]
+@contextmanager
+def _many_files() -> Iterator[None]:
+    """Let the process have as many files open as it may: connections, and the pipes of servers, are more than the usual."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most) if soft != resource.RLIM_INFINITY else soft, hard))
     try:
-        for name in named:
-            check_id(adapter.SESSION_HEADER, name)
-    except InvalidId as error:
-        return str(error)
-    return f"{adapter.SESSION_HEADER} is given more than once" if len(named) > 1 else None
-
-
-def _refusal(status: int, reason: str) -> JSONResponse:
-    return JSONResponse(
-        {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": reason}}, status_code=status
-    )
-
-
-class _Uvicorn(uvicorn.Server):
-    """A server that a signal ends in good order, with the exit code of success."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Take signals while it serves, and do not raise them again afterwards: the engine is still to be closed."""
-        before = {kind: signal.signal(kind, self.handle_exit) for kind in SIGNALS}
-        try:
-            yield
-        finally:
-            for kind, handler in before.items():
-                signal.signal(kind, handler)
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _address(given: str) -> tuple[str, int]:
@@ -227,7 +171,27 @@ def _names(host: str, allowed: Sequence[str], *, has_tokens: bool) -> tuple[str,
         raise WrongUsage(
             f"--http {host}: name the hosts by which clients reach it, e.g. --allow-host byref.example.com"
         )
-    return tuple(f"[{name}]" if ":" in name and not name.startswith("[") else name for name in names)
+    found = []
+    for name in names:
+        known, port = _named(f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name)
+        if not known:
+            raise WrongUsage(f"--allow-host {name!r}: expected a name or an address, e.g. byref.example.com")
+        found.append(f"{known}:{port}" if port else known)
+    return tuple(found)
+
+
+def _named(host: str) -> tuple[str, str]:
+    """Name and port of a `Host` header, as browsers write them; nothing if it is none."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return "", ""
+    name, port = found[1].lower(), found[2] or ""
+    if name.startswith("["):
+        try:
+            name = f"[{ipaddress.IPv6Address(name[1:-1]).compressed}]"
+        except ValueError:
+            return "", ""
+    return name, port
 
 
 def _tenants(options: Namespace) -> dict[str, str]:

@@ -25,7 +25,7 @@ from byref.adapters.arguments import may_refer
 from byref.errors import ByrefError, ToolError
 from byref.gateway import labels, own, results
 from byref.gateway.accounts import Accounts, passes_surely
-from byref.gateway.calls import Call, Calls, Context, is_modern
+from byref.gateway.calls import Call, Calls, Context, connection_of, is_modern
 from byref.gateway.catalogue import Catalogue, Offered, is_own
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
@@ -101,7 +101,18 @@ class Conversation:
         self._over = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._began = 0.0
+        self._busy = 0
         self.used_at = anyio.current_time()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not self._busy
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed."""
+        return self._over.is_set()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Run the servers until the conversation is closed."""
@@ -147,16 +158,20 @@ class Conversation:
             MCPError: it cannot be answered; or the server that answered gave an error.
         """
         self.used_at = anyio.current_time()
-        self._client.seen(context, is_introduced=is_modern(context))
+        self._client.seen(context, is_introduced=is_modern(context) or connection_of(context).initialized.is_set())
         handler = self._HANDLERS.get(context.method, Conversation._pass_on)
         params = dict(context.params or {})
         assert self._tasks is not None
+        self._busy += 1
         try:
             result = await self._calls.run(context, lambda call: handler(self, call, params), self._tasks)
         except Unavailable as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
         except ToolError as error:
             raise MCPError(INVALID_PARAMS, mcp_content.sendable(str(error))) from error
+        finally:
+            self._busy -= 1
+            self.used_at = anyio.current_time()
         return finished(readable(context.method, result, context.protocol_version), context)
 
     async def heard(self, context: Context) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -31,12 +32,18 @@ from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained, is_failure
 from byref.gateway.conversation import Conversation
+from byref.gateway.shares import Shares
 from byref.gateway.threads import on_thread
 from byref.gateway.wire import capable, dumped, finished
 
 WORKERS = 32
 """Threads of the engine's work, of all conversations."""
 MAX_CONVERSATIONS = 100
+"""Each has processes of its own; of several tenants none has more than half of them, and who has none gets one."""
+ROOM_SECONDS = 60.0
+"""A conversation without a request for so long is ended when its tenant needs the room."""
+ENDING_SECONDS = 10.0
+"""How long that may take."""
 IDLE_SECONDS = 1_800.0
 """A conversation without a connection of its own ends so long after its last request."""
 INTRODUCTION_SECONDS = 2.0
@@ -60,6 +67,7 @@ class Gateway:
         config: GatewayConfig,
         *,
         tenant: str | Callable[[Context], str] = "default",
+        has_several_tenants: bool = False,
         session: str | None = None,
         model: str | None = None,
         context_window: int | None = None,
@@ -72,8 +80,10 @@ class Gateway:
         self._executor = ThreadPoolExecutor(WORKERS, "byref-gateway")
         self._own = f"gateway-{secrets.token_hex(8)}"
         self._shared: dict[tuple[str, str], Conversation] = {}
-        self._opening = anyio.Lock()
-        self._open = 0
+        self._opening: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._places = Shares(MAX_CONVERSATIONS, several=has_several_tenants)
+        self._running: dict[Conversation, str] = {}
+        """Each with its tenant."""
         self._tasks: TaskGroup | None = None
         self.server: Server[Any] = Server("byref-gateway", version=_version(), lifespan=self._lifespan)
         """To run over stdio, or by its `streamable_http_app()`."""
@@ -145,21 +155,22 @@ class Gateway:
     def _known(self, context: Context) -> Conversation | None:
         if not is_modern(context):
             found = connection_of(context).state.get("byref")
-            return found if isinstance(found, Conversation) else None
+            return found if isinstance(found, Conversation) and not found.is_over else None
         return None
 
     async def _conversation(self, context: Context) -> Conversation:
         """The conversation of a request, made if need be."""
-        async with self._opening:
+        tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
+        async with self._opening[tenant]:
             known = self._known(context)
             if known is not None:
                 return known
-            tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
             name = self._session_name(context)
             if is_modern(context):
-                if (tenant, name) not in self._shared:
-                    self._shared[tenant, name] = await self._make(context, tenant, name)
-                return self._shared[tenant, name]
+                shared = self._shared.get((tenant, name))
+                if shared is None or shared.is_over:
+                    shared = self._shared[tenant, name] = await self._make(context, tenant, name)
+                return shared
             connection = connection_of(context)
             conversation = await self._make(context, tenant, name)
             connection.state["byref"] = conversation
@@ -167,32 +178,60 @@ class Gateway:
             return conversation
 
     async def _make(self, context: Context, tenant: str, name: str) -> Conversation:
-        if self._open >= MAX_CONVERSATIONS:
-            raise MCPError(INTERNAL_ERROR, f"{MAX_CONVERSATIONS} conversations are open, no more are taken")
+        has_place = self._places.take(tenant) or (
+            await self._make_room(tenant) and self._places.take(tenant, in_exchange=True)
+        )
+        if not has_place:
+            raise MCPError(
+                INTERNAL_ERROR,
+                f"no more conversations are taken than are open now ({self._places.told}): end one, or come again; one "
+                f"that is not used for {ROOM_SECONDS:.0f} s makes room by itself",
+            )
         capabilities, info = _introduced(context)
+        try:
+            session, tools = await self._open(tenant, name)
+        except BaseException:
+            self._places.give_back(tenant)
+            raise
+        conversation = Conversation(
+            self._engine, session, tools, self._config, self._executor, capabilities=capabilities, info=info
+        )
         assert self._tasks is not None
+        with anyio.CancelScope(shield=True):  # from here on the place is the conversation's to give back
+            await self._tasks.start(self._run, conversation, tenant)
+        return conversation
 
+    async def _make_room(self, tenant: str) -> bool:
+        """End the conversation that a tenant has not used for longest, if that is long enough."""
+        before = anyio.current_time() - ROOM_SECONDS
+        idle = [one for one, whose in self._running.items() if whose == tenant and one.is_idle and one.used_at < before]
+        if not idle:
+            return False
+        conversation = min(idle, key=lambda one: one.used_at)
+        conversation.close()
+        with anyio.move_on_after(ENDING_SECONDS):
+            while conversation in self._running:
+                await anyio.sleep(0.05)
+        return conversation not in self._running
+
+    async def _open(self, tenant: str, name: str) -> tuple[Session, list[dict[str, Any]]]:
         def work() -> tuple[Session, list[dict[str, Any]]]:
             session = self._engine.session(name, tenant=tenant, **self._settings)
             return session, session.tools("mcp")
 
         try:
-            session, tools = await on_thread(self._executor, work)
+            return await on_thread(self._executor, work)
         except ByrefError as error:
             logger.exception("byref could not open a session")
             raise MCPError(INTERNAL_ERROR, f"byref could not open a session: {type(error).__name__}") from error
-        conversation = Conversation(
-            self._engine, session, tools, self._config, self._executor, capabilities=capabilities, info=info
-        )
-        await self._tasks.start(self._run, conversation)
-        return conversation
 
-    async def _run(self, conversation: Conversation, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        self._open += 1
+    async def _run(self, conversation: Conversation, tenant: str, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        self._running[conversation] = tenant
         try:
             await contained("a conversation", partial(conversation.run, task_status=task_status))
         finally:
-            self._open -= 1
+            del self._running[conversation]
+            self._places.give_back(tenant)
 
     def _session_name(self, context: Context) -> str:
         if self._session is not None:
@@ -214,8 +253,9 @@ class Gateway:
             await anyio.sleep(60)
             before = anyio.current_time() - IDLE_SECONDS
             for key, conversation in list(self._shared.items()):
-                if conversation.used_at < before:
+                if conversation.is_idle and conversation.used_at < before:
                     conversation.close()
+                if conversation.is_over:
                     del self._shared[key]
 
 

@@ -1,0 +1,308 @@
+"""HTTP connections of strangers: what they may send, how long they may take for it, and how many may be silent.
+
+uvicorn gives a client all the time it wants for its headers, its body, and to read what it is answered; and it keeps
+every connection that says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MAX_SILENT = 1_000
+"""Connections without a request under way. One more ends that which has been silent longest: a flood cannot keep others out."""
+MAX_HEAD_BYTES = 16_384
+MAX_HEADERS = 100
+HEAD_SECONDS = 10
+"""From the connection, or from the answer before, to the last of a request's headers."""
+LINGER_SECONDS = 5
+"""For a body that nobody wants, once its request is answered: a client that is cut off while it sends cannot read why."""
+STALL_SECONDS, STALL_BYTES = 20, 64 << 10
+"""In so long so much of a body has to come, or of an answer to be read."""
+MAX_FRAMING_BYTES = 256 << 10
+"""Of chunks: what is not data, beyond as much again as the data has."""
+READ_BYTES = 64 << 10
+"""Read of a connection at once, before it is another's turn."""
+ACCEPTED_AT_ONCE = 128
+"""Connections taken before any of them is read: fewer than may be silent, so that none ends before it could speak."""
+QUEUE = 4_096
+"""Connections that the kernel keeps until they are taken."""
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_ONCE = (b"content-length", b"transfer-encoding", b"host")
+
+
+class Stage(Enum):
+    """What a connection waits for its client to do."""
+
+    HEAD = "the headers of a request did not come in time"
+    BODY = "the body of a request did not come in time"
+    REST = "the rest of a body that nobody wants"
+    READING = "the answer is not read"
+
+
+SECONDS = {
+    Stage.HEAD: HEAD_SECONDS,
+    Stage.BODY: STALL_SECONDS,
+    Stage.REST: LINGER_SECONDS,
+    Stage.READING: STALL_SECONDS,
+}
+
+
+class _Wait(NamedTuple):
+    stage: Stage
+    since: float
+    progress: int
+
+
+class Connection(H11Protocol):
+    """One connection."""
+
+    conn: _Requests
+    server_state: _State
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.conn = _Requests(h11.SERVER, MAX_HEAD_BYTES)
+        self.app = self._flushing(self.app)
+        self._wait: _Wait | None = None
+        self._resumed = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Make room for it."""
+        super().connection_made(transport)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]
+        silent = self.server_state.silent
+        silent[self] = None
+        if len(silent) > MAX_SILENT:
+            oldest = next(iter(silent))
+            del silent[oldest]
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self.server_state.silent.pop(self, None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sent."""
+        super().data_received(data)
+        self._is_silent()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._is_silent()
+
+    def resume_writing(self) -> None:
+        """Note that the client has read what was written."""
+        self._resumed += 1
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what is wrong with a request, if nothing else has been said yet, and close."""
+        fault = self.conn.fault
+        self._refuse(fault.error_status_hint if fault else 400, str(fault or msg))
+
+    def check(self, now: float) -> None:
+        """End the connection if its client takes too long."""
+        stage, progress = self._stage()
+        if stage is None:
+            self._wait = None
+        elif self._wait is None or self._wait.stage is not stage:
+            self._wait = _Wait(stage, now, progress)
+        elif now - self._wait.since >= SECONDS[stage]:
+            if stage in (Stage.BODY, Stage.READING) and progress - self._wait.progress >= STALL_BYTES:
+                self._wait = _Wait(stage, now, progress)
+                return
+            if stage in (Stage.HEAD, Stage.BODY) and self.conn.has_begun:
+                self._refuse(408, stage.value)
+            else:
+                self.transport.abort()
+
+    def _stage(self) -> tuple[Stage | None, int]:
+        """What is waited for, and a number that grows by each byte that the client sends or reads."""
+        unread = self.transport.get_write_buffer_size()
+        if unread:
+            return Stage.READING, (self._resumed << 40) - unread
+        if self.conn.our_state is h11.IDLE:
+            return Stage.HEAD, 0
+        if self.conn.their_state is h11.SEND_BODY:
+            if self.cycle.response_complete:
+                return Stage.REST, 0
+            if not (self.flow.read_paused or self.cycle.waiting_for_100_continue):
+                return Stage.BODY, self.conn.body_bytes
+        return None, 0
+
+    def _is_silent(self) -> None:
+        silent = self.server_state.silent
+        if self.transport.is_closing() or not (self.cycle is None or self.cycle.response_complete):
+            silent.pop(self, None)
+        else:
+            silent.setdefault(self)
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer a request that is none, if nothing has been answered yet, and close."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.is_closing():
+            text = reason.encode("ascii", "replace")
+            lines = (
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+                "content-type: text/plain",
+                f"content-length: {len(text)}",
+                "connection: close",
+            )
+            self.transport.write("\r\n".join((*lines, "", "")).encode() + text)
+        self.transport.close()
+
+    def _flushing(self, app: ASGIApp) -> Any:
+        """The application, for which an answer is given only once the client has read nearly all of it."""
+
+        async def flushed(scope: Scope, receive: Receive, send: Send) -> None:
+            async def sent(message: Message) -> None:
+                await send(message)
+                if message["type"] == "http.response.body" and not message.get("more_body"):
+                    await self.flow.drain()
+
+            await app(scope, receive, sent)
+
+        return flushed
+
+
+class _State(ServerState):
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent: dict[Connection, None] = {}
+        """Those without a request under way, the longest first."""
+
+
+class _Requests(h11.Connection):
+    """Requests as they are read: none that some proxy could read as another, or as two."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.fault: h11.RemoteProtocolError | None = None
+        self.body_bytes = 0
+        self._received = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something of a request has come."""
+        return self.our_state is not h11.IDLE or bool(self.trailing_data[0])
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes."""
+        self._received += len(data)
+        super().receive_data(data)
+
+    def next_event(self) -> Any:
+        """The next event.
+
+        Raises:
+            RemoteProtocolError: there is none, and never will be.
+        """
+        try:
+            if self.their_state is h11.IDLE:
+                self._check_head(self.trailing_data[0])
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                self._received, self.body_bytes = len(self.trailing_data[0]), 0
+                if not event.target.startswith((b"/", b"*")):
+                    raise h11.RemoteProtocolError("the target of a request is not a path")
+            elif isinstance(event, h11.Data):
+                self.body_bytes += len(event.data)
+            if self.their_state is h11.SEND_BODY and self._received > 2 * self.body_bytes + MAX_FRAMING_BYTES:
+                raise h11.RemoteProtocolError("the chunks of a body are more than its data")
+        except h11.RemoteProtocolError as error:
+            self.fault = error
+            raise
+        return event
+
+    def _check_head(self, buffer: bytes) -> None:
+        end = _END_OF_HEAD.search(buffer)
+        if end is None:
+            return
+        lines = buffer[: end.end()].split(b"\n")[:-1]
+        if end.end() > MAX_HEAD_BYTES or len(lines) > MAX_HEADERS:
+            raise h11.RemoteProtocolError(
+                f"a request may have {MAX_HEADERS} headers, of {MAX_HEAD_BYTES:,} bytes", error_status_hint=431
+            )
+        headers = [
+            (name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines[1:])
+        ]
+        names = [name for name, _ in headers]
+        if not all(line.endswith(b"\r") for line in lines):
+            raise h11.RemoteProtocolError("a line of the headers does not end with CR LF")
+        if any(line.startswith((b" ", b"\t")) for line in lines):
+            raise h11.RemoteProtocolError("a header goes on in the next line")
+        for name in _ONCE:
+            if names.count(name) > 1:
+                raise h11.RemoteProtocolError(f"{name.decode()} is given more than once")
+        if b"content-length" in names and b"transfer-encoding" in names:
+            raise h11.RemoteProtocolError("the length of the body is given twice, with transfer-encoding beside it")
+        version = lines[0].rstrip().rpartition(b" ")[2]
+        if version.startswith(b"HTTP/") and version not in (b"HTTP/1.0", b"HTTP/1.1"):
+            raise h11.RemoteProtocolError("this is HTTP/1.1", error_status_hint=505)
+        if b"transfer-encoding" in names and version != b"HTTP/1.1":
+            raise h11.RemoteProtocolError("transfer-encoding is of HTTP/1.1")
+        if not dict(headers).get(b"content-length", b"0").isdigit():
+            raise h11.RemoteProtocolError("content-length is not a number")
+
+
+class Server(uvicorn.Server):
+    """A server that a signal ends in good order, with the exit code of success."""
+
+    def __init__(self, app: ASGIApp, *, leave_seconds: float) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                ws="none",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                lifespan="on",
+                proxy_headers=False,
+                backlog=ACCEPTED_AT_ONCE,
+                timeout_graceful_shutdown=int(leave_seconds),
+            )
+        )
+        self.server_state: _State = _State()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(QUEUE)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look, once in a second, who takes too long."""
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, Connection)
+                connection.check(now)
+        return await super().on_tick(counter)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals while it serves, and do not raise them again afterwards: the engine is still to be closed."""
+        before = {kind: signal.signal(kind, self.handle_exit) for kind in SIGNALS}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)

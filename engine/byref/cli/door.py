@@ -1,0 +1,435 @@
+"""What a request has to be before anything is made of it: a body, a session, a process.
+
+The SDK makes a session of whatever is posted without one, and looks only then at where it comes from. Here a session is made
+by a sound `initialize` alone, and of each tenant there are only so many.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pydantic_core
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.streamable_http import check_accept_headers
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.types import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, JSONRPCRequest, methods
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from byref.adapters.mcp import SESSION_HEADER, BearerTokens
+from byref.errors import InvalidId
+from byref.gateway.shares import Shares
+from byref.lifecycle import check_id
+
+PATH = "/mcp"
+METHODS = ("GET", "POST", "DELETE")
+MAX_REQUESTS = 1_000
+"""Under way at once, streams of events among them."""
+KEPT_REQUESTS = 10
+"""For each of several tenants, if the others have taken all."""
+MAX_SESSIONS = 1_000
+"""Connections of the protocol (`Mcp-Session-Id`)."""
+ROOM_SECONDS = 60.0
+"""A session without a request for so long is ended when its tenant needs the room."""
+MAX_BODIES_BYTES = 256 << 20
+"""Of a tenant's requests under way; one that would be more waits, before it is read."""
+MAX_INITIALIZE_BYTES = 1 << 20
+
+_SESSION_ID = "mcp-session-id"
+_VERSION = "mcp-protocol-version"
+_ONCE = ("authorization", "content-type", "origin", _SESSION_ID, SESSION_HEADER)
+RETRY = "10"
+"""Seconds after which a client may come again, if there was no room."""
+
+
+class Refused(Exception):
+    """A request is not taken. The text says why, to whoever reads the answer."""
+
+    def __init__(
+        self, status: int, reason: str, *, code: int = INVALID_REQUEST, id: Any = None, **headers: str
+    ) -> None:
+        super().__init__(reason)
+        error = {"code": code, "message": reason}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answer = JSONResponse({"jsonrpc": "2.0", "id": id, "error": error}, status_code=status, headers=named)
+
+
+@dataclass(slots=True)
+class _Session:
+    tenant: str
+    user: AuthenticatedUser | None
+    busy: int = 0
+    used_at: float = field(default_factory=time.monotonic)
+
+
+class Door:
+    """Before the SDK's application: looks at each request, and counts what is made of it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        sessions: StreamableHTTPSessionManager,
+        *,
+        is_host: Callable[[str], bool],
+        is_origin: Callable[[str], bool],
+        tokens: BearerTokens | None,
+        several: bool,
+        idle_seconds: float,
+        max_body_bytes: int,
+    ) -> None:
+        self._app = app
+        self._manager = sessions
+        self._is_host, self._is_origin = is_host, is_origin
+        self._tokens = tokens
+        self._idle_seconds = idle_seconds
+        self._max_body_bytes = max_body_bytes
+        self._requests = Shares(MAX_REQUESTS, several=several, kept=KEPT_REQUESTS)
+        self._places = Shares(MAX_SESSIONS, several=several)
+        self._sessions: dict[str, _Session] = {}
+        """Those that were used longest ago first."""
+        self._bodies = _Bodies()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            headers = Headers(scope=scope)
+            self._check_sender(scope, headers)
+            user = await self._user(headers)
+            size = self._check_form(scope, headers)
+            tenant = "" if user is None else user.access_token.client_id
+            session = self._session(scope["method"], headers, tenant)
+            if not self._requests.take(tenant):
+                reason = f"no more requests are taken than are under way now ({self._requests.told})"
+                raise Refused(503, reason, retry_after=RETRY)
+            try:
+                inside = _inside(scope, user)
+                await self._pass(inside, headers, session, tenant, size, receive, send)
+            finally:
+                self._requests.give_back(tenant)
+        except Refused as refused:
+            await refused.answer(scope, receive, send)
+
+    # What needs no more than the headers
+
+    def _check_sender(self, scope: Scope, headers: Headers) -> None:
+        """Whether the request is for this server, and from a page that may send it."""
+        if scope["path"].rstrip("/") != PATH:
+            raise Refused(404, f"there is nothing here but {PATH}")
+        if not self._is_host(headers.get("host", "")):
+            raise Refused(421, "Host is no name of this server: those of others are given with --allow-host")
+        for name in _ONCE:
+            if len(headers.getlist(name)) > 1:
+                raise Refused(400, f"{name} is given more than once")
+        origin = headers.get("origin")
+        if origin is not None and not self._is_origin(origin):
+            raise Refused(403, "Origin is no host of this server: pages of others are let in with --allow-host")
+
+    async def _user(self, headers: Headers) -> AuthenticatedUser | None:
+        if self._tokens is None:
+            return None
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        found = await self._tokens.verify_token(token.strip()) if kind.lower() == "bearer" else None
+        if found is None:
+            told = 'Bearer error="invalid_token", error_description="Authentication required"'
+            raise Refused(401, "a bearer token is needed", www_authenticate=told)
+        return AuthenticatedUser(found)
+
+    def _check_form(self, scope: Scope, headers: Headers) -> int:
+        """Return how many bytes the body may have."""
+        method, is_legacy = scope["method"], _is_legacy(headers)
+        allowed = METHODS if is_legacy else ("POST",)
+        if method not in allowed:
+            raise Refused(405, f"{', '.join(allowed)} are taken here", allow=", ".join(allowed))
+        takes_json, takes_events = check_accept_headers(Request(scope))
+        if method != "DELETE" and not (takes_events and (takes_json or method == "GET")):
+            needed = "text/event-stream" if method == "GET" else "application/json and text/event-stream"
+            raise Refused(406, f"Accept has to name {needed}")
+        size = int(headers.get("content-length", self._max_body_bytes if "transfer-encoding" in headers else 0))
+        if method != "POST":
+            if size:
+                raise Refused(400, f"a {method} has no body here")
+        elif headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "Content-Type has to be application/json")
+        elif headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(415, "a body is taken as it is, without Content-Encoding")
+        if size > self._max_body_bytes:
+            raise self._too_large()
+        if (name := headers.get(SESSION_HEADER)) is not None:
+            try:
+                check_id(SESSION_HEADER, name)
+            except InvalidId as error:
+                raise Refused(400, str(error)) from error
+        return size
+
+    def _session(self, method: str, headers: Headers, tenant: str) -> str | None:
+        """The session that a request is for; None if it is for none, or is to make one."""
+        id = headers.get(_SESSION_ID)
+        if not _is_legacy(headers):
+            return None
+        if id is None:
+            if method != "POST":
+                raise Refused(400, "Mcp-Session-Id is missing: a session begins with initialize")
+            return None
+        self._forget_idle()
+        session = self._sessions.get(id)
+        if session is None or session.tenant != tenant:
+            raise Refused(404, "Session not found")
+        session.used_at = time.monotonic()
+        self._sessions[id] = self._sessions.pop(id)
+        return id
+
+    def _too_large(self) -> Refused:
+        return Refused(
+            413,
+            f"the body of a request may have {self._max_body_bytes >> 20} MB; data that a tool returned before goes by "
+            'reference instead, "$name" or {"$var": "name"}',
+        )
+
+    # What is made of it
+
+    async def _pass(
+        self,
+        scope: Scope,
+        headers: Headers,
+        session: str | None,
+        tenant: str,
+        size: int,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        await self._bodies.take(tenant, size)
+        try:
+            body = await self._read(receive) if size else b""
+            if body is None:
+                return
+            self._bodies.give_back(tenant, size - len(body))
+            size = len(body)
+            given = _replayed(body, receive)
+            if session is not None:
+                await self._pass_on(scope, session, given, send)
+            elif _is_legacy(headers):
+                await self._begin(scope, tenant, body, given, send)
+            else:
+                await self._app(scope, given, send)
+        finally:
+            self._bodies.give_back(tenant, size)
+
+    async def _pass_on(self, scope: Scope, id: str, receive: Receive, send: Send) -> None:
+        if (session := self._sessions.get(id)) is None:
+            raise Refused(404, "Session not found")  # it has ended while the body came
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if status == 404 or (status == 200 and scope["method"] == "DELETE"):
+                    self._forget(id)
+            await send(message)
+
+        session.busy += 1
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            session.busy -= 1
+            if id not in self._sessions:
+                self._drop(id)
+
+    async def _begin(self, scope: Scope, tenant: str, body: bytes, receive: Receive, send: Send) -> None:
+        """Make a session, if that is what is asked for."""
+        id = _check_initialize(body)
+        has_place = self._places.take(tenant) or (
+            await self._make_room(tenant) and self._places.take(tenant, in_exchange=True)
+        )
+        if not has_place:
+            reason = (
+                f"no more sessions are taken than are open now ({self._places.told}): end one with DELETE, or come again; one "
+                f"that is not used for {ROOM_SECONDS:.0f} s makes room by itself"
+            )
+            raise Refused(503, reason, id=id, retry_after=RETRY)
+        made: str | None = None
+        answer = b""
+
+        async def sent(message: Message) -> None:
+            nonlocal made, answer
+            if message["type"] == "http.response.start":
+                made = Headers(raw=message["headers"]).get(_SESSION_ID)
+                if made is not None:
+                    self._sessions[made] = _Session(tenant, scope.get("user"), busy=1)
+            elif len(answer) < MAX_INITIALIZE_BYTES:
+                answer += message.get("body", b"")
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            if made is None:
+                self._places.give_back(tenant)
+            elif made in self._sessions:
+                self._sessions[made].busy -= 1
+        if made is not None and _is_error(answer):
+            await self._end(made)
+
+    async def _make_room(self, tenant: str) -> bool:
+        """End the session that a tenant has not used for longest, if that is long enough."""
+        self._forget_idle()
+        before = time.monotonic() - ROOM_SECONDS
+        for id, session in self._sessions.items():
+            if session.tenant == tenant and not session.busy and session.used_at < before:
+                await self._end(id)
+                return True
+        return False
+
+    async def _end(self, id: str) -> None:
+        """End a session as its client would."""
+        if (session := self._sessions.get(id)) is None:
+            return
+        headers = [(b"host", b"localhost"), (_SESSION_ID.encode(), id.encode())]
+        scope: Scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "DELETE",
+            "scheme": "http",
+            "path": PATH,
+            "raw_path": PATH.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "user": session.user,
+        }
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            pass
+
+        self._forget(id)
+        await self._app(scope, receive, send)
+        self._drop(id)
+
+    def _forget_idle(self) -> None:
+        """Forget those that the SDK has ended by itself."""
+        before = time.monotonic() - self._idle_seconds
+        while self._sessions and (id := next(iter(self._sessions))) and self._sessions[id].used_at < before:
+            self._forget(id)
+
+    def _forget(self, id: str) -> None:
+        if (session := self._sessions.pop(id, None)) is not None:
+            self._places.give_back(session.tenant)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The whole body; None if the client has left meanwhile."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._max_body_bytes:
+                raise self._too_large()
+            if not message.get("more_body"):
+                return bytes(body)
+
+    def _drop(self, id: str) -> None:
+        """Take what was ended by DELETE from the SDK (2.1), which would keep it for ever."""
+        self._manager._server_instances.pop(id, None)
+        self._manager._session_owners.pop(id, None)
+
+
+class _Bodies:
+    """The bytes of bodies that each tenant has under way."""
+
+    def __init__(self) -> None:
+        self._bytes: Counter[str] = Counter()
+        self._changed = anyio.Event()
+
+    async def take(self, tenant: str, size: int) -> None:
+        """Wait until there is room; for a first body there always is."""
+        while size and self._bytes[tenant] and self._bytes[tenant] + size > MAX_BODIES_BYTES:
+            await self._changed.wait()
+        self._bytes[tenant] += size
+
+    def give_back(self, tenant: str, size: int) -> None:
+        self._bytes[tenant] -= size
+        if not self._bytes[tenant]:
+            del self._bytes[tenant]
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+def _inside(scope: Scope, user: AuthenticatedUser | None) -> Scope:
+    """A request as the SDK wants it, which takes one spelling alone of what the door has looked at."""
+    kind = (b"content-type", b"application/json")
+    headers = [kind if header[0] == kind[0] else header for header in scope["headers"]]
+    return {**scope, "path": PATH, "headers": headers, **({} if user is None else {"user": user})}
+
+
+def _is_legacy(headers: Headers) -> bool:
+    """Whether a request is of the protocol with sessions, as the SDK tells it."""
+    return headers.get(_VERSION, LATEST_HANDSHAKE_VERSION) in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _check_initialize(body: bytes) -> str | int:
+    """Return the id of a request to begin a session.
+
+    Raises:
+        Refused: it is none.
+    """
+    body = body.strip()
+    if len(body) > MAX_INITIALIZE_BYTES:
+        raise Refused(413, f"what begins a session may have {MAX_INITIALIZE_BYTES >> 20} MB")
+    try:
+        given = pydantic_core.from_json(body)
+    except ValueError as error:
+        raise Refused(400, f"Parse error: {error}", code=PARSE_ERROR) from error
+    if not isinstance(given, dict) or given.get("method") != "initialize":
+        raise Refused(400, "Mcp-Session-Id is missing: a session begins with initialize")
+    id = given.get("id")
+    try:
+        request = JSONRPCRequest.model_validate(given, by_name=False)
+        methods.validate_client_request("initialize", LATEST_HANDSHAKE_VERSION, request.params)
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False, include_input=False, include_context=False)
+        where = ".".join(map(str, first["loc"]))
+        told = id if isinstance(id, str | int) and not isinstance(id, bool) else None
+        raise Refused(400, f"initialize: {where[:100]}: {first['msg']}", code=INVALID_PARAMS, id=told) from error
+    return request.id
+
+
+def _is_error(answer: bytes) -> bool:
+    """Whether the stream of events that answers a request ends with an error."""
+    for line in answer.splitlines():
+        if line.startswith(b"data:"):
+            try:
+                event = pydantic_core.from_json(line[5:])
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "error" in event:
+                return True
+    return False
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """What gives a body again that was read."""
+    is_given = False
+
+    async def received() -> Message:
+        nonlocal is_given, body
+        if is_given:
+            return await receive()
+        is_given = True
+        message = {"type": "http.request", "body": body, "more_body": False}
+        body = b""
+        return message
+
+    return received
