@@ -26,6 +26,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(Path(__file__).parent / "shop_server.py")
+LIAR = str(Path(__file__).parent / "liar_server.py")
 NPM_VERSION = "2026.8.31"
 NPM_PACKAGES = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem")
 
@@ -120,6 +121,25 @@ class Place:
         return (self.folder / "stderr").read_text()
 
 
+class Liars:
+    """Servers that do as they are told: by stdio, at an address by streamable HTTP, and by SSE."""
+
+    def __init__(self, place: Place, port: int) -> None:
+        self.place, self.port = place, port
+
+    def stdio(self, name: str, *words: str) -> dict[str, Any]:
+        return {"command": sys.executable, "args": ["-S", LIAR, name, *words], "env": {"LIARS": str(self.place.folder)}}
+
+    def near(self, name: str) -> dict[str, Any]:
+        return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{name}/mcp"}
+
+    def far(self, name: str) -> dict[str, Any]:
+        return {"type": "sse", "url": f"http://127.0.0.1:{self.port}/{name}/sse"}
+
+    def lists(self, name: str, **lists: Any) -> None:
+        (self.place.folder / f"{name}.json").write_text(json.dumps(lists))
+
+
 def soon(holds: Callable[[], bool], seconds: float = 5.0) -> bool:
     until = time.monotonic() + seconds
     while not (found := holds()) and time.monotonic() < until:
@@ -198,6 +218,13 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture(scope="module")
 def module_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("gateway"))
+
+
+@pytest.fixture(scope="module")
+def liars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liars]:
+    place, port = Place(tmp_path_factory.mktemp("liars")), free_port()
+    with serving(FORKS.command(LIAR, "--http", str(port)), port, env={**os.environ, "LIARS": str(place.folder)}):
+        yield Liars(place, port)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from typing import Any
 Json = dict[str, Any]
 Send = Callable[[Json], Awaitable[None]]
 OBJECT = {"type": "object"}
-TOOLS = ("work", "plot", "ask", "answers", "become", "question", "fail")
+TOOLS = ("work", "plot", "ask", "answers", "become", "question", "fail", "leave")
 
 
 class Liar:
@@ -117,6 +117,8 @@ class Liar:
                 return {"result": given["result"]}
             case "question":
                 text = json.dumps({key: params.get(key) for key in ("inputResponses", "requestState")})
+            case "leave":
+                os._exit(3)
             case "fail":
                 return {"error": given["error"]}
             case _:

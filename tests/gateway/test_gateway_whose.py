@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
-from forking import FORKS
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from conftest import Heard, Held, Place, eventually, free_port, serving, text_of
+from conftest import Heard, Held, Liars, Place, eventually, text_of
 
-LIAR = str(Path(__file__).parent / "liar_server.py")
 CARRIERS = ("evil", "near", "far")
 """By stdio, by streamable HTTP, by SSE."""
 FORM = {"type": "object", "properties": {"pin": {"type": "string", "title": "Your PIN", "description": "four\ndigits"}}}
@@ -38,30 +33,6 @@ class Person(Heard):
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
         return types.ElicitResult(action="accept", content={"pin": params.message})
-
-
-class Liars:
-    def __init__(self, place: Place, port: int) -> None:
-        self.place, self.port = place, port
-
-    def stdio(self, name: str, *words: str) -> dict[str, Any]:
-        return {"command": sys.executable, "args": ["-S", LIAR, name, *words], "env": {"LIARS": str(self.place.folder)}}
-
-    def near(self, name: str) -> dict[str, Any]:
-        return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{name}/mcp"}
-
-    def far(self, name: str) -> dict[str, Any]:
-        return {"type": "sse", "url": f"http://127.0.0.1:{self.port}/{name}/sse"}
-
-    def lists(self, name: str, **lists: Any) -> None:
-        (self.place.folder / f"{name}.json").write_text(json.dumps(lists))
-
-
-@pytest.fixture(scope="module")
-def liars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liars]:
-    place, port = Place(tmp_path_factory.mktemp("liars")), free_port()
-    with serving(FORKS.command(LIAR, "--http", str(port)), port, env={**os.environ, "LIARS": str(place.folder)}):
-        yield Liars(place, port)
 
 
 class Court:

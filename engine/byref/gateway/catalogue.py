@@ -149,17 +149,17 @@ class Catalogue:
                 found.setdefault(item[key], {**item, "title": labels.titled(upstream.name, title)})
         return list(found.values())
 
-    async def owners(self, uri: str) -> tuple[list[Upstream], bool]:
-        """Return the servers that may have a resource, the likeliest first, and whether the first surely has it: it lists it.
+    async def owners(self, uri: str) -> tuple[list[Upstream], int]:
+        """Return the servers that may have a resource, the likeliest first, and how many of them say so.
 
-        Next to that are those with a template for it, the one with the longest fixed beginning first. What is as likely of
-        several servers is so in the order of the configuration.
+        Who lists it has it, and nobody else. Next are those with a template for it, the one with the longest fixed beginning
+        first. What is as likely of several servers is so in the order of the configuration.
         """
         serving = [upstream for upstream in self._upstreams if upstream.has("resources")]
         for kind, key in (("resources", "uri"), ("templates", "uriTemplate")):
             for upstream, item in await self._listed(kind, is_fresh=False):
                 if item[key] == uri:
-                    return [upstream], True
+                    return [upstream], 1
         fits: dict[Upstream, int] = {}
         for one in serving:
             templates = (item["uriTemplate"] for item in one.known("templates"))
@@ -167,7 +167,7 @@ class Catalogue:
             if fitting:
                 fits[one] = max(fitting)
         likely = sorted(fits, key=lambda one: -fits[one])
-        return [*likely, *(one for one in serving if one not in fits)], False
+        return [*likely, *(one for one in serving if one not in fits)], sum(map(bool, fits.values()))
 
     def may_have(self, upstream: Upstream, uri: str) -> bool:
         """Tell whether a resource may be a server's: it is not ours, and no other server, before it or alone, lists it."""

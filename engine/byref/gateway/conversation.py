@@ -367,15 +367,17 @@ class Conversation:
         """
         await self.settled()
         asker = _asker(params)
-        owners, is_sure = await self._catalogue.owners(uri or params["uri"])
+        owners, claiming = await self._catalogue.owners(uri or params["uri"])
         if asker is not None:
-            owners, is_sure = [one for one in self._upstreams if one.name == asker], True
+            owners = [one for one in self._upstreams if one.name == asker]
         failed: MCPError | Unavailable | None = None
-        for upstream in owners[:1] if is_sure or "inputResponses" in params else owners:
+        for at, upstream in enumerate(owners[:1] if "inputResponses" in params else owners):
             try:
                 return await self._forward(call, upstream, params, method)
             except (MCPError, Unavailable) as error:
                 failed = failed or error
+                if at < claiming and isinstance(error, Unavailable):
+                    break  # nobody answers for who is away
         raise failed or MCPError(INVALID_PARAMS, "no server has resources")
 
     async def _forward(self, call: Call, upstream: Upstream, params: Json, method: str) -> Json:
