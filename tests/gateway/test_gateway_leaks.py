@@ -67,8 +67,8 @@ def test_what_servers_say_is_theirs_and_what_they_get_is_what_the_docs_name(
     config = place.write(
         {
             "lies": leaky("lies"),
-            "refuses\x1b[2J\nbyref: forged": leaky("refuses"),
-            "nothing\u202e": {"command": "/no/such\x1b[2J\nbyref: forged"},
+            "byref: forged": leaky("refuses"),
+            "nothing": {"command": "/no/such\x1b[2J\nbyref: forged"},
         }
     )
     heard = Heard()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -13,12 +15,14 @@ from blake3 import blake3
 from byref.artifacts.store import Artifact
 from byref.errors import ArtifactMissing, ConfigurationError
 from byref.knobs import shown
+from byref.paths import create
 
 
 def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> int:
     """Write an artifact's bytes to a path or an open binary file and return how many they are.
 
-    A file at the path is replaced in one moment, once everything was written and is what was stored. What was written to
+    A file at the path is replaced in one moment, once everything was written and is what was stored, and keeps its mode; a
+    new one is its owner's alone. What was written to
     an open file is taken back where a later part cannot be read and the file can seek.
 
     Raises:
@@ -36,8 +40,9 @@ def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> in
         return _write(artifact, target)
     except BaseException:
         if begin is not None:
-            target.seek(begin)
-            target.truncate()
+            with suppress(OSError):  # of a device: what went wrong first is told
+                target.seek(begin)
+                target.truncate()
         raise
 
 
@@ -46,7 +51,9 @@ def _to_path(artifact: Artifact, path: Path) -> int:
         raise ConfigurationError(f"{str(path)!r} is no regular file: name another path, or give an open file")
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        with part.open("xb") as file:
+        with open(part, "xb", opener=create) as file:
+            with suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             written = _write(artifact, file)
             file.flush()
             os.fsync(file.fileno())

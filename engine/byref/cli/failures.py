@@ -59,11 +59,49 @@ def warnings_on_stderr() -> Iterator[None]:
         logger.propagate = propagates
 
 
+def open_what_is_closed() -> None:
+    """Have something at each standard stream that the command was started without, of which no read or write succeeds.
+
+    Else the next file that is opened would be there, a database say, and be written to. What goes to standard error is lost.
+    """
+    for name, number, flags, mode in (
+        ("stdin", 0, os.O_WRONLY, "r"),
+        ("stdout", 1, os.O_RDONLY, "w"),
+        ("stderr", 2, os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                if (opened := os.open(os.devnull, flags)) != number:
+                    os.close(opened)  # somebody has opened something there already
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Tell what standard output does not take from whatever else fails.
+
+    Raises:
+        Failed: the disk is full, say, or it is closed.
+        BrokenPipeError: whoever read it has gone.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _leave_output()
+        raise Failed(f"standard output cannot be written to: {error.strerror or error}") from error
+
+
+def _leave_output() -> None:
+    """Keep the interpreter from trying to write the rest when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def exit_code(error: BaseException) -> int:
     """Report an error and return the exit code that stands for it."""
     if isinstance(error, BrokenPipeError):
-        # Whoever read our output has gone; the interpreter must not try to write the rest when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_output()
         return READER_GONE
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
@@ -85,7 +123,8 @@ def _message(error: BaseException) -> str:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"byref: {one_line(message, ERROR_CHARS)}\n")
+    with contextlib.suppress(OSError, ValueError):  # nobody is there to read it
+        sys.stderr.write(f"byref: {one_line(message, ERROR_CHARS)}\n")
 
 
 def _warn(

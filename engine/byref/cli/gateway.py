@@ -14,6 +14,8 @@ from byref.adapters.extras import missing
 from byref.cli import opening
 from byref.cli.failures import Failed, WrongUsage
 from byref.cli.parser import DEFAULT_DB, Default
+from byref.errors import ConfigurationError
+from byref.paths import check_own, make_folders
 
 try:
     import anyio
@@ -77,10 +79,15 @@ def _database(options: Namespace) -> str:
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     for folder in (Path(home).expanduser() / "byref", Path(tempfile.gettempdir()) / f"byref-{os.getuid()}"):
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(folder)
         except OSError:
-            continue
-        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+            if not folder.is_symlink():  # else it leads nowhere, which is told
+                continue
+        try:
+            check_own(folder)
+        except ConfigurationError as error:
+            raise Failed(f"{error}; or name a database with --db or BYREF_DB") from error
+        if os.access(folder, os.W_OK):
             return f"sqlite:///{folder / 'gateway.db'}"
     raise Failed("there is no folder for the database: name one with --db or BYREF_DB")
 

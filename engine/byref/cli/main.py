@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from byref.cli.failures import exit_code, warnings_on_stderr
+from byref.cli.failures import exit_code, open_what_is_closed, warnings_on_stderr, writing
 from byref.cli.parser import make_parser
 
 _VERBS = {
@@ -32,11 +32,13 @@ _VERBS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; a wrong command line raises SystemExit(2), as argparse does."""
+    open_what_is_closed()
     options = make_parser().parse_args(argv)
     try:
         with warnings_on_stderr():
             code = _verb(options)(options)
-            sys.stdout.flush()
+            with writing():
+                sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place there is
         return exit_code(error)
     return code

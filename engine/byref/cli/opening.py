@@ -18,6 +18,7 @@ from byref.cli.failures import Failed
 from byref.cli.parser import DEFAULT_DB
 from byref.db.connections import parsed, sqlite_path
 from byref.db.failures import options_of
+from byref.paths import open_to_read
 from byref.stores import BlobStore, store_at
 from byref.stores.objects import shown_place
 from byref_sandbox import Sandbox
@@ -160,15 +161,19 @@ def input_file(name: str, limit: int) -> Iterator[BinaryIO]:
                     output.note("reading standard input; Ctrl-D ends it")
                 file: BinaryIO = sys.stdin.buffer
             else:
-                path = Path(name)
-                if path.is_file() and path.stat().st_size > limit:
+                file = stack.enter_context(open_to_read(name))
+                if os.fstat(file.fileno()).st_size > limit:
                     raise Failed(f"{name!r} is larger than {limit:,} bytes, the most that is taken in at once")
-                file = stack.enter_context(path.open("rb"))
         except OSError as error:
             raise Failed(f"cannot read {name!r}: {error.strerror or error}") from error
         except ValueError as error:  # a NUL in the name
             raise Failed(f"cannot read {name!r}: {error}") from error
-        yield file
+        try:
+            yield file
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # of a read, for databases and output have errors of their own
+            raise Failed(f"cannot read {name!r}: {error.strerror or error}") from error
 
 
 def read_input(limit: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from byref import plain
+from byref.cli.failures import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,16 +31,17 @@ def is_terminal() -> bool:
 def text(content: str) -> None:
     """Print text, ended by a line break; on a terminal without the control characters by which data could steer it."""
     shown = visible(content) if is_terminal() else encodable(content)
-    sys.stdout.write(shown if shown.endswith("\n") else f"{shown}\n")
+    _write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 def data(content: bytes) -> None:
     """Print stored bytes: as they are in a pipe, the first lines of them on a terminal."""
     if not is_terminal():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        if not content.endswith(b"\n"):
-            sys.stdout.buffer.write(b"\n")
+        with writing():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
+            if not content.endswith(b"\n"):
+                sys.stdout.buffer.write(b"\n")
         return
     lines = content.decode(errors="replace").split("\n")
     text("\n".join(line[:2000] for line in lines[:MAX_TERMINAL_LINES]))
@@ -57,7 +59,7 @@ def json(value: object) -> None:
     from byref.ledger import dump
 
     shown = encodable(msgspec.json.format(dump(value), indent=2))
-    sys.stdout.write(f"{plain.visible_in_json(shown) if is_terminal() else shown}\n")
+    _write(f"{plain.visible_in_json(shown) if is_terminal() else shown}\n")
 
 
 def note(message: str) -> None:
@@ -87,7 +89,7 @@ def table(
     cells = _cells(rows)
     if not is_terminal():
         for row in [list(columns), *cells]:
-            sys.stdout.write(encodable("\t".join(map(plain.one_cell, row))) + "\n")
+            _write(encodable("\t".join(map(plain.one_cell, row))) + "\n")
         return
     from rich import box
     from rich.table import Table
@@ -103,8 +105,9 @@ def table(
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold", width=width)
     for line in zip(*used.values(), strict=True):
         drawn.add_row(*map(Text, line))
-    sys.stdout.flush()
-    console.print(drawn)
+    with writing():
+        sys.stdout.flush()
+        console.print(drawn)
     if out:
         note(f"there is no room for: {', '.join(out)}; --json has all")
 
@@ -112,6 +115,11 @@ def table(
 def fits(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
     """Tell whether the terminal is wide enough for rows without a line break in any."""
     return _fit(_used(columns, _cells(rows)), _console().width)
+
+
+def _write(shown: str) -> None:
+    with writing():
+        sys.stdout.write(shown)
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:

@@ -12,12 +12,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from byref.adapters.extras import missing
 from byref.cli import output
 from byref.cli.failures import Failed, WrongUsage
+from byref.paths import read_whole
 
 try:
     from mcp.server import Server
@@ -33,6 +33,7 @@ except ImportError as error:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
+MAX_TOKENS_BYTES = 16 << 20
 LEAVE_SECONDS = 2.0
 """What may still be going on has so long to end, once the server is told to leave."""
 MAX_FILES = 16_384
@@ -200,9 +201,12 @@ def _tenants(options: Namespace) -> dict[str, str]:
     if options.tokens is None:
         return tenants
     try:
-        given = json.loads(Path(options.tokens).read_bytes())
-    except (OSError, ValueError) as error:
-        raise Failed(f"cannot read --tokens {options.tokens!r}: {error}") from error
+        data = read_whole(options.tokens, MAX_TOKENS_BYTES)
+        if data is None:
+            raise Failed(f"--tokens {options.tokens!r}: it has more than {MAX_TOKENS_BYTES:,} bytes")
+        given = json.loads(data)
+    except (OSError, ValueError, RecursionError) as error:
+        raise Failed(f"cannot read --tokens {options.tokens!r}: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(given, dict) or not given:
         raise Failed(f'--tokens {options.tokens!r}: expected JSON, {{"tenant": "token"}}')
     for tenant, tokens in given.items():

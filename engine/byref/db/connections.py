@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import time
@@ -10,6 +11,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
@@ -18,6 +20,7 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from byref.db.failures import Quiet, is_read_only
 from byref.errors import ConfigurationError
+from byref.paths import make_file
 
 BUSY_SECONDS = 30
 """How long a SQLite connection waits for another's write lock."""
@@ -216,20 +219,37 @@ def _sqlite(url: URL) -> Engine:
         engine = _create(url, poolclass=StaticPool, connect_args=arguments)
     else:
         if path := sqlite_path(url):
-            _see_that_it_can_be_opened(path)
             url = url.set(database=str(path))
+        path = path or _path_of_uri(url)
+        if path is not None:
+            _see_that_it_can_be_opened(path)
         if "timeout" not in url.query:
             arguments["timeout"] = BUSY_SECONDS
         engine = _create(url, connect_args=arguments, max_overflow=-1, pool_reset_on_return=None)
+        if path is not None:  # what SQLite puts beside it gets the file's mode
+            event.listen(engine, "do_connect", lambda *_: make_file(path))
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
 
 
+def _path_of_uri(url: URL) -> Path | None:
+    """The file that a URL with `uri=true` names, if SQLite would make it."""
+    name = url.database or ""
+    if "uri" not in url.query or not name.startswith("file:") or url.query.get("mode", "rwc") != "rwc":
+        return None
+    path = unquote(urlsplit(name).path)
+    return None if not path or "vfs" in url.query or "immutable" in url.query else Path(path)
+
+
 def _see_that_it_can_be_opened(path: Path) -> None:
-    if not path.parent.is_dir():
+    if "\0" in str(path):
+        raise ConfigurationError(f"the database {str(path)!r}: no file's name has a NUL")
+    if not os.path.isdir(path.parent):  # noqa: PTH112  (a folder that may not be looked at is none)
         raise ConfigurationError(f"the folder {str(path.parent)!r} of the database {path.name!r} does not exist")
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112
         raise ConfigurationError(f"the database {str(path)!r} is a folder: name a file")
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113
+        raise ConfigurationError(f"the database {str(path)!r} is no regular file: name one, or a free path")
 
 
 def _prepare_sqlite(driver: sqlite3.Connection, _record: object) -> None:

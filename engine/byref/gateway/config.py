@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from byref.errors import ConfigurationError
 from byref.gateway import jsonc
 from byref.knobs import shown, within
+from byref.paths import read_whole
 from byref.policy import Policy, check_tools
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -90,11 +91,10 @@ def read_config(path: str | Path) -> GatewayConfig:
         ConfigurationError: the file cannot be read, or has a value of a wrong type; the text names server and key.
     """
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(MAX_CONFIG_BYTES + 1)
+        raw = read_whole(path, MAX_CONFIG_BYTES)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
-    if len(raw) > MAX_CONFIG_BYTES:
+    if raw is None:
         raise ConfigurationError(f"{str(path)!r} has more than {MAX_CONFIG_BYTES:,} bytes; is it the right file?")
     try:
         parsed = jsonc.loads(raw)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
+from byref.paths import create, make_folder, make_folders
 from byref.stores.keys import FILE_NAME, check_key, check_range
 from byref.stores.protocol import check_model_readable
 
@@ -57,11 +58,11 @@ class FileStore:
     def __init__(self, folder: str | os.PathLike[str], *, model_readable: bool = False) -> None:
         self._folder = Path(folder).expanduser().absolute()
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(self._folder)
             self._folder = self._folder.resolve(strict=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             raise ConfigurationError(
-                f"FileStore({str(folder)!r}): expected a folder or a free path: {error.strerror}"
+                f"FileStore({str(folder)!r}): expected a folder or a free path: {getattr(error, 'strerror', None) or error}"
             ) from None
         self.model_readable = model_readable
         check_model_readable(self)
@@ -143,9 +144,9 @@ class _Draft:
     def __enter__(self) -> _Draft:
         with _failures(self._folder), _opened(self._folder) as root:
             for _ in range(_ATTEMPTS):
-                with suppress(FileExistsError):
-                    os.mkdir(self._tenant, 0o700, dir_fd=root)
-                    os.fsync(root)
+                with suppress(FileNotFoundError, NotADirectoryError):  # which opening it tells
+                    if make_folder(self._tenant, parent=root):
+                        os.fsync(root)
                 with suppress(FileNotFoundError):
                     self._parent = os.open(self._tenant, _FOLDER_FLAGS, dir_fd=root)
                     try:
@@ -195,7 +196,7 @@ class _Draft:
                 draft,
                 "xb",
                 _BUFFER,
-                opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._parent),
+                opener=lambda path, flags: create(path, flags, parent=self._parent),
             )
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
