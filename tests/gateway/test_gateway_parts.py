@@ -140,6 +140,14 @@ def test_json_with_comments_says_what_json_says(value: Any) -> None:
     assert jsonc.loads(text.encode()) == {"v": value}
 
 
+def test_what_is_said_of_a_tool_holds_under_its_long_names() -> None:
+    """A server that lists a tool of the same name takes nothing of it away."""
+    per_tool = {"read": {"enabled": False}, "b__read": {"enabled": True}}
+    config = parse_config({"mcpServers": {"a a": STDIO, "b": STDIO}, "byref": {"policy": {"per_tool": per_tool}}})
+    names = ("read", "a_a__read", "b__read", "c__read")
+    assert [config.policy.for_tool(name).enabled for name in names] == [False, False, True, True]
+
+
 def test_the_policy_is_of_the_configuration() -> None:
     config = parse_config(
         {"mcpServers": {"s": STDIO}, "byref": {"policy": {"max_result_tokens": 99}, "call_timeout": 5}}

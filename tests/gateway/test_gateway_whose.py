@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
+import anyio
+import httpx2
 import mcp_types as types
 import pytest
 from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from conftest import Heard, Held, Liars, Place, eventually, text_of
+from conftest import Heard, Held, Liars, Place, eventually, free_port, serving, text_of
 
 CARRIERS = ("evil", "near", "far")
 """By stdio, by streamable HTTP, by SSE."""
@@ -26,10 +30,12 @@ class Person(Heard):
     """Who answers with what the question said."""
 
     pause = 0.0
+    answered = 0
 
     async def elicitation(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params)
         await asyncio.sleep(self.pause)
+        self.answered += 1
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
         return types.ElicitResult(action="accept", content={"pin": params.message})
@@ -62,7 +68,11 @@ class Court:
         return dict(json.loads(self.call(f"{server}_answers", ids=ids)))
 
 
-@pytest.fixture(scope="module", params=["legacy", "auto"])
+FRONTS = ["legacy", "auto", *(pytest.param(front, marks=pytest.mark.slow) for front in ("legacy-http", "auto-http"))]
+"""The client's era, and whether it comes by HTTP."""
+
+
+@pytest.fixture(scope="module", params=FRONTS)
 def court(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, liars: Liars) -> Iterator[Court]:
     place, heard = Place(tmp_path_factory.mktemp("court")), Person()
     servers = {
@@ -74,7 +84,19 @@ def court(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "modern-near": liars.near("modern-near"),
     }
     config = place.write(servers)
-    with Held(lambda: place.client("--config", config, mode=request.param, heard=heard)) as held:
+    mode, _, is_http = request.param.partition("-")
+    port = free_port()
+    command = place.command("--config", config, "--http", f"127.0.0.1:{port}", "--session", "shared")
+
+    @asynccontextmanager
+    async def by_http() -> AsyncIterator[Client]:
+        async with httpx2.AsyncClient(timeout=httpx2.Timeout(30)) as http:
+            transport = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
+            async with Client(transport, mode=mode, **heard.callbacks()) as client:
+                yield client
+
+    opened = by_http if is_http else lambda: place.client("--config", config, mode=mode, heard=heard)
+    with serving(command, port) if is_http else nullcontext(), Held(opened) as held:
         court = Court(held, heard, place)
         court.call("bank_work", seconds=0)
         yield court
@@ -157,6 +179,29 @@ def test_a_question_ends_with_the_call(court: Court, server: str) -> None:
         court.heard.pause = 0.0
 
 
+def test_a_question_ends_with_the_clients_call_and_with_the_servers_word(court: Court) -> None:
+    if court.is_modern:  # the client answers it before it comes back
+        return
+    court.heard.pause, court.heard.answered = 0.8, 0
+
+    async def cancelled(client: Client) -> None:
+        with anyio.move_on_after(0.2):
+            await client.call_tool("evil_ask", {"messages": [elicits("cancelled")]})
+
+    try:
+        began = time.monotonic()
+        court.held.run(cancelled)
+        assert "is over" in court.answers("evil", "cancelled")["cancelled"]["message"]
+        withdrawn = {"method": "notifications/cancelled", "params": {"requestId": "withdrawn"}}
+        court.call("evil_ask", messages=[elicits("withdrawn")], leaves=True, stays=0.1)
+        court.call("near_ask", messages=[elicits("withdrawn"), withdrawn], leaves=True, stays=0.1)
+        assert time.monotonic() - began < 0.75
+    finally:
+        court.heard.pause = 0.0
+    court.call("bank_work", seconds=1)
+    assert court.heard.answered == 0
+
+
 def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
     names = [*CARRIERS, "bank"]
     calls = [
@@ -168,7 +213,6 @@ def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
         assert json.loads(text)[f"many-{name}-{n}"]["content"] == {"pin": f"[server {name}] {name} {n}?"}
 
 
-@pytest.mark.parametrize("server", CARRIERS)
 @pytest.mark.parametrize(
     ("message", "told"),
     [
@@ -178,6 +222,20 @@ def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
         ({"method": "elicitation/create", "params": {}}, 'a text as "message"'),
         ({"method": "elicitation/create", "params": {"message": ["Pay?"]}}, 'a text as "message"'),
         ({"method": "elicitation/create", "params": {"message": "Pay?"}}, '"requestedSchema"'),
+        *(
+            (
+                {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": schema}},
+                "one visible line",
+            )
+            for schema in (
+                {"properties": {"pin\n[server bank]": {}}},
+                {"properties": {"\u202enip": {}}},
+                {"properties": {"a": {"enum": ["yes", "no\x1b[2J"]}}},
+                {"properties": {"a": {"oneOf": [{"const": "yes\n", "title": "no"}]}}},
+                {"properties": {"a": {"type": "array", "items": {"anyOf": [{"const": "\u200b"}]}}}},
+                {"properties": {str(number): {} for number in range(101)}},
+            )
+        ),
         ({"method": "elicitation/create", "params": {"message": "x", "mode": "dialog"}}, '"form" or "url"'),
         ({"method": "elicitation/create", "params": {"message": "x", "mode": "url"}}, "expected an address"),
         (
@@ -196,11 +254,11 @@ def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
     ],
 )
 def test_what_is_no_question_of_the_clients_is_an_error_to_the_server(
-    court: Court, server: str, message: dict[str, Any], told: str
+    court: Court, message: dict[str, Any], told: str
 ) -> None:
     court.heard.asked.clear()
     id = f"none-{abs(hash(json.dumps(message)))}"
-    answers = json.loads(court.call(f"{server}_ask", messages=[{"id": id, **message}]))
+    answers = json.loads(court.call("near_ask", messages=[{"id": id, **message}]))
     assert told in answers[id]["message"] and court.heard.asked == []
 
 

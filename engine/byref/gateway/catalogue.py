@@ -121,7 +121,7 @@ class Catalogue:
 
     def is_given(self, kind: str, name: str) -> bool:
         """Tell whether a name was given to something, which then keeps it."""
-        return self._names[kind].server_of(name) is not None
+        return name in self._names[kind]
 
     async def find(self, kind: str, name: str) -> Offered | None:
         """Return what has a name; a list that is out of date is asked for again."""

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from byref.errors import ConfigurationError
 from byref.gateway import jsonc
+from byref.gateway.names import NAME_CHARS, SEPARATOR, Names
 from byref.knobs import shown, within
 from byref.paths import read_whole
 from byref.policy import Policy, check_tools
@@ -161,6 +162,8 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
         raise ConfigurationError(f'"byref"."policy": expected an object of knobs, not {shown(knobs)}')
     if "tools" in knobs:
         knobs = {**knobs, "tools": check_tools(knobs["tools"])}
+    if isinstance(knobs.get("per_tool"), dict):
+        knobs = {**knobs, "per_tool": _of_all(knobs["per_tool"], servers)}
     with within('"byref"."policy"'):
         policy = default_policy(knobs, preset)
     return GatewayConfig(
@@ -169,6 +172,13 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
         start_timeout=_seconds(given, "start_timeout") or 60.0,
         call_timeout=_seconds(given, "call_timeout"),
     )
+
+
+def _of_all(per_tool: Mapping[str, Any], servers: tuple[ServerConfig, ...]) -> dict[str, Any]:
+    """What is said of a tool holds under its long names, too: which it has is not known before the servers are there."""
+    names = Names(servers=[server.name for server in servers])
+    long = [(f"{names.prefix(one.name)}{SEPARATOR}{tool}", said) for one in servers for tool, said in per_tool.items()]
+    return {**per_tool, **{name: said for name, said in long if name not in per_tool and len(name) <= NAME_CHARS}}
 
 
 def _seconds(given: Mapping[str, Any], key: str) -> float | None:

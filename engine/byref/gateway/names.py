@@ -38,7 +38,7 @@ class Names:
         self._servers: dict[str, str] = {alike(_OURS): ""}
         """Whose a prefix is, or what looks like it; none is a server's of the gateway's own name."""
         for server in servers:
-            self._prefix(server)
+            self.prefix(server)
 
     def assign(self, keys: Iterable[Key], *, is_all: bool = True) -> dict[Key, str]:
         """Return a name of at most 64 letters, digits, `_` and `-` for each key, no two the same.
@@ -46,10 +46,12 @@ class Names:
         It is the name as it is if `is_all` (no server is still to be heard of) and no other server and no tool of our own has
         it or one that looks like it, and if it does not begin as another server's names do; else `server__name`.
         """
-        keys = list(dict.fromkeys(keys))
+        keys = [key for key in dict.fromkeys(keys) if key in self._given or self._count.get(key[0], 0) < MAX_NAMES]
+        if all(key in self._given for key in keys):
+            return {key: self._given[key] for key in keys}
         owners: dict[str, set[str]] = {}
         for server, name in keys:
-            for form in {alike(safe(name)), alike(self._prefix(server) + safe(name))}:
+            for form in {alike(safe(name)), alike(self.prefix(server) + safe(name))}:
                 owners.setdefault(form, set()).add(server)
         # What needs no change comes first, so that it gets its own name.
         for key in sorted(keys, key=lambda key: (safe(key[1]) != key[1], key[1])):
@@ -60,6 +62,10 @@ class Names:
                 self._given[key] = given
                 self._count[server] = self._count.get(server, 0) + 1
         return {key: self._given[key] for key in keys if key in self._given}
+
+    def __contains__(self, given: str) -> bool:
+        """Tell whether a name was given to something, or is no server's."""
+        return given in self._taken
 
     def server_of(self, given: str) -> str | None:
         """Return whose name it is, also if what it named is not listed any more."""
@@ -80,7 +86,7 @@ class Names:
         server, name = key
         if is_plain and (bare := safe(name)) not in self._taken:
             return bare
-        full = f"{self._prefix(server)}{SEPARATOR}{safe(name)}"
+        full = f"{self.prefix(server)}{SEPARATOR}{safe(name)}"
         if len(full) <= NAME_CHARS and full not in self._taken:
             return full
         found, salt = _marked(full, key), 0
@@ -88,8 +94,8 @@ class Names:
             found, salt = _marked(full, (*key, str(salt))), salt + 1
         return found
 
-    def _prefix(self, server: str) -> str:
-        """What stands before the separator in a server's names: no other's is like it, and the separator is not in it."""
+    def prefix(self, server: str) -> str:
+        """Return what stands before the separator in a server's names: no other's is like it, and the separator is not in it."""
         if (known := self._prefixes.get(server)) is not None:
             return known
         prefix = _RUNS.sub("_", _UNSAFE.sub("_", server))[:_SERVER_CHARS].strip("_-") or "server"

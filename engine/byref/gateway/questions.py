@@ -23,6 +23,7 @@ QUESTIONS: Final[Mapping[str, str]] = {
 MAX_AT_ONCE = 100
 """Questions in place of one answer."""
 MAX_URL_CHARS = 8_192
+MAX_FIELDS = 100
 MAX_DESCRIPTION_CHARS = 1_000
 """Of one field of a form."""
 
@@ -126,7 +127,25 @@ def _form(server: str, schema: object) -> Json:
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     if not isinstance(schema, dict) or not isinstance(properties, dict):
         raise MCPError(INVALID_PARAMS, 'elicitation/create: expected an object\'s schema as "requestedSchema"')
+    if len(properties) > MAX_FIELDS or not all(map(_is_plain, [*properties, *map(_choices, properties.values())])):
+        raise MCPError(INVALID_PARAMS, "elicitation/create: expected names and choices of one visible line each")
     return {**_field(server, schema), "properties": {name: _field(server, one) for name, one in properties.items()}}
+
+
+def _choices(schema: object) -> list[Any]:
+    """What a user may choose in a field, as the answer will have it: it cannot be shown otherwise."""
+    if not isinstance(schema, dict):
+        return []
+    options = [option for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list) for option in schema[key]]
+    found = [option.get("const") for option in options if isinstance(option, dict)]
+    items = schema.get("items")
+    return [*found, *(schema["enum"] if isinstance(schema.get("enum"), list) else ()), *_choices(items)]
+
+
+def _is_plain(text: object) -> bool:
+    if isinstance(text, list):
+        return all(map(_is_plain, text))
+    return not isinstance(text, str) or one_line(text, MAX_DESCRIPTION_CHARS) == text
 
 
 def _field(server: str, schema: Any) -> Any:
