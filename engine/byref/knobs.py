@@ -172,7 +172,7 @@ def template(name: str, value: object) -> None:
         raise ConfigurationError(f"{name}={shown(value)}: expected the text of a Jinja template")
     _written(name, value)
     try:
-        from byref import templates
+        from byref_sandbox import templates
     except ImportError as error:
         raise ConfigurationError(
             f"{name}={shown(value)}: templates need Jinja2; pip install 'byref[templates]'"

@@ -1,29 +1,59 @@
 """Mappers and templates: what a host says a tool's output should look like before anything else reads it.
 
-A jq program runs in the sandbox's killable worker, exact or not at all; a callable is the host's own code; a template is
-rendered in this process, within bounds. Whatever goes wrong is one exception, so that the output can go on as it was.
+A jq program and a template run in the sandbox's killable worker, but for plain ones, which cannot multiply data; a callable
+is the host's own code. Whatever goes wrong is one exception, so that the output can go on as it was.
 """
 
 from __future__ import annotations
 
 import copy
 import marshal
+import re
+import sys
+import traceback
 from collections.abc import Callable
+from pathlib import PurePath
 from types import CoroutineType
 from typing import Any
 
 from byref.knobs import MissingMapper, collected
+from byref.outputs import values
 from byref.plain import one_line
 from byref.policy import ToolPolicy
 from byref.scope import Scope
-from byref_sandbox import Limits, SandboxUnavailable, jsontext, plainjq
+from byref_sandbox import Failure, Limits, data, jsontext, plainjq, weight
 
 MAX_BYTES = 64 << 20
 """Of what a jq program or a template gives."""
+MAX_HELD_BYTES = 8 * MAX_BYTES
+"""Of that as Python's objects: of arrays without members it would be 24 times its JSON."""
+_OWN = frozenset({"TimeLimit", "CpuLimit", "MemoryLimit", "OutputLimit", "NotAllowed", "Busy", "Crash"})
+"""Kinds of failure that the sandbox tells in words of its own."""
+_QUOTED = frozenset({"JqError", "UndefinedError", "SecurityError", "FilterArgumentError"})
+"""Kinds of failure whose message says more than its kind: jq's and Jinja's. Python's own have it in the kind, and in the line."""
+_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """a access added an and any are argument array arrays as at attempt attribute be because before boolean both bounds break
+    but callable cannot check checked column comparison containment converting csv datetime deep delete depth dict divided
+    divisor does element encoding end epoch equality error exceeded exist explode expression failed failure field fields file float
+    format formatted from gmtime halt halt_error has have implode in index indices input int integers invalid is it iterate
+    iterated iterator json key large length limit line list literal long longer match matched merge method modifier module
+    multiplied must name nan near negated negative no not null number numbers numeric object of offset only operand or out
+    output over parsed parsing path paths pattern program range regex remainder repeat representation required result safely
+    searched seconds separator set since slice slices sorted specified split stopped str string strings subtracted the
+    their they through to too trim tsv tuple undefined unfinished unknown unsafe update uri use utf valid value values
+    whether while with zero""",
+    )
+)
+"""Of the messages of jq and Jinja, and names of types."""
+_SIGNS = frozenset("""'"()[]{}<>:;,.!?=+-*/%&|@$#…""")
+_MOST_READ = 3_000
+"""Characters of a message."""
 
 
 class MapperFailed(Exception):
-    """The mapper or template of a tool gave nothing; its text says why, in one line without the data."""
+    """The mapper or template of a tool gave nothing; its text says why, in one line without the data: it is logged, and kept."""
 
 
 def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
@@ -61,24 +91,26 @@ def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> objec
 def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
     if scope.sandbox is None:
         raise MapperFailed("mapper: jq is not available here, but for plain paths")
-    limits = Limits(
-        wall_seconds=_knob(scope, tool, "run_seconds"),
-        cpu_seconds=_knob(scope, tool, "run_cpu_seconds"),
-        memory_bytes=_knob(scope, tool, "run_memory_bytes"),
-    )
     most = _max_bytes(scope, tool)
     try:
-        reply = scope.sandbox.jq(collected(program), value, limits=limits, max_bytes=most)
-    except (SandboxUnavailable, OSError, RuntimeError, TypeError, ValueError) as error:
+        reply = scope.sandbox.jq(collected(program), value, limits=_limits(scope, tool), max_bytes=most)
+    except (TypeError, ValueError) as error:  # its message names what is in the value
+        raise MapperFailed(f"mapper: the output is nothing that jq can be given: {type(error).__name__}") from error
+    except Exception as error:
         raise MapperFailed(f"mapper: jq could not be run: {one_line(error)}") from error
     if reply.error is not None:
-        raise MapperFailed(f"mapper: {one_line(reply.error.message)}")
+        raise MapperFailed(f"mapper: {_told(reply.error, program)}")
     if reply.truncated:
         raise MapperFailed(f"mapper: it gives more than {most:,} bytes")
     if not reply.outputs:
         raise MapperFailed("mapper: the program ends itself, and gives nothing")
-    text = jsontext.decode(reply.outputs[0])
-    outputs = jsontext.decode(str(text).encode("utf-8", "surrogatepass"))
+    try:
+        text = str(jsontext.decode(reply.outputs[0])).encode("utf-8", "surrogatepass")
+        if weight.decoded_bytes(text, MAX_HELD_BYTES) > MAX_HELD_BYTES:
+            raise MapperFailed("mapper: it gives too many arrays, objects and values")
+        outputs = jsontext.decode(text)
+    except jsontext.NotJSON as error:
+        raise MapperFailed("mapper: what it gives is nested too deeply") from error
     assert isinstance(outputs, list)
     if (made := _big_numbers(outputs, int)) and made - _big_numbers(value, int, float):
         raise MapperFailed(
@@ -89,29 +121,93 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
 
 def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
     try:
-        mapped = mapper(_copied(value))
+        given = _copied(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of what is in the value
+        raise MapperFailed(f"mapper: the output cannot be copied for it: {type(error).__name__}") from error
+    try:
+        mapped = mapper(given)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a host's function ends no turn
-        raise MapperFailed(f"mapper: {type(error).__name__}: {one_line(error)}") from error
+        raise MapperFailed(f"mapper: {type(error).__name__}{_place()}") from error
     if issubclass(type(mapped), CoroutineType):  # isinstance would ask the value, which may do anything
         mapped.close()
         raise MapperFailed("mapper: it returned a coroutine; give an ordinary function")
     return mapped
 
 
-def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -> str:
-    from byref import templates
+def _place() -> str:
+    """Where a callable was when it raised what is being handled: the last line of the file that it is in."""
+    _, *frames = traceback.walk_tb(sys.exc_info()[2])
+    own = [(frame, line) for frame, line in frames if frame.f_code.co_filename == frames[0][0].f_code.co_filename]
+    if not own:  # it is compiled
+        return ""
+    code = own[-1][0].f_code
+    return f" at {PurePath(code.co_filename).name}:{own[-1][1]} in {code.co_name}"
 
-    seconds, most = _knob(scope, tool, "run_seconds"), _max_bytes(scope, tool)
+
+def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -> str:
+    from byref_sandbox import templates
+
+    content_type, encoded, value = _as_data(value)
+    most, seconds = _max_bytes(scope, tool), _knob(scope, tool, "run_seconds")
+    is_plain = content_type != data.EXACT and len(encoded) <= templates.MAX_PLAIN_BYTES and templates.is_plain(template)
+    if not is_plain and scope.sandbox is None:
+        raise MapperFailed(
+            "template: nothing here can end it, so it has to be plain, and its data at most "
+            f"{templates.MAX_PLAIN_BYTES >> 20} MB of JSON's own types"
+        )
+    if is_plain:
+        try:
+            seconds = seconds if scope.sandbox is None else min(seconds, templates.PLAIN_SECONDS)
+            return templates.render(template, value, seconds=seconds, max_bytes=most).decode("utf-8", "surrogatepass")
+        except templates.Late as error:
+            if scope.sandbox is None:
+                raise MapperFailed(f"template: {error}") from error
+        except templates.Unbounded as error:
+            raise MapperFailed(f"template: {error}") from error
+        except Exception as error:
+            raise MapperFailed(f"template: {_told(templates.failure_of(error), template)}") from error
+    assert scope.sandbox is not None
     try:
-        return templates.render(template, value, seconds=seconds, max_bytes=most)
-    except templates.Unbounded as error:
-        raise MapperFailed(f"template: {error}") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever a value of the host's own does when it is written
-        raise MapperFailed(f"template: {type(error).__name__}: {one_line(error)}") from error
+        reply = scope.sandbox.render(template, value, limits=_limits(scope, tool), max_bytes=most)
+    except Exception as error:
+        raise MapperFailed(f"template: it could not be rendered: {one_line(error)}") from error
+    if reply.error is not None:
+        raise MapperFailed(f"template: {_told(reply.error, template)}")
+    return reply.text
+
+
+def _as_data(value: object) -> tuple[str, bytes, object]:
+    """What a template reads, with its content type and its bytes: data with Python's types, or what all else is as JSON."""
+    try:
+        if values.repeats_itself(value):
+            raise MapperFailed("template: the value refers to its own parts so often that it cannot be written out")
+        return *data.encode_exactly(value), value
+    except TypeError:
+        value = jsontext.decode(values.written(value)[1])
+        return *data.encode_exactly(value), value
+
+
+def _told(failure: Failure, source: str) -> str:
+    """What went wrong, without the data that a message may quote."""
+    if failure.kind in _OWN:
+        return one_line(failure.message)
+    kind = [] if failure.kind == "JqError" else [failure.kind]
+    message = [_without_data(failure.message, source)] if failure.kind in _QUOTED else []
+    line = "" if failure.line is None else f" (line {failure.line})"
+    return one_line(": ".join(kind + message) + line)
+
+
+def _without_data(message: str, source: str) -> str:
+    """A message with an ellipsis for what is neither a word of jq's and Jinja's nor of the program's own: it may be data."""
+    known = {word.lower() for word in re.findall(r"\w+", source)} | _WORDS
+    parts = re.findall(r"\s+|\w+|[^\w\s]", message[:_MOST_READ])
+    kept = (part if part.isspace() or part in _SIGNS or part.lower() in known else "…" for part in parts)
+    told = re.sub(r"…(?:[^\w…]*…)+", "…", "".join(kept))
+    return told if re.search(r"\w", told) else "an error whose message is data"
 
 
 def _copied(value: Any) -> object:
@@ -136,6 +232,14 @@ def _big_numbers(value: object, *kinds: type) -> set[int | float]:
         elif isinstance(item, int | float) and isinstance(item, kinds) and not -plainjq.EXACT < item < plainjq.EXACT:
             found.add(item)
     return found
+
+
+def _limits(scope: Scope, tool: ToolPolicy) -> Limits:
+    return Limits(
+        wall_seconds=_knob(scope, tool, "run_seconds"),
+        cpu_seconds=_knob(scope, tool, "run_cpu_seconds"),
+        memory_bytes=_knob(scope, tool, "run_memory_bytes"),
+    )
 
 
 def _knob(scope: Scope, tool: ToolPolicy, name: str) -> Any:

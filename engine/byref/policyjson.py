@@ -52,7 +52,7 @@ def _name(mapper: object) -> str:
     if isinstance(mapper, MissingMapper):
         return mapper.name
     named = mapper if hasattr(mapper, "__qualname__") else type(mapper)
-    return f"{named.__module__}.{named.__qualname__}"
+    return f"{getattr(named, '__module__', None) or 'builtins'}.{named.__qualname__}"  # methods of types have none
 
 
 def _tool_policy(tool: str, kept: Mapping[str, Any], own: Policy) -> ToolPolicy:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from byref.errors import ConfigurationError
-from byref_sandbox import Data, JqOutcome, Limits, Outcome
+from byref_sandbox import Data, JqOutcome, Limits, Outcome, Rendered
 
 
 @runtime_checkable
 class Interpreter(Protocol):
-    """Runs model-written Python, jq and SQL over data; safe from any thread and after a fork, with an end in bounded time.
+    """Runs model-written Python, jq and SQL, and templates, over data; safe from any thread and after a fork, with an end in bounded time.
 
     `byref_sandbox.Sandbox` is one, `byref.adapters.dask.DaskInterpreter` another; their base, `byref_sandbox.Runner`, makes
     one of anything that answers requests. `Data` is read by its `load`, and only if it is needed. What the code does wrong is
@@ -53,6 +53,11 @@ class Interpreter(Protocol):
         max_bytes: int = 16 << 20,
     ) -> JqOutcome | None:
         """Answer a jq program that only picks, over decoded data and exactly; None: `jq` has to answer."""
+
+    def render(
+        self, template: str, value: object, *, limits: Limits | None = None, max_bytes: int = 16 << 20
+    ) -> Rendered:
+        """Render a Jinja template over one value."""
 
     def sql(
         self,

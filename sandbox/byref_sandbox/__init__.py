@@ -2,7 +2,19 @@
 
 from byref_sandbox.data import EXACT, Data
 from byref_sandbox.jail import NO_BOUNDARY, Layer, SandboxUnavailable
-from byref_sandbox.outcome import Bound, Definition, Failure, Figure, File, JqOutcome, Limits, Outcome, Same, Usage
+from byref_sandbox.outcome import (
+    Bound,
+    Definition,
+    Failure,
+    Figure,
+    File,
+    JqOutcome,
+    Limits,
+    Outcome,
+    Rendered,
+    Same,
+    Usage,
+)
 from byref_sandbox.pool import Sandbox, probe
 from byref_sandbox.runner import Runner
 
@@ -19,6 +31,7 @@ __all__ = [
     "Layer",
     "Limits",
     "Outcome",
+    "Rendered",
     "Runner",
     "Same",
     "Sandbox",

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from byref_sandbox import jsontext
+from byref_sandbox import jsontext, plain
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
@@ -94,6 +94,24 @@ def encode(name: str, value: object) -> tuple[str, bytes, bool]:
         except exact.NotExact as error:
             raise TypeError(f"variable {name!r} cannot be bound: {error}") from None
     return JSON, encode_json(name, value), False
+
+
+def encode_exactly(value: object) -> tuple[str, bytes]:
+    """Content type and payload of a value whose types are kept: JSON or text where that gives it back; raises TypeError."""
+    if type(value) is str:
+        return TEXT, value.encode("utf-8", "surrogatepass")
+    try:
+        encoded = msgspec.json.encode(value)
+        if plain.is_json(value, encoded):
+            return JSON, encoded
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # no JSON: lone surrogates, say
+    from byref_sandbox import exact
+
+    try:
+        return EXACT, exact.encode(value)
+    except exact.NotExact as error:
+        raise TypeError(f"it is no data: {error}") from None
 
 
 def encode_json(name: str, value: object) -> bytes:

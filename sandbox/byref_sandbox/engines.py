@@ -1,4 +1,4 @@
-"""What pandas has other packages do, unasked, in the form that a run can have: without files and without threads."""
+"""What other packages do, for pandas unasked, in the form that a run can have: without files and without threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pyarrow import compute
 
 
 def make_ready(pandas: Any) -> None:
-    """In the root zygote: Arrow on one thread, and what renders tables as text with its templates read."""
+    """In the root zygote: Arrow on one thread, what renders tables as text with its templates read, and Jinja for templates."""
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
     _group_on_this_thread(pyarrow.lib)
     _load_zones()
     with contextlib.suppress(ImportError):  # of a package that was uninstalled: pandas says so when it is needed
         _load_formats(pandas)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("byref_sandbox.templateworker").templates.warm()
 
 
 def _group_on_this_thread(lib: Any) -> None:

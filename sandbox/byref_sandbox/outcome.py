@@ -185,6 +185,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Rendered:
+    """The result of one template."""
+
+    text: str = ""
+    """UTF-8 as it came, lone surrogates tolerated."""
+    error: Failure | None = None
+    """Of a kind that is an exception's name, what the template did; its message may quote data."""
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
 class JqOutcome:
     """The result of one jq program."""
 

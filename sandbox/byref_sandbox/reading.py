@@ -12,7 +12,7 @@ import msgspec
 
 from byref_sandbox import files, jsontext, plots, wire
 from byref_sandbox.exchange import Answer
-from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Same, Usage
+from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Rendered, Same, Usage
 from byref_sandbox.sources import MAX_SOURCE_CHARS
 from byref_sandbox.weight import MAX_PARTS, decoded_bytes, has_too_many_parts, width_of
 
@@ -169,6 +169,20 @@ def jq_outcome_of(
         failure,
         _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
     )
+
+
+def rendered_of(answer: Answer, limits: Limits, max_bytes: int) -> Rendered:
+    """The outcome of a template that was to give so much at most."""
+    usage = _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer))
+    if (failure := _failure(answer, limits)) is not None:
+        return Rendered(error=failure, usage=usage)
+    outputs = [frame.data for frame in answer.frames if isinstance(frame, wire.Output)]
+    if len(outputs) != 1 or len(outputs[0]) > max_bytes:
+        return Rendered(error=_UNREADABLE, usage=usage)
+    try:
+        return Rendered(outputs[0].decode("utf-8", "surrogatepass"), usage=usage)
+    except UnicodeDecodeError:
+        return Rendered(error=_UNREADABLE, usage=usage)
 
 
 def _failure(answer: Answer, limits: Limits) -> Failure | None:

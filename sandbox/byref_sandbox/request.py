@@ -157,6 +157,21 @@ def jq_request(
     return request, [load]
 
 
+def template_request(template: str, value: object, limits: Limits, max_bytes: int) -> tuple[wire.Request, list[Load]]:
+    """The request for a template over one value; raises TypeError, ValueError."""
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes is {max_bytes}; it must be positive")
+    content_type, inline = data.encode_exactly(value)
+    request = wire.Request(
+        mode="template",
+        source=_encodable(template),
+        terms=_terms(limits),
+        payloads=[wire.Payload("", content_type, inline)],
+        max_output_bytes=min(max_bytes, limits.result_bytes),
+    )
+    return request, [lambda: inline]
+
+
 def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]:
     """The payload of a value, how to load it, its path, and whether it is a DataFrame."""
     if isinstance(value, data.Data):

@@ -9,15 +9,15 @@ from typing import Final
 from byref_sandbox import plainjq, sqltext, wire
 from byref_sandbox.data import Data, Load
 from byref_sandbox.exchange import Answer
-from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome
-from byref_sandbox.reading import jq_outcome_of, outcome_of
-from byref_sandbox.request import code_request, jq_request, sql_request
+from byref_sandbox.outcome import Failure, JqOutcome, Limits, Outcome, Rendered
+from byref_sandbox.reading import jq_outcome_of, outcome_of, rendered_of
+from byref_sandbox.request import code_request, jq_request, sql_request, template_request
 
 MAX_SOURCE_CHARS: Final = 200_000
 
 
 class Runner(ABC):
-    """Runs Python, jq and SQL over data; `answer` does it, in this machine's processes or elsewhere."""
+    """Runs Python, jq, SQL and templates over data; `answer` does it, in this machine's processes or elsewhere."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -97,6 +97,22 @@ class Runner(ABC):
         outcome = jq_outcome_of(answer, limits, max_outputs=max_outputs, max_bytes=max_bytes)
         is_unanswered = outcome.error is not None and outcome.error.kind == plainjq.NOT_PLAIN
         return None if answer.refused is not None or is_unanswered else outcome
+
+    def render(
+        self, template: str, value: object, *, limits: Limits | None = None, max_bytes: int = 16 << 20
+    ) -> Rendered:
+        """Renders a Jinja template over one plain value as text of at most `max_bytes`, as `templates.render` does.
+
+        Dates, Decimals and other types of Python's own are there what they are here. Raises as `run` does, TypeError for
+        what holds something else.
+        """
+        limits = limits or self.limits
+        if len(template) > MAX_SOURCE_CHARS:
+            return Rendered(
+                error=Failure("OutputLimit", f"the template is longer than {MAX_SOURCE_CHARS:,} characters")
+            )
+        request, loads = template_request(template, value, limits, max_bytes)
+        return rendered_of(self.answer(request, loads, None), limits, request.max_output_bytes)
 
     def sql(
         self,

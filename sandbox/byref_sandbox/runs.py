@@ -79,6 +79,10 @@ class Runs:
             payload, path = request.payloads[0], json.loads(request.variables[0].path)
             source = files[0] if files else payload.inline or b""
             return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
+        if request.mode == "template":
+            from byref_sandbox import templateworker  # loaded by now, where there is Jinja
+
+            return templateworker.template_body(request)
         loaded = self._loaded(request, files)
         if request.mode == "sql":
             return sqlbody.sql_body(request, loaded)

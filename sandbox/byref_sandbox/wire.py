@@ -140,7 +140,7 @@ class Terms(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """One run."""
 
-    mode: Literal["code", "raw", "jq", "pick", "sql"]
+    mode: Literal["code", "raw", "jq", "pick", "sql", "template"]
     """pick: a jq program of `plainjq`'s, over decoded data."""
     source: str
     terms: Terms

@@ -6,17 +6,20 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas import DataFrame
 
-from byref import Engine, Policy, Session, ToolPolicy, templates
+from byref import ConfigurationError, Engine, Policy, Session, ToolPolicy
 from byref.knobs import MissingMapper
 from byref.mappers import MapperFailed, apply
 from byref.scope import Scope
-from byref_sandbox import Sandbox
+from byref_sandbox import Sandbox, templates
 
 BIG = 12345678901234567890
 EXPENSES = {
@@ -205,16 +208,17 @@ def raising(error: BaseException) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (KeyError("rows"), "mapper: KeyError: 'rows'"),
-        (ValueError("x" * 100_000), "mapper: ValueError: " + "x" * 300 + "…"),
-        (ValueError("a\n  b"), "mapper: ValueError: a b"),
-        (Rude(), "mapper: Rude: "),
-        (MemoryError(), "mapper: MemoryError: "),
-        (RecursionError("deep"), "mapper: RecursionError: deep"),
+        (KeyError("SECRET"), "mapper: KeyError"),
+        (ValueError("SECRET" * 10_000), "mapper: ValueError"),
+        (ValueError("a\n  SECRET"), "mapper: ValueError"),
+        (Rude(), "mapper: Rude"),
+        (MemoryError(), "mapper: MemoryError"),
+        (RecursionError("deep"), "mapper: RecursionError"),
     ],
 )
 def test_what_a_callable_raises_is_a_failure(scope: Scope, error: Exception, text: str) -> None:
-    assert failed(scope, ToolPolicy(mapper=raising(error)), {}) == text
+    at = f" at test_mappers.py:{raising.__code__.co_firstlineno + 2} in mapper"
+    assert failed(scope, ToolPolicy(mapper=raising(error)), {}) == text + at
 
 
 def test_an_interrupt_is_the_hosts(scope: Scope) -> None:
@@ -304,29 +308,16 @@ def test_templates(scope: Scope, template: str, value: object, text: str) -> Non
     ("template", "value", "text"),
     [
         ("{{ nope }}", {}, "template: UndefinedError: 'nope' is undefined"),
-        ("{{ data.a.b }}", {"a": {}}, "template: UndefinedError: 'dict object' has no attribute 'b'"),
+        ("{{ data.a.b }}", {"a": {}}, "template: UndefinedError: 'dict object' has no attribute 'b' (line 1)"),
         ("{% for x in rows %}{% endfor %}", {}, "template: UndefinedError: 'rows' is undefined"),
-        ("{{ 1 / data }}", 0, "template: ZeroDivisionError: division by zero"),
-        ("{{ data + 1 }}", "x" * 100_000, "template: TypeError: "),
+        ("{{ 1 / data }}", 0, "template: ZeroDivisionError (line 1)"),
+        ("\n{{ data + 1 }}", "x" * 100_000, "template: TypeError (line 2)"),
         ("{{ data.__class__ }}", {}, "template: SecurityError: access to attribute '__class__' of 'dict' object is unsafe."),
         ("{{ data.append(1) }}", [], "template: SecurityError: "),
         ("{{ lipsum(1000) }}", {}, "template: UndefinedError: 'lipsum' is undefined"),
-        ("{{ range(n) | list }}", {"n": 10**9}, "template: OverflowError: Range too big."),
-        ("{{ '-' * n }}", {"n": 10**10}, "template: SecurityError: a text or list is not repeated to more than 100,000"),
-        ("{{ [1] * n }}", {"n": 10**10}, "template: SecurityError: a text or list is not repeated to more than 100,000"),
-        ("{{ data * 2 }}", "x" * 50_001, "template: SecurityError: a text or list is not repeated to more than 100,000"),
-        ("{{ 10 ** n }}", {"n": 10**10}, "template: SecurityError: a power has at most 10,000 bits"),
-        ("{{ 'a'.center(n) }}", {"n": 10**10}, "template: SecurityError: a text is not made wider than 100,000"),
-        ("{{ 'a' | center(n) }}", {"n": 10**10}, "template: SecurityError: a text is not made wider than 100,000"),
-        ("{{ 'a\n' | indent(width=n) }}", {"n": 10**10}, "template: SecurityError: a text is not made wider than 100,000"),
-        ("{{ ['a'] | map('center', n) | join }}", {"n": 10**10}, "template: SecurityError: a text is not made wider than 100,000"),
-        ("{{ '%*d' % (n, 1) }}", {"n": 10**9}, "template: SecurityError: a format has widths of at most four digits"),
-        ("{{ f % 1 }}", {"f": "%999999999d"}, "template: SecurityError: a format has widths of at most four digits"),
-        ("{{ f % data }}", {"f": "%(f)999999999s"}, "template: SecurityError: a format has widths of at most four digits"),
-        ("{{ f | format(1) }}", {"f": "%999999999d"}, "template: SecurityError: a format has widths of at most four digits"),
-        ("{{ f.format(1) }}", {"f": "{:999999999}"}, "template: SecurityError: a format has widths of at most four digits"),
-        ("{{ '{:{}}'.format(1, n) }}", {"n": "999999999"}, "template: SecurityError: a format has widths of at most four digits"),
-        ("{% for x in data recursive %}{{ loop(data) }}{% endfor %}", [1], "template: RecursionError: "),
+        ("{{ range(n) | list }}", {"n": 10**9}, "template: OverflowError (line 1)"),
+        ("{{ '-' * n }}", {"n": 10**10}, "template: needed more than the 1,024 MiB of memory a run may use"),
+        ("{% for x in data recursive %}{{ loop(data) }}{% endfor %}", [1], "template: RecursionError (line 1)"),
     ],
 )  # fmt: skip
 def test_what_a_template_cannot_do(scope: Scope, template: str, value: object, text: str) -> None:
@@ -347,7 +338,7 @@ def test_what_a_template_cannot_do(scope: Scope, template: str, value: object, t
 def test_a_rendering_ends_in_time(scope: Scope, template: str) -> None:
     begun = time.monotonic()
     reason = failed(scope, ToolPolicy(template=template, run_seconds=0.3), [""] * 100_000)
-    assert reason == "template: it takes longer than 0.3 seconds" and time.monotonic() - begun < 3
+    assert reason == "template: stopped after 0.3 s" and time.monotonic() - begun < 3
 
 
 def test_a_text_has_a_bound_in_bytes(scope: Scope) -> None:
@@ -365,7 +356,163 @@ def test_a_text_has_a_bound_in_bytes(scope: Scope) -> None:
 )
 def test_no_key_of_the_data_changes_what_a_template_means(value: dict[str, Any]) -> None:
     source = "{% for i in range(2) %}{% set row = i %}{{ loop.index }}{{ row }}{% endfor %}{{ output | length }}"
-    assert templates.render(source, value, seconds=5, max_bytes=1_000) == f"1021{len(value)}"
+    assert templates.render(source, value, max_bytes=1_000) == f"1021{len(value)}".encode()
+
+
+PLAIN = [
+    ("{{ data }}", "{'rows': [{'n': 1, 's': \"a's\"}, {'n': 2.5, 's': 'é\\n<b>'}], 'id': 12345678901234567890, 'none': None, 'on': True}"),
+    ("{% for row in rows %}{{ loop.index }}/{{ loop.length }} {{ row.s | upper | trim }}{{ ', ' if not loop.last }}{% endfor %}", "1/2 A'S, 2/2 É\n<B>"),
+    ("{% for k, v in data.items() if v is number %}{{ k }}={{ v }};{% else %}none{% endfor %}", "id=12345678901234567890;on=True;"),
+    ("{% if rows | length > 1 and not none %}{{ rows[0].s }}{% elif on %}x{% else %}y{% endif %}", "a's"),
+    ("{{ rows[:1] }}{{ rows[-1]['n'] | round(1) }}{{ nope | default('-') }}{{ rows | map(attribute='n') | join(', ') }}", "[{'n': 1, 's': \"a's\"}]2.5-1, 2.5"),
+    ("{{ rows | first | tojson }}{{ none is none }}{{ 'n' in rows[0] }}{{ id | string | length }}{{ on and 1 or 2 }}", '{"n": 1, "s": "a\\u0027s"}TrueTrue201'),
+    ("{{ rows[1].s | escape }}{{ rows[1].n | int }}{{ rows[1].s | title }}{{ 'c' if id == 1 else 'd' }}", "é\n&lt;b&gt;2É\n<B>d"),
+]  # fmt: skip
+NOT_PLAIN = [
+    "{{ a ~ b }}", "{{ a + b }}", "{{ a * 2 }}", "{{ '%s' % a }}", "{{ a | replace('x', b) }}", "{{ a | indent(2) }}", "{{ a | center(9) }}",
+    "{{ a | join(b) }}", "{{ a | join('12345678901') }}", "{{ a | join(',') | join(',') }}", "{{ a | join(attribute='b') }}", "{{ a | round(b) }}",
+    "{{ a | round(21) }}", "{{ a | round(-1) }}", "{{ a | round(1, 'floor') }}", "{{ a | tojson(2) }}", "{{ a | tojson | tojson | tojson | tojson | tojson }}",
+    "{{ a | map('upper') | list }}", "{{ a | map(attribute=b) | list }}", "{{ a | map(attribute='0.0.0.0.0') | first }}", "{{ a | sort }}", "{{ a | sum }}",
+    "{{ a[b] }}", "{{ a[b:] }}", "{{ a.b() }}", "{{ a.items(1) }}", "{{ range(9) }}", "{{ [a, a] }}", "{{ (a, a) }}", "{{ {'a': a} }}", "{{ a == b }}",
+    "{{ 1 < a < b }}", "{% set x = a %}", "{% set x %}{% endset %}", "{% macro m() %}{% endmacro %}", "{% for x in a recursive %}{% endfor %}",
+    "{% filter upper %}a{% endfilter %}", "{{ a is divisibleby(3) }}", "{{ a is eq(b) }}", "{% call a() %}{% endcall %}", "{% if a | a %}{% endif %}",
+    "{{ a }}" * 2_000, "{% with x = a %}{% endwith %}", "{{ -a }}", "{{ a in b }}", "{% if 'a' in b and 'a' in b[:][:][:][:] %}{% endif %}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("template", "text"), PLAIN)
+def test_a_plain_template_is_rendered_here_as_the_sandbox_renders_it(scope: Scope, template: str, text: str) -> None:
+    value = {"rows": [{"n": 1, "s": "a's"}, {"n": 2.5, "s": "é\n<b>"}], "id": BIG, "none": None, "on": True}
+    assert templates.is_plain(template) and scope.sandbox is not None
+    assert apply(replace(scope, sandbox=None), ToolPolicy(template=template), value) == text
+    assert scope.sandbox.render(template, value).text == text
+
+
+@pytest.mark.parametrize("template", [each for each in NOT_PLAIN if "| a" not in each])
+def test_what_may_multiply_data_is_not_plain(template: str) -> None:
+    assert templates.fault(template) is None and not templates.is_plain(template)
+
+
+def test_without_a_sandbox_plain_templates_are_bounded_and_others_fail_in_words(scope: Scope) -> None:
+    bare = replace(scope, sandbox=None)
+    assert apply(bare, ToolPolicy(template="{% for x in data %}{{ x }}{% endfor %}"), [1, 2]) == "12"
+    for template, value in (
+        ("{{ data | sort }}", [1]),
+        ("{{ data }}", "x" * (1 << 20) + "x"),
+        ("{{ data[0] }}", [b"x"]),
+    ):
+        reason = failed(bare, ToolPolicy(template=template), value)
+        assert reason.startswith("template: nothing here can end it, so it has to be plain, and its data at most 1 MB")
+    loops = "{% for a in data %}{% for b in data %}{% if b %}{% endif %}{% endfor %}{% endfor %}"
+    own = ToolPolicy(template=loops, run_seconds=0.3)
+    assert failed(bare, own, [0] * 100_000) == "template: it takes longer than 0.3 seconds"
+    own = ToolPolicy(template="{% for x in data %}{{ data }}{% endfor %}", max_artifact_bytes=10_000)
+    assert failed(bare, own, ["x" * 1_000] * 100) == "template: the text is larger than 10,000 bytes"
+
+
+class Point:
+    """A value of a host's own class."""
+
+    def model_dump(self) -> dict[str, Any]:
+        return {"x": 1, "on": date(2024, 5, 6)}
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "text"),
+    [
+        ("{{ data.d.year }} {{ data.d }}", {"d": date(2024, 5, 6)}, "2024 2024-05-06"),
+        ("{{ data.n + 1 }} {{ data.n }}", {"n": Decimal("1.10")}, "2.10 1.10"),
+        ("{{ data[1] }} {{ data }}", {1: ("a", 2)}, "('a', 2) {1: ('a', 2)}"),
+        ("{{ data.n }}", {"n": 10**5000}, None),
+        ("{{ data.n * 0 }} {{ data.f }}", {"n": 10**5000, "f": float("nan")}, "0 nan"),
+        ("{{ data[0].x }} {{ data[0]['on'] }} {{ data[1].day is defined }}", [Point(), date(2024, 5, 6)], "1 2024-05-06 False"),
+        ("{{ data | length }}{{ data[0] }}", "\ud800é", "2\ud800"),
+        ("{{ data[0] | wordwrap }}", ["\ud800é"], "\ud800é"),
+        ("{% for row in data.to_dict('records') %}{{ row.a }}{% endfor %}", DataFrame({"a": [1, 2]}), "12"),
+    ],
+)  # fmt: skip
+def test_what_a_template_reads_of_values_of_python(
+    scope: Scope, template: str, value: object, text: str | None
+) -> None:
+    tool = ToolPolicy(mapper=lambda _: value, template=template)
+    if text is None:
+        assert failed(scope, tool, {}) == "template: ValueError (line 1)"
+    else:
+        assert apply(scope, tool, {}) == text
+
+
+def test_a_value_that_repeats_itself_is_not_written_out(scope: Scope) -> None:
+    value: Any = ["lol"]
+    for _ in range(40):
+        value = [value] * 9
+    assert "refers to its own parts" in failed(scope, ToolPolicy(mapper=lambda _: value, template="{{ data }}"), {})
+
+
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        ("{% for a in data %}" * 21 + "{% endfor %}" * 21, "too many statically nested blocks"),
+        ("{{ " + "9" * 5_000 + " }}", "Exceeds the limit"),
+        ("{{ " + "(" * 2_000 + ")" * 2_000 + " }}", "nested too deeply"),
+        ("{{ data | nothing }}", "No filter named 'nothing'"),
+    ],
+)
+def test_faults_of_templates(template: str, fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no template: .*{fault}"):
+        ToolPolicy(template=template)
+
+
+def test_nothing_of_a_template_is_computed_while_it_is_compiled() -> None:
+    begun = time.monotonic()
+    ToolPolicy(
+        template="{{ 'a' | center(99999999999) }}{{ 7 ** 7 ** 9 }}{{ 5 | round(-30000000) }}{{ '%9999999999d' % 1 }}"
+    )
+    assert time.monotonic() - begun < 1
+
+
+# What is said of a failure
+
+
+def secret_key(value: Any) -> Any:
+    return {}[value["name"]]
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        (ToolPolicy(mapper=secret_key), "mapper: KeyError at test_mappers.py:"),
+        (ToolPolicy(mapper=lambda value: secret_key(value)), " in secret_key"),
+        (ToolPolicy(mapper=lambda value: json.loads(value["name"])), " in <lambda>"),
+        (ToolPolicy(mapper=str.upper), "mapper: TypeError"),
+        (ToolPolicy(mapper=".name[]"), 'mapper: Cannot iterate over string ("…'),
+        (ToolPolicy(mapper=".name.a"), 'mapper: Cannot index string with string ("a")'),
+        (ToolPolicy(mapper=".inner[.name][.name][]"), "mapper: Cannot iterate over number (…)"),
+        (ToolPolicy(mapper=".inner | .[0]"), "mapper: Cannot index object with number"),
+        (ToolPolicy(mapper=".name | error"), "mapper: an error whose message is data"),
+        (ToolPolicy(mapper="error(.)"), "mapper: the program stopped with: "),
+        (ToolPolicy(mapper=".name | tonumber"), "cannot be parsed as a number"),
+        (ToolPolicy(mapper='.name | strptime("%Y")'), 'does not match format "%Y"'),
+        (ToolPolicy(mapper=".name | test(\"(\" + .)"), "mapper: Regex failure: "),
+        (ToolPolicy(mapper=".name | fromjson"), "mapper: Invalid "),
+        (ToolPolicy(mapper="{(.inner): 1}"), "mapper: Cannot use object ("),
+        (ToolPolicy(mapper="path(.name | ascii_downcase)"), "mapper: Invalid path expression "),
+        (ToolPolicy(mapper='.name + 1 | halt_error'), "cannot be added"),
+        (ToolPolicy(mapper='.name | halt_error'), "mapper: the program stopped with: …"),
+        (ToolPolicy(template="{{ data[name] }}"), "template: UndefinedError: 'dict object' has no attribute '…' (line 1)"),
+        (ToolPolicy(template="\n{{ name + 1 }}"), "template: TypeError (line 2)"),
+        (ToolPolicy(template="{{ name.format() ~ inner | attr(name) }}"), "template: UndefinedError: 'dict object' has no attribute '…' (line 1)"),
+    ],
+)  # fmt: skip
+def test_a_failure_tells_the_host_where_and_never_the_data(
+    local: Engine, tenant: str, caplog: pytest.LogCaptureFixture, tool: ToolPolicy, said: str
+) -> None:
+    secret = "SECRET\x1b[31m häuser, 4711 ☠"
+    session = local.session("s", tenant=tenant, policy=Policy(per_tool={"t": tool}))
+    session.process({"name": secret, "inner": {secret: {secret: 1}}}, tool="t", call_id="c")
+    explained = str(session.explain("c").numbers["mapper"])
+    assert said in explained and explained in caplog.text
+    for text in (caplog.text, explained, str(session.explain("c"))):
+        assert not any(part in text for part in ("SECRET", "\x1b", "x1b", "31m", "häuser", "4711", "☠"))
 
 
 # Through `process`
@@ -398,19 +545,12 @@ class Exits(Exception):
         raise SystemExit(3)
 
 
-class ExitsWhenWritten:
-    """A value of a host's own that does the same."""
-
-    __str__ = Exits.__str__
-
-
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [
-        (ToolPolicy(mapper=raising(SystemExit(2))), "mapper: SystemExit: 2"),
-        (ToolPolicy(mapper=raising(GeneratorExit())), "mapper: GeneratorExit:"),
-        (ToolPolicy(mapper=raising(Exits())), "mapper: Exits:"),
-        (ToolPolicy(mapper=lambda _: ExitsWhenWritten(), template="{{ output }}"), "template: SystemExit: 3"),
+        (ToolPolicy(mapper=raising(SystemExit(2))), "mapper: SystemExit at"),
+        (ToolPolicy(mapper=raising(GeneratorExit())), "mapper: GeneratorExit at"),
+        (ToolPolicy(mapper=raising(Exits())), "mapper: Exits at"),
     ],
 )
 def test_nothing_that_a_mapper_raises_ends_the_turn(
@@ -444,5 +584,5 @@ def test_the_keyboard_interrupts_a_mapper(scope: Scope, tool: ToolPolicy) -> Non
 
 
 class Interrupts:
-    def __str__(self) -> str:
+    def model_dump(self) -> str:
         raise KeyboardInterrupt

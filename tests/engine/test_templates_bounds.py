@@ -1,0 +1,290 @@
+"""Templates over hostile data: whatever sizes, repeats or nests what they write, they end in time, in memory and in words."""
+
+from __future__ import annotations
+
+import re
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from byref import Session, ToolPolicy
+from byref.mappers import MapperFailed, apply
+from byref.scope import Scope
+
+BIG = 10**9
+LINES = "a\n" * 30_000
+LONG = "x" * 200_000
+WORDS = "ab " * 100_000
+MANY = ["ab"] * 100_000
+NUMBERS = list(range(100_000))
+ROWS = [{"a": i, "b": "x" * 20} for i in range(20_000)]
+PADDED = "%(a)9999s" * 50_000
+DEEP: Any = [1]
+for _ in range(600):
+    DEEP = [DEEP]
+
+ENDS = r"needed more than the \d+ MiB|stopped after|larger than|MemoryError|Error \(line \d+\)|Error: .* \(line \d+\)"
+"""Words in which a rendering ends that was too much."""
+
+SIZED: list[tuple[str, Any]] = [
+    # What data sizes by itself
+    ("{{ text | indent(level) }}", {"text": LINES, "level": BIG // 10_000}),
+    ("{{ text | replace('a', by) }}", {"text": LINES, "by": LONG}),
+    ("{{ text | replace('', text) }}", {"text": LONG}),
+    ("{{ text.replace('a', by) }}", {"text": LINES, "by": LONG}),
+    ("{{ rows | join(sep) }}", {"rows": MANY, "sep": LONG}),
+    ("{{ sep.join(rows) }}", {"rows": MANY, "sep": LONG}),
+    ("{{ text.expandtabs(n) }}", {"text": "\t" * 100_000, "n": 100_000}),
+    ("{{ data | tojson(indent=5000) }}", DEEP[0][0]),
+    ("{{ rows | tojson(indent=n) }}", {"rows": MANY, "n": 10_000}),
+    ("{{ text | wordwrap(1, wrapstring=w) }}", {"text": WORDS, "w": LONG}),
+    ("{{ text | urlize(target=w) }}", {"text": "http://a.bc " * 30_000, "w": LONG}),
+    ("{{ text | urlize(rel=w) }}", {"text": "http://a.bc " * 30_000, "w": LONG}),
+    ("{{ text.translate(table) }}", {"text": LONG, "table": {120: LONG}}),
+    ("{{ text.translate([by] * 200) }}", {"text": LONG, "by": LONG}),
+    ("{{ f % data }}", {"f": PADDED, "a": "x"}),
+    ("{{ f | format(a='x') }}", {"f": PADDED}),
+    ("{{ [[t] * n] * n }}", {"t": LONG, "n": 20_000}),
+    ("{{ ([t] * n) | join }}", {"t": LONG, "n": 100_000}),
+    ("{{ t * n }}", {"t": LONG, "n": 100_000}),
+    ("{{ t.ljust(n) }}", {"t": "x", "n": BIG}),
+    ("{{ t.zfill(n) }}", {"t": "1", "n": BIG}),
+    ("{{ t | center(n) }}", {"t": "x", "n": BIG}),
+    ("{{ (t | list | slice(n) | list) }}", {"t": "x", "n": BIG}),
+    ("{{ (t | batch(n, 'x') | list) }}", {"t": "x", "n": BIG}),
+    # Formats
+    ("{{ f.format(1) }}", {"f": "{:٩٩٩٩٩٩٩٩٩}"}),
+    ("{{ f.format(1) }}", {"f": "{:９９９９９９９９９}"}),
+    ("{{ f.format([1]) }}", {"f": "{0[}]:1500000000}"}),
+    ("{{ f.format(data) }}", {"f": "{0[}]:1500000000}", "}": 1}),
+    ("{{ f.format(1, n) }}", {"f": "{:{}}", "n": BIG}),
+    ("{{ f.format_map(data) }}", {"f": "{f:999999999}"}),
+    ("{{ f % 1 }}", {"f": "%999999999d"}),
+    ("{{ f % 1.5 }}", {"f": "%.999999999f"}),
+    ("{{ '%*d' % (n, 1) }}", {"n": BIG}),
+    ("{{ '%.*f' % (n, 1.5) }}", {"n": BIG}),
+    ("{{ (f * 2000) | format(*rows) }}", {"f": "%9999s", "rows": ["x"] * 2000}),
+    ("{{ f | format(1) }}", {"f": "%0999999999d"}),
+]
+"""What takes memory: it ends as soon as it asks for too much."""
+
+ENDLESS: list[tuple[str, Any]] = [
+    ("{{ price | round(digits) }}", {"price": 5, "digits": -30_000_000}),
+    ("{{ price | round(digits) }}", {"price": 5, "digits": -(10**9)}),
+    ("{{ price | round(digits, 'floor') }}", {"price": 5, "digits": 10**8}),
+    ("{{ 10 ** n }}", {"n": 10**10}),
+    ("{{ n ** n ** n }}", {"n": 9999}),
+    ("{{ rows | sum(start=[]) }}", {"rows": [["x"]] * 100_000}),
+    ("{% for a in rows %}{% for b in rows %}{% endfor %}{% endfor %}", {"rows": NUMBERS}),
+    ("{% for a in data %}{% for b in data %}{{ b }}{% endfor %}{% endfor %}", {str(i): i for i in range(50_000)}),
+]
+"""What takes time, the first of them where nothing in this process could interrupt it."""
+
+MORE: list[tuple[str, Any]] = [
+    ("{{ text | indent(text | length) }}", {"text": LINES}),
+    ("{{ text | indent(level, true, true) }}", {"text": LINES, "level": 10**6}),
+    ("{{ text | indent(level) | indent(level) }}", {"text": LINES, "level": 2_000}),
+    ("{{ text | replace('a', text) | replace('a', text) }}", {"text": "a" * 3_000}),
+    ("{{ text | replace('a', by, 99999) }}", {"text": LINES, "by": LONG}),
+    ("{{ rows | map('replace', '', by) | join }}", {"rows": MANY, "by": LONG}),
+    ("{{ rows | map('center', n) | list | length }}", {"rows": MANY, "n": 99_999}),
+    ("{{ rows | map('format', 'x') | join }}", {"rows": ["%999999999s"] * 10}),
+    ("{{ rows | map('tojson', n) | join }}", {"rows": [MANY], "n": 10**5}),
+    ("{{ rows | map('wordwrap', 1, true, w) | join }}", {"rows": [WORDS], "w": LONG}),
+    ("{{ rows | map('round', n) | list }}", {"rows": [5] * 5, "n": -(10**9)}),
+    ("{{ rows | batch(n, fill) | list }}", {"rows": [1], "n": BIG, "fill": LONG}),
+    ("{{ rows | slice(n, fill) | list }}", {"rows": [1], "n": BIG, "fill": LONG}),
+    ("{{ rows | join(sep, attribute='a') }}", {"rows": ROWS, "sep": LONG}),
+    ("{{ rows | xmlattr }}{{ data | xmlattr }}", {"rows": LONG * 2}),
+    ("{{ data | pprint }}", {"a": [{str(i): [i] * 5} for i in range(60_000)]}),
+    ("{% for r in rows %}{{ rows | pprint }}{% endfor %}", {"rows": ROWS}),
+    ("{{ rows | groupby('a') | list }}{{ rows * 200 }}", {"rows": ROWS}),
+    ("{{ (rows * 500) | sort(attribute='b') | length }}", {"rows": ROWS}),
+    ("{{ (rows * 500) | unique | list | length }}", {"rows": MANY}),
+    ("{{ (rows * 500) | map('string') | join }}", {"rows": MANY}),
+    ("{{ (rows * 999) | tojson }}", {"rows": MANY}),
+    ("{{ (text * 99) | urlize }}", {"text": "a@b.c " * 20_000}),
+    ("{{ text | urlize(3, true, w) }}", {"text": "www.a.bc " * 30_000, "w": LONG}),
+    ("{{ (text * 50) | striptags | length }}{{ text * 5000 }}", {"text": "<" * 100_000}),
+    ("{{ text | truncate(300000, true, end) * 9999 }}", {"text": WORDS, "end": LONG}),
+    ("{{ text | title * 9999 }}", {"text": WORDS}),
+    ("{{ text | forceescape * 9999 }}", {"text": "'" * 100_000}),
+    ("{{ text | urlencode * 9999 }}", {"text": "é" * 100_000}),
+    ("{{ data | urlencode * 9999 }}", {str(i): "é" * 100 for i in range(1_000)}),
+    ("{{ text.center(n) }}{{ text.rjust(n) }}", {"text": "x", "n": BIG}),
+    ("{{ text.replace('', text) }}", {"text": LONG}),
+    ("{{ text.expandtabs(99999) }}", {"text": "\t" * 1_000_000}),
+    ("{{ text.join(text) }}", {"text": "x" * 100_000}),
+    ("{{ text.encode('utf-32') * 99999 }}", {"text": LONG}),
+    ("{{ text.split('x') * 9999 }}", {"text": LONG}),
+    ("{{ text.splitlines() * 99999 }}", {"text": LINES}),
+    ("{{ text.translate(data) }}{{ text * n }}", {"text": LONG, "n": 99_999}),
+    ("{{ f % (1, 2) }}", {"f": "%(a)9999s" * 100_000}),
+    ("{{ f % data }}", {"f": "%(f)99999s" * 20_000}),
+    ("{{ f.format(*rows) }}", {"f": "{:99999}" * 20_000, "rows": ["x"] * 20_000}),
+    ("{{ f.format(**data) }}", {"f": "{f:>99999}" * 20_000}),
+    ("{{ '{:{w}.{w}f}'.format(1.5, w=n) }}", {"n": BIG}),
+    ("{{ '{:0{}d}'.format(1, n) }}", {"n": BIG}),
+    ("{{ f.format(1.5) }}", {"f": "{:.٩٩٩٩٩٩٩٩٩f}"}),
+    ("{{ f | format(1) }}", {"f": "%٩d %999999999d"}),
+    ("{{ (f | string) % 1 }}", {"f": "%-999999999d"}),
+    ("{{ 1 | round(n) }}", {"n": -(10**12)}),
+    ("{{ n * n * n * n * n * n * n * n ** n }}", {"n": 10**6}),
+    ("{{ 2 ** n }}", {"n": 10**9}),
+    ("{{ n ** -1 ** n }}{{ n ** (10 ** 9) }}", {"n": 7}),
+    ("{{ (10 ** n) // (10 ** (n - 5)) }}", {"n": 10**8}),
+    ("{{ (10 ** n) % 7 }}", {"n": 10**8}),
+    ("{{ [1] * n }}", {"n": 10**10}),
+    ("{{ (range(99999) | list) * n }}", {"n": 10**5}),
+    ("{{ [data] * 10**6 }}", {"a": LONG}),
+    ("{{ (data, data, data) * 10**7 }}", {"a": LONG}),
+    ("{{ {'a': [t] * n} }}", {"t": LONG, "n": 10**5}),
+    ("{{ dict(a=[t] * n) | tojson }}", {"t": LONG, "n": 10**5}),
+    ("{{ dict(a=t * n) }}", {"t": LONG, "n": 10**6}),
+    ("{{ t ~ t * n }}", {"t": LONG, "n": 10**6}),
+    ("{{ cycler(*([t] * n)).next() * n }}", {"t": LONG, "n": 10**5}),
+    ("{% set j = joiner(t * n) %}{{ j() }}{{ j() }}", {"t": LONG, "n": 10**5}),
+    ("{% set ns = namespace(t=t) %}{% for i in range(60) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}", {"t": LONG}),
+    ("{% set ns = namespace(n=3) %}{% for i in range(60) %}{% set ns.n = ns.n * ns.n %}{% endfor %}", {}),
+    ("{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", {}),
+    ("{% set ns = namespace(l=[]) %}{% for i in range(900) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}", {}),
+    ("{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}", {}),
+    ("{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l == ns.l[0] }}{{ ns.l | tojson }}", {}),
+    ("{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}", {}),
+    ("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(99) }}", {}),
+    ("{% macro m() %}{{ caller() }}{{ caller() }}{% endmacro %}{% call m() %}{{ t * 9999 }}{% endcall %}", {"t": LONG}),
+    ("{% for x in data recursive %}{{ loop(data) }}{% endfor %}", [1]),
+    ("{% for x in data recursive %}{{ loop([x, x]) }}{% endfor %}", [1]),
+    ("{% for a in rows %}{% for b in rows %}{% for c in rows %}{% endfor %}{% endfor %}{% endfor %}", {"rows": NUMBERS[:5000]}),
+    ("{% for a in rows %}{% for b in rows %}{% if a.b == b.b and a == 0 %}x{% endif %}{% endfor %}{% endfor %}", {"rows": ROWS}),
+    ("{% for a in rows %}{% for b in a.b %}{{ rows }}{% endfor %}{% endfor %}", {"rows": ROWS}),
+    ("{% for c in text %}{% for d in text %}{{ c }}{% endfor %}{% endfor %}", {"text": LONG}),
+    ("{% for a in rows if rows | sort(attribute='b') %}{% endfor %}", {"rows": ROWS}),
+    ("{% for a in rows %}{{ loop.length }}{{ rows | tojson | length }}{% endfor %}", {"rows": ROWS}),
+    ("{% for a in rows %}{{ rows | map(attribute='b') | join(', ') }}{% endfor %}", {"rows": ROWS}),
+    ("{% for a in rows %}{% if 'none' in texts %}x{% endif %}{% endfor %}", {"rows": ROWS, "texts": MANY}),
+    ("{% filter indent(99999) %}{{ text }}{% endfilter %}", {"text": LINES}),
+    ("{% filter replace('a', by) %}{{ text }}{% endfilter %}", {"text": LINES, "by": LONG}),
+    ("{% set x %}{% for a in rows %}{{ rows }}{% endfor %}{% endset %}{{ x }}", {"rows": ROWS}),
+    ("{{ lipsum is defined }}{{ rows | random | string * 10**9 }}", {"rows": MANY}),
+    ("{{ [text] | map('urlize', target=text) | join }}", {"text": "http://a.bc " * 20_000}),
+]  # fmt: skip
+"""More of both."""
+
+MILD: list[tuple[str, Any]] = [
+    ("{{ text | indent(width=data.text) | length }}", {"text": LONG + "\n" * 100_000}),
+    ("{{ rows | sum(start=()) }}", {"rows": [()] * 100_000}),
+    ("{{ n ** 2 ** 30 }}", {"n": 3}),
+    ("{{ n | float }}", {"n": "9" * 1_000_000}),
+    ("{{ n | int }}", {"n": "9" * 1_000_000}),
+    ("{{ n | float }}", {"n": "0." + "0" * 1_000_000 + "1"}),
+    ("{{ n | int(base=16) }}", {"n": "f" * 1_000_000}),
+    ("{{ data }}", DEEP),
+    ("{{ data | tojson | length }}", DEEP),
+    ("{{ data == data }}", DEEP),
+    ("{{ n | filesizeformat }}", {"n": 10**4000}),
+    ("{{ n | string | length }}", {"n": 10**4000}),
+    ("{{ n | round(2) }}", {"n": 1e308}),
+    ("{{ text | title | length }}", {"text": "(" * 1_000_000}),
+    ("{{ text | striptags | length }}", {"text": "<!--" * 100_000}),
+    ("{{ text | urlize | length }}", {"text": "http://" + "a." * 100_000}),
+    ("{{ text | wordcount }}", {"text": WORDS}),
+    ("{{ rows | join(', ') | length }}", {"rows": "é" * 500_000}),
+    ("{{ text | escape | tojson | tojson | length }}", {"text": "'" * 160_000}),
+    ("{{ rows | map(attribute='b') | join(', ') | length }}", {"rows": ROWS}),
+]
+"""What may end well, as long as it ends."""
+
+ESCAPES = [
+    "{{ data.__class__ }}", "{{ data['__class__'] }}", "{{ data | attr('__class__') }}", "{{ ''.__class__.__mro__ }}",
+    "{{ data.__class__.__base__.__subclasses__() }}", "{{ data | map(attribute='__class__') | list }}",
+    "{{ [data] | map(attribute='__class__.__mro__') | list }}", "{{ '{0.__class__}'.format(data) }}",
+    "{{ '{0.__class__.__init__.__globals__}'.format(data) }}", "{{ f.format(data) }}", "{{ f.format_map({'a': data}) }}",
+    "{{ ['{0.__class__}'] | map('format', data) | list }}{{ data.__class__ }}", "{{ self.__init__.__globals__ }}", "{{ self._TemplateReference__context }}",
+    "{{ cycler.__init__.__globals__ }}", "{{ joiner.__init__.__globals__.os }}", "{{ namespace.__init__.__globals__ }}",
+    "{{ range.__class__ }}", "{{ dict.__subclasses__() }}", "{{ loop.__class__ }}{% for x in [1] %}{{ loop.__init__ }}{% endfor %}",
+    "{% for x in [1] %}{{ loop._iterable.__class__ }}{{ loop.__class__ }}{% endfor %}", "{% macro m() %}{% endmacro %}{{ m.__globals__ }}",
+    "{% macro m() %}{% endmacro %}{{ m._func.__globals__ }}", "{{ data.append(1) }}", "{{ data.update({}) }}", "{{ data.clear() }}",
+    "{{ (data | list).append(1) }}", "{{ ().__class__.__bases__[0] }}", "{{ data.items.__self__.__class__ }}", "{{ undefined_name.__class__ }}",
+    "{{ data.__getattribute__('__class__') }}", "{{ data | attr('__init__') | attr('__globals__') }}", "{{ (data | map).gi_frame }}",
+    "{{ (data | map('string')).gi_code }}", "{{ ''.join.__self__.__class__ }}", "{{ environment.globals }}", "{{ get_flashed_messages.__globals__ }}",
+    "{% include '/etc/passwd' %}", "{% import 'os' as os %}", "{% extends '/etc/passwd' %}",
+]  # fmt: skip
+
+
+@pytest.fixture
+def scope(chat: Session) -> Scope:
+    return chat._scope
+
+
+@contextmanager
+def bounded(extra: int = 512 << 20) -> Iterator[list[float]]:
+    """This process may take so much more memory, whatever it renders; how long its threads stood still comes out."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    gaps, is_over = [0.0], threading.Event()
+
+    def beat() -> None:
+        last = time.monotonic()
+        while not is_over.wait(0.02):
+            now = time.monotonic()
+            gaps[0] = max(gaps[0], now - last)
+            last = now
+
+    heart = threading.Thread(target=beat)
+    heart.start()
+    resource.setrlimit(resource.RLIMIT_AS, (used + extra, before[1]))
+    try:
+        yield gaps
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        is_over.set()
+        heart.join()
+
+
+def ends(scope: Scope, cases: list[tuple[str, Any]], *, may_succeed: bool = False, seconds: float = 0.4) -> None:
+    """Every case ends within bounds: in words, or with a text that is small enough."""
+    limits = {"run_seconds": seconds, "run_cpu_seconds": 2, "run_memory_bytes": 96 << 20, "max_artifact_bytes": 8 << 20}
+    with bounded() as stood_still:
+        for template, value in cases:
+            begun = time.monotonic()
+            try:
+                text = str(apply(scope, ToolPolicy(template=template, **limits), value))
+                assert may_succeed and len(text.encode()) <= 8 << 20, (template, len(text))
+            except MapperFailed as failure:
+                assert re.search(ENDS, str(failure)), (template, str(failure))
+                assert "MemoryError" not in str(failure), template  # here, that is: the worker says how much it was
+            assert time.monotonic() - begun < seconds + 4, template
+        assert apply(scope, ToolPolicy(template="{{ a | wordwrap }}"), {"a": "still here"}) == "still here"
+    assert stood_still[0] < 2
+
+
+def test_what_data_sizes_ends_in_words(scope: Scope) -> None:
+    ends(scope, [SIZED[at] for at in (0, 1, 3, 4, 6, 10, 11, 13, 18, 19, 21, 23, 24, 27, 31, 34)])
+    ends(scope, ENDLESS[0:1] + ENDLESS[5:6] + ENDLESS[7:8])
+    ends(scope, MILD[3:6] + MILD[7:9], may_succeed=True, seconds=3)
+
+
+@pytest.mark.slow  # a run for each
+def test_all_that_data_sizes_ends_in_words(scope: Scope) -> None:
+    ends(scope, SIZED + ENDLESS + MORE)
+    ends(scope, MILD, may_succeed=True, seconds=5)
+
+
+def test_no_template_gets_out(scope: Scope) -> None:
+    value = {"f": "{0.__class__.__init__.__globals__}", "a": [1]}
+    for template in ESCAPES[:-3]:
+        try:
+            text = str(apply(scope, ToolPolicy(template=template), value))
+        except MapperFailed:
+            continue
+        assert not re.search(r"<class|<module|subprocess|__builtins__|/home|/root", text), (template, text[:200])
+    for template in ESCAPES[-3:]:
+        with pytest.raises(ValueError, match="a template stands alone"):
+            ToolPolicy(template=template)
