@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import socket
+import subprocess
+import sys
+import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -609,3 +613,100 @@ async def retried(asked: Callable[[], Coroutine[Any, Any, Answer]], status: int)
         while (found := await asked()).status != status:
             await asyncio.sleep(0.02)
     return found
+
+
+# Heavy ones, against a process of its own
+
+
+@contextmanager
+def process(folder: Path, *words: str) -> Iterator[tuple[int, int]]:
+    """`byref mcp --http`: its port, and the id of its process."""
+    port = free_port()
+    command = [sys.executable, "-m", "byref.cli", "mcp", "--db", str(folder / "doors.db")]
+    started = subprocess.Popen([*command, "--http", f"127.0.0.1:{port}", *words], stderr=subprocess.PIPE)
+    assert started.stderr
+    try:
+        started.stderr.readline()
+        yield port, started.pid
+    finally:
+        started.terminate()
+        started.communicate()
+
+
+def memory(process: int) -> int:
+    """Bytes that a process has in memory."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+async def told(port: int, *sent: bytes) -> list[Answer]:
+    """Send requests, each when the one before is answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    found = []
+    for one in sent:
+        writer.write(one)
+        found.append(await answer(reader, 30))
+    writer.close()
+    return found
+
+
+@pytest.mark.slow
+def test_pages_and_sessions_leave_no_memory(tmp_path: Path) -> None:
+    page = request(HELLO + b" " * 5_000, Content__Type="text/plain", Origin="https://evil.example")
+
+    async def pages(port: int, count: int) -> None:
+        for _ in range(10):
+            assert {one.status for one in await told(port, *[page] * (count // 10))} == {403}
+
+    async def sessions(port: int, count: int) -> None:
+        for _ in range(count):
+            begun = await told(port, request())
+            ended = await told(port, request(method="DELETE", **of_session(begun[0])))
+            assert (begun[0].status, ended[0].status) == (200, 200)
+
+    with process(tmp_path) as (port, pid):
+        for work, count in ((pages, 3_000), (sessions, 500)):
+            asyncio.run(work(port, 100))
+            before = memory(pid)
+            asyncio.run(work(port, count))
+            assert memory(pid) - before < 4 << 20, work.__name__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "says"), [(520, b"POST /mcp HTTP/1.1\r\nHost: "), (10_000, b"")])
+def test_a_flood_keeps_no_tenant_out(tmp_path: Path, count: int, says: bytes) -> None:
+    (tmp_path / "tokens.json").write_text(json.dumps(TENANTS))
+    flood = (
+        "import resource, socket, sys, time\n"
+        "port, count, says = int(sys.argv[1]), int(sys.argv[2]), bytes.fromhex(sys.argv[3])\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, count + 100))\n"
+        "held = [socket.create_connection(('127.0.0.1', port)) for _ in range(count)]\n"
+        "for one in held:\n"
+        "    try: one.send(says)\n"
+        "    except OSError: pass\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < count + 100:
+        pytest.skip("this machine lets a process have too few files")
+
+    async def work(port: int) -> list[float]:
+        named = of_session((await told(port, request()))[0])
+        times = []
+        while len(times) < 300:
+            began = time.monotonic()
+            assert (await told(port, request(message("ping"), **named)))[0].status == 200
+            times.append(time.monotonic() - began)
+        return sorted(times)
+
+    with process(tmp_path, "--tokens", str(tmp_path / "tokens.json")) as (port, pid):
+        attacker = subprocess.Popen(
+            [sys.executable, "-c", flood, str(port), str(count), says.hex()], stdout=subprocess.PIPE
+        )
+        try:
+            times = asyncio.run(work(port))
+            assert times[int(len(times) * 0.98)] < 0.5
+            assert attacker.stdout and attacker.stdout.readline() == b"held\n"
+            assert len(os.listdir(f"/proc/{pid}/fd")) < connections.MAX_SILENT + 50
+        finally:
+            attacker.kill()
+            attacker.communicate()
