@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import Engine, text
+
+ADDED = re.compile(
+    r", ([a-z_]+ (?:BLOB|INTEGER|BIGINT|TEXT|DATETIME|BOOLEAN)(?: DEFAULT \S+)?(?: NOT NULL)?)(?=\)|, |\n)"
+)
 
 
 def structure(engine: Engine) -> list[tuple[str, ...]]:
@@ -10,13 +16,14 @@ def structure(engine: Engine) -> list[tuple[str, ...]]:
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
             found = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
-        # The order of constraints means nothing.
-        return sorted((name, *sorted(line.strip(" ,\t") for line in sql.splitlines())) for name, sql in found)
+        # The order of constraints means nothing, nor whether a column was added behind them.
+        lines = ((name, ADDED.sub(r"\n\1", sql).splitlines()) for name, sql in found)
+        return sorted((name, *sorted(filter(None, (line.strip(" ,\t") for line in some)))) for name, some in lines)
     queries = [
         "SELECT 'column', attrelid::regclass::text, attname, format_type(atttypid, atttypmod), attnotnull::text,"
         " attstorage::text, pg_get_expr(adbin, adrelid) FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid"
         " LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = attnum"
-        " WHERE attnum > 0 AND relkind = 'r' AND relname LIKE 'byref%'",
+        " WHERE attnum > 0 AND NOT attisdropped AND relkind = 'r' AND relname LIKE 'byref%'",
         "SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
         " WHERE conname LIKE '%byref%'",
         "SELECT 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"

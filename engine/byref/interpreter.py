@@ -132,13 +132,14 @@ class _Needed(NamedTuple):
 
 
 @contextmanager
-def readable_failures() -> Iterator[None]:
+def readable_failures(scope: Scope) -> Iterator[None]:
     """Turn what keeps code from running at all into text for the model; the host finds it in the log."""
     try:
         yield
     except ArtifactMissing as error:
         logger.exception("stored data could not be bound")
-        raise ToolError("the data of a variable is gone; call the tool that made it again") from error
+        blob_id = error.blob_id
+        raise ToolError(scope.read(lambda connection: tombstones.cure(connection, scope.row, blob_id))) from error
     except SandboxUnavailable as error:
         logger.exception("the sandbox could not be started")
         raise ToolError("code cannot be run right now; try once more later") from error
@@ -186,7 +187,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     named = {name: _LEFT if is_left else None for name, is_left in list(others.items())[:room]}
     # Only where there are files: an interpreter of a host's own may not know them.
     run = partial(sandbox.run, files={name: data_of(one) for name, one in files.items()}) if files else sandbox.run
-    with readable_failures():
+    with readable_failures(scope):
         outcome = observed.run(
             scope,
             "python",

@@ -55,7 +55,7 @@ def of_session(connection: Connection, session_id: int) -> Names:
     sources, exact = {}, {}
     for row in connection.execute(_OF_SESSION, {"of_session": session_id}):
         if row.kind == "source":
-            sources[row.name] = _unpacked(row.source, row.size_bytes).decode()
+            sources[row.name] = _unpacked(row.source, row.size_bytes, bytes(row.digest)).decode()
         else:
             exact[row.name] = (row.id, row.artifact_id, bytes(row.digest))
     return Names(sources, exact)
@@ -76,7 +76,7 @@ class ValueLoad:
         found = self.read(lambda connection: connection.execute(query).one_or_none())
         if found is None:
             raise ArtifactMissing(f"the kept value {self.row_id} is gone")
-        return _unpacked(*found)
+        return _unpacked(found.data, found.size_bytes, self.digest)
 
 
 def data_of(read: Read, row_id: int, digest: bytes) -> Data:
@@ -128,8 +128,11 @@ def reset(connection: Connection, session_id: int) -> None:
     connection.execute(delete(VariableRow).where(VariableRow.session_id == session_id, VariableRow.origin == "run"))
 
 
-def _unpacked(data: bytes, size: int) -> bytes:
+def _unpacked(data: bytes, size: int, digest: bytes) -> bytes:
     try:
-        return zstandard.ZstdDecompressor().decompress(bytes(data), max_output_size=max(size, 1))
+        value = zstandard.ZstdDecompressor().decompress(bytes(data), max_output_size=max(size, 1))
     except zstandard.ZstdError as error:
         raise ArtifactMissing(f"a kept value is damaged: {error}") from None
+    if digest_of(value) != digest:
+        raise ArtifactMissing("a kept value is damaged: it has another digest")
+    return value

@@ -148,22 +148,23 @@ def _take_in(prepared: Prepared) -> Result:
         if before is not None and has_expired(scope, before):
             scope.write(lambda c: lifecycle.expire(c, scope.row))
         elif before is not None:
-            return _healed(prepared, replayed(scope, before, prepared.tool))
+            result = replayed(scope, before, prepared.tool)
+            return replayed(scope, before, prepared.tool) if _healed(prepared, result) else result
     try:
         return _commit(prepared)
     except _Replay as replay:
         return replayed(scope, replay.entry, prepared.tool)
 
 
-def _healed(prepared: Prepared, result: Result) -> Result:
-    """See that what is answered as before can be read as before: a store may have lost it."""
-    scope = prepared.scope
-    if scope.objects is not None and prepared.taken is None:
-        lost = {artifact.digest: artifact.content_type for artifact in result.artifacts}
-        for block in prepared.blocks:
-            if block.digest in lost and block.piece.block is not None:
-                restage(prepared, block, lost[block.digest])
-    return result
+def _healed(prepared: Prepared, result: Result) -> bool:
+    """Store again what is answered as before and cannot be read as before; tell whether there was such."""
+    if prepared.taken is not None:
+        return False
+    lost = {artifact.digest: artifact.content_type for artifact in result.artifacts if not artifact.payload.is_sound()}
+    damaged = [block for block in prepared.blocks if block.digest in lost and block.piece.block is not None]
+    for block in damaged:
+        restage(prepared, block, lost[block.digest])
+    return bool(damaged)
 
 
 def _commit(prepared: Prepared) -> Result:

@@ -85,7 +85,7 @@ class Scope:
     @property
     def source(self) -> Source:
         """Where payloads are read from."""
-        return Source(self.read, self.objects)
+        return Source(self.read, self.objects, self.stage)
 
     @property
     def place(self) -> Place:

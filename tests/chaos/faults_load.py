@@ -33,7 +33,7 @@ PAUSE = 0.1
 """Seconds before a request is given again."""
 AWAY = "cannot be reached right now"
 """What a tool's reply says where the storage failed."""
-GONE = "the stored data is gone"
+GONE = "the stored data is gone or damaged"
 """What it says where a store has no such object: one that is consistent only eventually may have it later."""
 
 

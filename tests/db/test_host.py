@@ -198,7 +198,7 @@ class TestAHostsEngine:
 
     def test_foreign_keys_hold_for_us_though_the_host_has_them_off(self, sqlite_url: str) -> None:
         engine = create_engine(sqlite_url)
-        orphan = text("INSERT INTO byref_frames VALUES (99, 0, 't', 0, 1, 1, 'none', x'00', NULL, NULL)")
+        orphan = text("INSERT INTO byref_frames VALUES (99, 0, 't', 0, 1, 1, 'none', x'00', NULL, NULL, NULL)")
         with pytest.raises(IntegrityError, match="FOREIGN KEY"):
             Database(engine).write(lambda connection: connection.execute(orphan))
         with engine.begin() as connection:

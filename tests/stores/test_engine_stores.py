@@ -191,9 +191,9 @@ def gone(session: Any, artifact_id: str, variable: str) -> None:
     ):
         reply = session.call(tool, arguments)
         assert reply.is_error and "gone" in str(reply.content), (tool, reply.content)
-        assert "call the tool that made it again" in str(reply.content)
+        assert "Call users again" in str(reply.content)
     assert artifact_id.removeprefix("art_") in answer(session, "list_artifacts")
-    with pytest.raises(ToolError, match="gone; call the tool that made it again"):
+    with pytest.raises(ToolError, match=r"gone or damaged\. Call users again"):
         session.resolve({"rows": f"${variable}"})
 
 

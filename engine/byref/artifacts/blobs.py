@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Update, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Update, delete, exists, insert, select, update
 
 from byref.db.tables import GRACE, ArtifactRow, BlobRow, DiscardRow, FrameRow
 from byref.frames import Frame
@@ -68,6 +68,7 @@ def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterab
             "data": frame.data,
             "object_offset": frame.object_offset,
             "object_bytes": frame.object_bytes,
+            "checksum": frame.checksum,
         }
         for frame in frames
     ]
@@ -132,12 +133,6 @@ def find_published(connection: Connection, tenant: str, digest: bytes) -> Publis
 def key_of(connection: Connection, blob_id: int) -> str | None:
     """Return a blob's key; None if it is gone."""
     return connection.execute(select(BlobRow.key).where(BlobRow.id == blob_id)).scalar_one_or_none()
-
-
-def object_bytes(connection: Connection, blob_id: int) -> int:
-    """Return how long a blob's object is."""
-    query = select(func.coalesce(func.sum(FrameRow.object_bytes), 0)).where(FrameRow.blob_id == blob_id)
-    return int(connection.execute(query).scalar_one() or 0)
 
 
 def published(connection: Connection, tenant: str, digest: bytes) -> Published | None:

@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 from byref.artifacts import blobs
 from byref.artifacts.blobs import Published
 from byref.db import discards
+from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import GRACE
 from byref.errors import ArtifactMissing, StorageFailure
 from byref.frames import Ahead, Frame, compressing, cut
@@ -96,7 +97,7 @@ def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
     found: Published | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
     if found is None:
         return _write(place, [content.data], content.content_type, content, ahead)
-    if not _is_there(place, found):
+    if not _is_there(place, found, len(content.data)):
         _write_again(place, found, content)
     return Staged(found.id, found.key, found.store, content.digest, len(content.data), content.lines, content)
 
@@ -105,7 +106,7 @@ def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> St
     """Write a payload as it comes; what its pieces raise passes on, and then nothing is left of it."""
     staged = _write(place, pieces, content_type, None)
     found = place.transact(lambda c: blobs.find_published(c, place.tenant, staged.digest))
-    if found is not None and not _is_there(place, found):
+    if found is not None and not _is_there(place, found, staged.size):
         place.transact(lambda connection: blobs.take_over(connection, place.tenant, found, staged.blob_id))
     return staged
 
@@ -199,7 +200,8 @@ def _write(
         if place.leavable is not None:
             place.leavable.on_leave(lambda connection: blobs.delete_staged(connection, place.tenant, key))
         come = coming() if content is None else pieces
-        with closing(ahead or cut(come, compresses=_compresses(place))) as frames:
+        with closing(ahead or cut(come, compresses=_compresses(place))) as cuts:
+            frames = (frame.placed(key) for frame in cuts)
             # A small payload's row comes with its frames: that is one transaction.
             first = list(islice(frames, STAGE_BATCH)) if place.objects is None else []
 
@@ -256,20 +258,18 @@ def _write_object(
     return index
 
 
-def _is_there(place: Place, found: Published) -> bool:
-    """Tell whether a published blob's bytes can be read here: a store may be another one now, or have lost them.
+def _is_there(place: Place, found: Published, size: int) -> bool:
+    """Tell whether a published blob's bytes can be read here, and are the ones that were stored.
 
-    Where models read at the store's paths, what is in SQL cannot.
+    A store may be another one now, or have lost them. Where models read at the store's paths, what is in SQL cannot.
     """
     if found.store is None:
-        return not is_model_readable(place.objects)
-    if place.objects is None or place.objects.name != found.store:
+        if is_model_readable(place.objects):
+            return False
+    elif place.objects is None or place.objects.name != found.store:
         return False
-    try:
-        place.objects.read(found.key, place.transact(lambda connection: blobs.object_bytes(connection, found.id)), 0)
-    except ArtifactMissing:
-        return False
-    return True
+    source = Source(place.transact, place.objects, place.transact)
+    return StoredPayload(found.id, found.key, found.store, size, 0, source).is_sound()
 
 
 def _write_again(place: Place, found: Published, content: Content) -> None:

@@ -23,6 +23,8 @@ MOST = 1_000
 """Tombstones of one session; the newest are kept."""
 ARGUMENT_CHARS = 2_000
 """Of a call's arguments, in the text."""
+GONE = "the stored data is gone or damaged"
+"""What the model reads first where bytes are missing, or not the ones that were stored."""
 _SHAPE_CHARS = 300
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
@@ -61,15 +63,8 @@ class Tombstone:
         when = self.expired_at.strftime("%Y-%m-%d %H:%M UTC")
         shape = json.dumps(self.shape, ensure_ascii=False) if not isinstance(self.shape, str) else self.shape
         what = f"{self.content_type}, {self.size_bytes:,} bytes, {_cut(shape, _SHAPE_CHARS)}"
-        return f"{key[:100]!r} is gone: it expired on {when}. It was {what}. {self._cure()}"
-
-    def _cure(self) -> str:
-        if self.tool is None:
-            return "The application stored it, and would have to store it again."
-        if self.origin == "model":
-            return f"Store it with {self.tool} again, if it is needed."
-        arguments = f" with {_cut(self.arguments, ARGUMENT_CHARS)}" if self.arguments else ""
-        return f"Call {self.tool} again{arguments} to have it again."
+        cure = _cure(self.origin, self.tool, self.arguments)
+        return f"{key[:100]!r} is gone: it expired on {when}. It was {what}. {cure}"
 
 
 def find(connection: Connection, session_id: int, keys: Collection[str]) -> dict[str, Tombstone]:
@@ -110,6 +105,21 @@ def expire(connection: Connection, session_ids: Sequence[int], most: int) -> tup
         connection.execute(delete(table).where(table.artifact_id.in_(rows)))
     connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(rows)))
     return len(rows), blobs.delete_unused(connection, sorted({row["blob_id"] for row in dying}))
+
+
+def cure(connection: Connection, session_id: int, blob_id: int | None) -> str:
+    """Return what the model reads of stored bytes that cannot be read any more: which call makes them again."""
+    made = select(ArtifactRow.step, ArtifactRow.origin).where(
+        ArtifactRow.session_id == session_id, ArtifactRow.blob_id == blob_id
+    )
+    found = connection.execute(made.order_by(ArtifactRow.id.desc()).limit(1)).one_or_none()
+    if found is None:
+        return f"{GONE}; call the tool that made it again"
+    call = select(LedgerRow.tool, LedgerRow.arguments).where(
+        LedgerRow.session_id == session_id, LedgerRow.step == found.step, LedgerRow.kind.in_(("output", "reply"))
+    )
+    tool, arguments = connection.execute(call).one_or_none() or (None, None)
+    return f"{GONE}. {_cure(found.origin, tool, arguments)}"
 
 
 def sweep(connection: Connection, most: int) -> int:
@@ -188,6 +198,15 @@ def _tombstone(row: Mapping[str, Any]) -> Tombstone:
         shape=json.loads(row["shape"]),
         expired_at=row["expired_at"],
     )
+
+
+def _cure(origin: str, tool: str | None, arguments: str | None) -> str:
+    if tool is None:
+        return "The application stored it, and would have to store it again."
+    if origin == "model":
+        return f"Store it with {tool} again, if it is needed."
+    given = f" with {_cut(arguments, ARGUMENT_CHARS)}" if arguments else ""
+    return f"Call {tool} again{given} to have it again."
 
 
 def _cut(text: str, most: int) -> str:

@@ -403,7 +403,7 @@ DB_VERBS = (
         "exit 1 unless every invariant of the data holds",
         "Look at every invariant of the data, and print figures and each problem. Nothing is changed. Exit code 1 if there is a "
         "problem.",
-        (("--deep", {"action": "store_true", "help": "read and hash all bytes, too, and list the store's objects"}),),
+        (("--deep", {"action": "store_true", "help": "unpack and hash all bytes, too, and list the store's objects"}),),
         ("db", "blobs", "schema", "json"),
     ),
     Verb(

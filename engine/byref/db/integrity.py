@@ -104,9 +104,10 @@ def examine(
     grace: timedelta = GRACE,
     blobs: BlobStore | None = None,
 ) -> Report:
-    """Look at every invariant and count what there is; with `deep` read and hash every byte, too.
+    """Look at every invariant, compare every frame with its checksum, and count what there is.
 
-    `blobs` is the store of objects, if there is one. Without it their bytes are not read.
+    With `deep` each payload is unpacked, too, and compared with its digest, and strays in the store are looked for. `blobs`
+    is the store of objects, if there is one. Without it their bytes are not read.
 
     Raises:
         SchemaMismatch: the tables are not at the revision that this byref knows.
@@ -117,8 +118,8 @@ def examine(
     try:
         database.prepare(create=False)
         figures, problems = database.read(lambda connection: (_figures(connection), list(_found(connection, grace))))
+        problems += _damage(database, objects, deep=deep)
         if deep:
-            problems += _damage(database, objects)
             problems += _strays(database, objects, grace)
     finally:
         database.close()
@@ -142,6 +143,7 @@ def _figures(connection: Connection) -> dict[str, int]:
     figures["payload_bytes"] = one(select(func.sum(BlobRow.size_bytes)))
     stored = func.coalesce(FrameRow.object_bytes, func.length(FrameRow.data))
     figures["stored_bytes"] = one(select(func.sum(stored)))
+    figures["frames_without_checksum"] = count(FrameRow, FrameRow.checksum.is_(None))
     figures["objects"] = count(BlobRow, BlobRow.store.is_not(None))
     figures["tenants"] = one(select(func.count(SessionRow.tenant.distinct())))
     return figures
@@ -361,9 +363,9 @@ def _compatibility(connection: Connection) -> Iterator[Problem]:
         yield Problem("compatibility", CompatibilityRow.__tablename__, "all rows", told)
 
 
-def _damage(database: Database, objects: BlobStore | None) -> Iterator[Problem]:
-    """Read every byte: the file's own structure, then each published blob's frames, digest and lines."""
-    if database.dialect == "sqlite":
+def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Iterator[Problem]:
+    """Read what is stored of each published blob; if `deep` also the file's own structure, and each payload."""
+    if deep and database.dialect == "sqlite":
         for line in database.read(lambda c: c.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()):
             if line != "ok":
                 yield Problem("damaged file", "sqlite", "PRAGMA integrity_check", str(line))
@@ -373,7 +375,7 @@ def _damage(database: Database, objects: BlobStore | None) -> Iterator[Problem]:
         blobs = database.read(lambda c, after=after: _batch(c, after))  # type: ignore[misc]
         for blob in blobs:
             if blob.store is None or (objects is not None and blob.store == objects.name):
-                yield from _damage_of(database, source, blob)
+                yield from _damage_of(database, source, blob, deep=deep)
         if len(blobs) < BATCH:
             return
         after = blobs[-1].id
@@ -385,11 +387,22 @@ def _batch(connection: Connection, after: int) -> list[Any]:
     return list(connection.execute(query.limit(BATCH)))
 
 
-def _damage_of(database: Database, source: Source, blob: Any) -> list[Problem]:
+def _damage_of(database: Database, source: Source, blob: Any, *, deep: bool) -> list[Problem]:
     """One blob's, some frames at a time; nothing of one that was deleted meanwhile."""
+    payload = StoredPayload(blob.id, blob.key, blob.store, blob.size_bytes, blob.line_count, source)
+    if deep:
+        found = _compared(payload, blob)
+    else:
+        damage = payload.damage()
+        found = [] if damage is None else [Problem("damaged frame", "byref_blobs", f"id {blob.id}", damage)]
+    here = BlobRow.id == blob.id, BlobRow.key == blob.key
+    return found if database.read(lambda c: c.execute(select(BlobRow.id).where(*here)).scalar()) is not None else []
+
+
+def _compared(payload: StoredPayload, blob: Any) -> list[Problem]:
+    """Unpack a payload, and compare it with its digest and its lines."""
     digest, line, last = blake3(), 1, b""
     found: list[Problem] = []
-    payload = StoredPayload(blob.id, blob.key, blob.store, blob.size_bytes, blob.line_count, source)
     try:
         for number, (first_line, content) in enumerate(payload.chunks()):
             if first_line != line:
@@ -409,8 +422,7 @@ def _damage_of(database: Database, source: Source, blob: Any) -> list[Problem]:
         if lines != blob.line_count:
             told = f"it has {lines} lines, not {blob.line_count}"
             found.append(Problem("line numbers", "byref_blobs", f"id {blob.id}", told))
-    here = BlobRow.id == blob.id, BlobRow.key == blob.key
-    return found if database.read(lambda c: c.execute(select(BlobRow.id).where(*here)).scalar()) is not None else []
+    return found
 
 
 def _strays(database: Database, objects: BlobStore | None, grace: timedelta) -> Iterator[Problem]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from blake3 import blake3
+from sqlalchemy import Connection, bindparam, select, update
 
 from byref.db.tables import BlobRow, FrameRow
-from byref.errors import ArtifactMissing
-from byref.frames import unpack
+from byref.errors import ArtifactMissing, ByrefError
+from byref.frames import checksum, unpack
 from byref.stores.protocol import BlobStore
+
+logger = logging.getLogger("byref")
 
 READ_AHEAD = 4
 """Frames fetched by one query, and one request to a store."""
@@ -27,6 +31,7 @@ _FRAMES = (
         FrameRow.data,
         FrameRow.object_offset,
         FrameRow.object_bytes,
+        FrameRow.checksum,
     )
     .join(BlobRow, BlobRow.id == FrameRow.blob_id)
     .where(
@@ -44,6 +49,12 @@ _FRAME_BEFORE = (
     .limit(1)
 )
 
+_SEAL = (
+    update(FrameRow)
+    .where(FrameRow.blob_id == bindparam("of_blob"), FrameRow.number == bindparam("of_number"))
+    .where(FrameRow.checksum.is_(None))
+)
+
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs work in a read transaction and returns what it returns."""
 
@@ -54,6 +65,8 @@ class Source:
 
     read: Read
     objects: BlobStore | None = None
+    write: Read | None = None
+    """Runs work in a transaction of its own, for the checksums of frames that have none; None: they stay without."""
 
 
 def uri_of(objects: BlobStore | None, store: str | None, key: str) -> str | None:
@@ -87,12 +100,12 @@ class StoredPayload:
         end = None
         for offset, first_line, data in self._frames(number):
             if end not in (None, offset):
-                raise ArtifactMissing(f"blob {self.blob_id} has a gap before frame {number}")
+                raise self._missing(f"has a gap before frame {number}")
             yield first_line, data
             end = offset + len(data)
             number += 1
         if (end or 0) != self.size:
-            raise ArtifactMissing(f"blob {self.blob_id} ends at byte {end or 0} of {self.size}")
+            raise self._missing(f"ends at byte {end or 0} of {self.size}")
 
     def read(self) -> bytes:
         """Return the whole payload."""
@@ -107,6 +120,29 @@ class StoredPayload:
             if have >= size:
                 break
         return b"".join(parts)[:size]
+
+    def is_sound(self) -> bool:
+        """Tell whether every byte is there and is what was stored; nothing is unpacked for it."""
+        return self.damage() is None
+
+    def damage(self) -> str | None:
+        """Say what is wrong with the stored bytes; None if nothing is. Nothing is unpacked for it."""
+        number = end = 0
+        try:
+            while frames := self._packed(number, READ_AHEAD):
+                for frame in frames:
+                    frame.check()
+                    if frame.row.number != number or frame.row.byte_offset != end:
+                        raise self._missing(f"has a gap before frame {number}")
+                    number, end = number + 1, end + frame.row.size_bytes
+            if end != self.size:
+                raise self._missing(f"ends at byte {end} of {self.size}")
+        except ArtifactMissing as error:
+            return str(error)
+        return None
+
+    def _missing(self, what: str) -> ArtifactMissing:
+        return ArtifactMissing(f"blob {self.blob_id} {what}", blob_id=self.blob_id)
 
     def _frames(self, number: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield (byte offset, first line, bytes) of the frames from `number` on.
@@ -130,8 +166,39 @@ class StoredPayload:
         """Return the next few frames as they are stored."""
         given = {"blob_id": self.blob_id, "key": self.key, "number": number, "most": most}
         rows = self.source.read(lambda connection: connection.execute(_FRAMES, given).all())
-        stored = [row.data for row in rows] if self.store is None else self._of_object(rows)
-        return [_Packed(self.blob_id, row, data) for row, data in zip(rows, stored, strict=True)]
+        if any(row.checksum is None for row in rows):
+            self._compare()
+        return self._stored(rows)
+
+    def _stored(self, rows: Sequence[Any]) -> list[_Packed]:
+        data = [row.data for row in rows] if self.store is None else self._of_object(rows)
+        return [_Packed(self, row, bytes(stored)) for row, stored in zip(rows, data, strict=True)]
+
+    def _compare(self) -> None:
+        """Compare bytes that were stored before frames had checksums with their digest, and give the frames theirs.
+
+        Raises ArtifactMissing where they are not the ones that were stored. A checksum that cannot be written now, the
+        next read comes here again for.
+        """
+        digest, sums = blake3(), list[dict[str, Any]]()
+        given = {"blob_id": self.blob_id, "key": self.key, "most": READ_AHEAD}
+        while rows := self.source.read(
+            lambda connection: connection.execute(_FRAMES, {**given, "number": len(sums)}).all()
+        ):
+            for frame in self._stored(rows):
+                digest.update(frame.unpacked(is_compared=True)[2])
+                sums.append({"of_blob": self.blob_id, "of_number": frame.row.number, "checksum": frame.checksum()})
+        here = BlobRow.id == self.blob_id, BlobRow.key == self.key
+        stored = self.source.read(lambda c: c.execute(select(BlobRow.digest).where(*here)).scalar_one_or_none())
+        if stored is None or digest.digest() != bytes(stored):
+            raise self._missing("does not have the bytes that were stored: they have another digest")
+        if self.source.write is not None:
+            try:
+                self.source.write(lambda connection: connection.execute(_SEAL, sums))
+            except ByrefError:
+                logger.warning("byref could not write the checksums of blob %d", self.blob_id, exc_info=True)
+            else:
+                logger.info("byref compared blob %d with its digest and gave its frames checksums", self.blob_id)
 
     def _of_object(self, rows: Sequence[Any]) -> list[bytes]:
         """Return what the object holds of some frames that follow on each other, by one request."""
@@ -140,10 +207,15 @@ class StoredPayload:
         objects = self.source.objects
         if objects is None or objects.name != self.store:
             raise ArtifactMissing(
-                f"the bytes of blob {self.blob_id} are in the store {self.store!r}: give the engine that store as `blobs`"
+                f"the bytes of blob {self.blob_id} are in the store {self.store!r}: give the engine that store as `blobs`",
+                blob_id=self.blob_id,
             )
         begin = rows[0].object_offset
-        data = objects.read(self.key, begin, sum(row.object_bytes for row in rows))
+        try:
+            data = objects.read(self.key, begin, sum(row.object_bytes for row in rows))
+        except ArtifactMissing as error:
+            error.blob_id = self.blob_id
+            raise
         return [data[row.object_offset - begin :][: row.object_bytes] for row in rows]
 
     def _frame_before(self, line: int) -> int:
@@ -169,13 +241,27 @@ class PayloadLoad:
 class _Packed:
     """A frame as it is stored."""
 
-    blob_id: int
+    payload: StoredPayload
     row: Any
     data: bytes
 
-    def unpacked(self) -> tuple[int, int, bytes]:
+    def checksum(self) -> bytes:
+        """What it has to be, by what is there."""
         row = self.row
+        place = row.number, row.byte_offset, row.first_line, row.size_bytes, row.codec
+        return checksum(self.payload.key, *place, self.data)
+
+    def check(self) -> None:
+        """Raise ArtifactMissing where it is not what was stored."""
+        if self.row.checksum is not None and bytes(self.row.checksum) != self.checksum():
+            raise self.payload._missing(f"is damaged: frame {self.row.number} has another checksum")
+
+    def unpacked(self, *, is_compared: bool = False) -> tuple[int, int, bytes]:
+        """Return byte offset, first line and bytes; unless they are compared as a whole, by their checksum."""
+        row = self.row
+        if not is_compared:
+            self.check()
         try:
-            return row.byte_offset, row.first_line, unpack(row.codec, bytes(self.data), row.size_bytes)
+            return row.byte_offset, row.first_line, unpack(row.codec, self.data, row.size_bytes)
         except ValueError as error:
-            raise ArtifactMissing(f"blob {self.blob_id}, frame {row.number}: {error}") from None
+            raise self.payload._missing(f"is damaged: frame {row.number}: {error}") from None

@@ -241,6 +241,8 @@ class FrameRow(Base):
     """None where the bytes are part of an object, from `object_offset` on."""
     object_offset: Mapped[int | None]
     object_bytes: Mapped[int | None]
+    checksum: Mapped[bytes | None] = mapped_column(LargeBinary(8))
+    """XXH3 of what is stored, at its place; None of a frame written before 0.2 that nobody has read since."""
 
 
 class DiscardRow(Base):

@@ -10,7 +10,7 @@ from blake3 import blake3
 from sqlalchemy import Connection
 
 from byref import ledger
-from byref.artifacts import store
+from byref.artifacts import store, tombstones
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
 from byref.outputs import to_block
@@ -24,8 +24,6 @@ from byref_sandbox.jsontext import NotJSON
 logger = logging.getLogger("byref")
 
 TOO_DEEP = "what came is nested too deeply to be told; give or name a part of it"
-GONE = "the stored data is gone; call the tool that made it again"
-"""What the model reads where an artifact's bytes are missing."""
 
 NAME_CHARS = 256
 """Kept of a tool's name in the ledger; ours are shorter, a model may write anything."""
@@ -64,8 +62,8 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
             return _commit(scope, made, answer)
         except QuotaExceeded as error:  # what another call stored meanwhile
             return _commit(scope, made, Answer(f"{made.name}: {error}", True))
-        except ArtifactMissing:  # of an image or a document, which is read to be shown
-            return _commit(scope, made, _gone(made))
+        except ArtifactMissing as error:  # of an image or a document, which is read to be shown
+            return _commit(scope, made, _gone(scope, made, error))
         except RecursionError:
             return _commit(scope, made, _too_deep(made))
     except _Replay as replay:
@@ -85,8 +83,8 @@ def _answer(scope: Scope, made: _Call) -> Answer:
         return tool.handler(scope, parse(tool, made.arguments))
     except ToolError as error:
         return Answer(str(error), True)
-    except ArtifactMissing:
-        return _gone(made)
+    except ArtifactMissing as error:
+        return _gone(scope, made, error)
     except (NotJSON, RecursionError):
         return _too_deep(made)
 
@@ -96,9 +94,9 @@ def _too_deep(made: _Call) -> Answer:
     return Answer(TOO_DEEP, True)
 
 
-def _gone(made: _Call) -> Answer:
+def _gone(scope: Scope, made: _Call, error: ArtifactMissing) -> Answer:
     logger.exception("byref could not read what %r was pointed at", made.name)
-    return Answer(GONE, True)
+    return Answer(scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id)), True)
 
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
@@ -156,9 +154,11 @@ def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
         found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, shown))
         try:
             content = content if found is None else native.blocks(found)
-        except ArtifactMissing:
+        except ArtifactMissing as error:
             logger.exception("byref could not read what %r had shown", entry.tool)
-            return ToolReply(GONE, True, entry.step, entry.tokens, entry.tool or "")
+            blob_id = error.blob_id
+            cure = scope.read(lambda connection: tombstones.cure(connection, scope.row, blob_id))
+            return ToolReply(cure, True, entry.step, entry.tokens, entry.tool or "")
     elif ids := entry.detail.get("images"):
         there = scope.read(lambda connection: store.by_ids(connection, scope.source, scope.row, ids))
         blocks = [block for id_ in ids if id_ in there for block in native.blocks(there[id_])]

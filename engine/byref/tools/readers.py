@@ -161,7 +161,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
         return _picked_here(pick, walk(value, target.path, arguments.artifact_id))
     if scope.sandbox is None:
         return None
-    with interpreter.readable_failures():
+    with interpreter.readable_failures(scope):
         return scope.sandbox.pick(
             arguments.expression,
             interpreter.data_of(artifact, target.path, for_jq=True),
@@ -199,7 +199,7 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
     if scope.sandbox is None:
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
-    with interpreter.readable_failures():
+    with interpreter.readable_failures(scope):
         data = interpreter.data_of(target.artifact, for_jq=True)
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 

@@ -50,7 +50,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     for name, target in lookup(scope, [name for name in names if name not in found]).items():
         bound[name] = _data(target, name)
     limits = interpreter.limits_of(scope)
-    with interpreter.readable_failures():
+    with interpreter.readable_failures(scope):
         outcome = observed.run(
             scope,
             "sql",

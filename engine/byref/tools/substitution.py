@@ -201,14 +201,14 @@ class Substituter:
     def _payload(self, artifact: Artifact) -> Any:
         if artifact.row_id not in self._payloads:
             self._count(artifact)
-            with interpreter.readable_failures():
+            with interpreter.readable_failures(self._scope):
                 self._payloads[artifact.row_id] = artifact.parsed
         return self._payloads[artifact.row_id]
 
     def _text(self, artifact: Artifact) -> str:
         if artifact.row_id not in self._texts:
             self._count(artifact)
-            with interpreter.readable_failures():
+            with interpreter.readable_failures(self._scope):
                 self._texts[artifact.row_id] = artifact.text
         return self._texts[artifact.row_id]
 
@@ -245,7 +245,7 @@ class Substituter:
         if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
             raise Unfit
         self._count(artifact)
-        with interpreter.readable_failures():
+        with interpreter.readable_failures(self._scope):
             text = artifact.payload.read()
         try:
             return part(text)
@@ -336,7 +336,7 @@ class Substituter:
         data = interpreter.data_of(target.artifact, for_jq=True)
         limits = interpreter.limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
-        with interpreter.readable_failures():
+        with interpreter.readable_failures(self._scope):
             reply = scope.sandbox.jq(jq_within(steps, program), data, limits=limits, max_bytes=JQ_BYTES)
         if reply.error is not None:
             raise ToolError(f"jq {program[:200]!r}: {jq_fault(reply.error.message)}")
