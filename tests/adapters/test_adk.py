@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 import pytest
 from away import Away
+from crowd import Chat, crowd
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, RunConfig, SequentialAgent
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps.app import App
@@ -54,6 +55,7 @@ class Scripted(BaseLlm):
     model: str = "gemini-2.5-flash"
     turns: list[Any]
     requests: list[LlmRequest] = Field(default_factory=list)
+    tokens: int = 1_000
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -70,7 +72,7 @@ class Scripted(BaseLlm):
                     usage_metadata=used(1),
                 )
         yield LlmResponse(
-            content=types.Content(role="model", parts=parts), usage_metadata=used(1_000 * len(self.requests))
+            content=types.Content(role="model", parts=parts), usage_metadata=used(self.tokens * len(self.requests))
         )
 
 
@@ -538,3 +540,25 @@ def test_without_the_framework_the_error_says_what_to_install(monkeypatch: pytes
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(byref.ConfigurationError, match=r"pip install 'byref\[adk\]'"):
         importlib.import_module("byref.adapters.adk")
+
+
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_crowd_of_conversations_keeps_apart(engine: Engine, many: int) -> None:
+    plugin = ByrefPlugin(engine, tenant=lambda app, user: f"crowd {many} {user}")
+    service = InMemorySessionService()  # type: ignore[no-untyped-call]
+
+    async def talk(chat: Chat) -> None:
+        async def mine() -> dict[str, Any]:
+            return await chat.amine()
+
+        def echo(data: dict[str, Any]) -> str:
+            return chat.echo(data)
+
+        turns = [[call(name, f"{n}_{name}", **given) for name, given in turn] for n, turn in enumerate(chat.calls)]
+        model = Scripted(turns=[*turns, "done"], tokens=chat.tokens)
+        await ask(plugin, model, mine, echo, user=chat.user, session=chat.name, service=service if many > 1 else None)
+
+    def session_of(chat: Chat) -> byref.Session:
+        return engine.session(session_name("shop", chat.user, chat.name), tenant=f"crowd {many} {chat.user}")
+
+    crowd(talk, lambda chat: asyncio.run(talk(chat)), session_of, many=many)

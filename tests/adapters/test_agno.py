@@ -22,6 +22,7 @@ from agno.run import RunContext
 from agno.run.agent import RunContentEvent
 from agno.tools import tool
 from agno.tools.function import ToolResult
+from crowd import Chat, crowd
 
 from byref import Engine, InvalidId, Policy
 from byref.adapters.agno import ByrefTools, session_name
@@ -267,20 +268,19 @@ def test_a_tool_that_stops_the_agent_still_does(engine: Engine, tenant: str, mod
     assert isinstance(agent.model, Scripted) and len(agent.model.requests) == 1
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: str, mode: str) -> None:
+def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: str) -> None:
     def mine(run_context: Any) -> dict[str, Any]:
         """My data."""
         return {"owner": f"{run_context.user_id}/{run_context.session_id}", **BIG}
 
     byref = ByrefTools(engine, tenant=lambda context: f"{tenant}-{context.user_id}")
     agent = agent_of(
-        byref, [mine], [("mine", {})], [("code_interpreter", {"code": "mine['owner']"})], "Done.", mode=mode
+        byref, [mine], [("mine", {})], [("code_interpreter", {"code": "mine['owner']"})], "Done.", mode="stream"
     )
     owners = [(who, chat) for who in ("acme", "zeta") for chat in ("chat-1", "chat-2")]
 
     async def every() -> list[Any]:
-        return await asyncio.gather(*(run(agent, mode, chat, user_id=who) for who, chat in owners))
+        return await asyncio.gather(*(run(agent, "stream", chat, user_id=who) for who, chat in owners))
 
     for (who, chat), output in zip(owners, asyncio.run(every()), strict=True):
         assert answers(output)["code_interpreter"].content == f"{who}/{chat}"
@@ -451,3 +451,31 @@ def test_a_model_that_a_tool_cannot_instruct_is_logged(
         f"the tool 'priced' instructs the model, which is not told {when}: give the agent instructions=" in caplog.text
     )
     assert [text.count("euros") for text in model.told] == [0, told]
+
+
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_crowd_of_conversations_keeps_apart(engine: Engine, tenant: str, many: int) -> None:
+    byref = ByrefTools(engine, tenant=lambda context: f"{tenant}-{context.user_id}")
+
+    def agent(chat: Chat, mode: str) -> Agent:
+        def mine() -> dict[str, Any]:
+            return chat.mine()
+
+        async def amine() -> dict[str, Any]:
+            return await chat.amine()
+
+        def echo(data: dict[str, Any]) -> str:
+            return chat.echo(data)
+
+        model = Scripted(turns=[*chat.calls, "Done."], usage={"input_tokens": chat.tokens, "output_tokens": 30})
+        own = tool(name="mine", description="Mine.")(amine if mode.startswith("a") else mine)
+        return agent_of(byref, [own, echo], mode=mode, model=model)
+
+    async def talk(chat: Chat) -> None:
+        mode = "arun" if chat.name[0] == "a" else "astream"
+        await run(agent(chat, mode), mode, chat.name, user_id=chat.user)
+
+    def talk_here(chat: Chat) -> None:
+        agent(chat, "run").run("Go", session_id=chat.name, user_id=chat.user)
+
+    crowd(talk, talk_here, lambda chat: engine.session(chat.name, tenant=f"{tenant}-{chat.user}"), many=many)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, NotRequired
 
 import pytest
+from crowd import Chat, crowd
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import (
     HumanInTheLoopMiddleware,
@@ -569,8 +570,7 @@ def test_a_conversation_goes_on_in_a_new_process(tmp_path: Path, mode: str) -> N
     assert answers(state)["refund"].content == "3000 refunded"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: str, mode: str) -> None:
+def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: str) -> None:
     """One agent serves them all; the tenant comes with the run's context."""
 
     @tool
@@ -584,7 +584,7 @@ def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: st
     owners = [(who, chat) for who in ("acme", "zeta") for chat in ("chat-1", "chat-2")]
 
     async def every() -> list[Any]:
-        return await asyncio.gather(*(run(agent, ASK, thread(chat), mode, context=who) for who, chat in owners))
+        return await asyncio.gather(*(run(agent, ASK, thread(chat), "sync", context=who) for who, chat in owners))
 
     for (who, chat), state in zip(owners, asyncio.run(every()), strict=True):
         assert answers(state)["code_interpreter"].content == f"{who}/{chat}"
@@ -789,3 +789,30 @@ def test_a_chat_models_profile_says_how_large_its_window_is(engine: Engine, tena
     model = scripted("Done.", model="nobody-knows-it", profile={"max_input_tokens": 55_000})
     create_agent(model, middleware=[ByrefMiddleware(engine, tenant=tenant)]).invoke(ASK, thread())
     assert engine.session("chat-42", tenant=tenant).context_window == 55_000
+
+
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_crowd_of_conversations_keeps_apart(engine: Engine, tenant: str, many: int) -> None:
+    byref = ByrefMiddleware(engine, tenant=lambda runtime: f"{tenant}-{runtime.context}")
+
+    def agent(chat: Chat) -> Any:
+        def echo(data: dict[str, Any]) -> str:
+            return chat.echo(data)
+
+        mine = StructuredTool.from_function(chat.mine, chat.amine, name="mine", description="Mine.")
+        turns = [[call(name, **arguments) for name, arguments in turn] for turn in chat.calls]
+        model = scripted(*turns, "Done.", tokens=chat.tokens)
+        return create_agent(
+            model,
+            [mine, StructuredTool.from_function(echo, description="Echo.")],
+            middleware=[byref],
+            context_schema=str,
+        )
+
+    async def talk(chat: Chat) -> None:
+        await run(agent(chat), ASK, thread(chat.name), "async" if chat.name[0] == "a" else "stream", context=chat.user)
+
+    def talk_here(chat: Chat) -> None:
+        agent(chat).invoke(ASK, thread(chat.name), context=chat.user)
+
+    crowd(talk, talk_here, lambda chat: engine.session(chat.name, tenant=f"{tenant}-{chat.user}"), many=many)

@@ -30,6 +30,7 @@ from agents import (
 from agents.mcp import MCPServer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
+from crowd import Chat, crowd
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from sqlalchemy import func, select
@@ -532,3 +533,38 @@ def test_instructions_are_those_of_their_conversation_and_go_with_it(engine: Eng
     assert "euros" in asked("one", [])
     engine.delete_session("one")
     assert "euros" not in asked("one", [])
+
+
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_crowd_of_conversations_keeps_apart(engine: Engine, many: int) -> None:
+    by = Byref(engine, session=lambda run: run.context.name, tenant=lambda run: f"crowd {many} {run.context.user}")
+
+    @function_tool
+    async def mine(run: RunContextWrapper[Chat]) -> dict[str, Any]:
+        return await run.context.amine()
+
+    @function_tool(strict_mode=False)
+    def echo(run: RunContextWrapper[Chat], data: dict[str, Any]) -> str:
+        return run.context.echo(data)
+
+    tools = by.tools(mine, echo)
+
+    def agent(chat: Chat) -> Agent[Chat]:
+        turns = [
+            used(*(call(name, f"{n}_{name}", **given) for name, given in turn), tokens=chat.tokens)
+            for n, turn in enumerate(chat.calls)
+        ]
+        return Agent(
+            name="shop", model=ScriptedModel([*turns, used(assistant_message("done"), tokens=chat.tokens)]), tools=tools
+        )
+
+    async def talk(chat: Chat) -> None:
+        kept = ByrefSession(chat.name, engine, tenant=f"crowd {many} {chat.user}") if chat.name[0] == "a" else None
+        await Runner.run(agent(chat), "Go", context=chat, hooks=by, session=kept)
+
+    def talk_here(chat: Chat) -> None:
+        asyncio.set_event_loop(loop := asyncio.new_event_loop())
+        Runner.run_sync(agent(chat), "Go", context=chat, hooks=by)
+        loop.close()
+
+    crowd(talk, talk_here, lambda chat: engine.session(chat.name, tenant=f"crowd {many} {chat.user}"), many=many)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 import pytest
 from away import Away
+from crowd import Chat, crowd
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, DocumentUrl, ModelRetry, RunContext, Tool, ToolReturn, UserError
 from pydantic_ai.messages import (
@@ -557,3 +558,35 @@ def test_a_tool_may_look_at_its_context(engine: Engine) -> None:
     )
     agent = Agent(model, tools=[list_orders, who], capabilities=[Byref(engine, session="context")])
     assert returns(asyncio.run(agent.run("Go")).all_messages())["call_2"].content == "call_2 2000"
+
+
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_crowd_of_conversations_keeps_apart(engine: Engine, many: int) -> None:
+    by: Byref[Chat] = Byref(engine, tenant=lambda ctx: f"crowd {many} {ctx.deps.user}")
+
+    def agent(chat: Chat, mine: Any) -> Agent[Chat, str]:
+        def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            turn = sum(isinstance(message, ModelResponse) for message in messages)
+            made = (
+                [call(name, f"{turn}_{n}", **given) for n, (name, given) in enumerate(chat.calls[turn])]
+                if turn < 2
+                else []
+            )
+            usage = RequestUsage(input_tokens=chat.tokens, output_tokens=10)
+            return ModelResponse(parts=made or [TextPart("done")], usage=usage)
+
+        def echo(data: dict[str, Any]) -> str:
+            return chat.echo(data)
+
+        tools = [Tool(mine, name="mine", takes_ctx=False), Tool(echo)]
+        return Agent(FunctionModel(answer), tools=tools, capabilities=[by], deps_type=Chat)
+
+    async def talk(chat: Chat) -> None:
+        await agent(chat, chat.amine).run("Go", deps=chat, conversation_id=chat.name)
+
+    def talk_here(chat: Chat) -> None:
+        asyncio.set_event_loop(loop := asyncio.new_event_loop())
+        agent(chat, chat.mine).run_sync("Go", deps=chat, conversation_id=chat.name)
+        loop.close()
+
+    crowd(talk, talk_here, lambda chat: engine.session(chat.name, tenant=f"crowd {many} {chat.user}"), many=many)

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import pytest
+from crowd import Chat, crowd
 from strands import Agent, tool
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.hooks import AfterModelCallEvent, AfterToolCallEvent, MessageAddedEvent
@@ -19,7 +20,7 @@ from strands.multiagent import GraphBuilder
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.session_manager import SessionManager
 
-from byref import ConfigurationError, Engine, Policy, StorageFailure, ToolPolicy
+from byref import ConfigurationError, Engine, Policy, Session, StorageFailure, ToolPolicy
 from byref.adapters.strands import STATE, ByrefPlugin
 from byref.adapters.strands_content import content_of, usage_of
 
@@ -521,3 +522,40 @@ def test_a_usage_without_a_number_is_not_recorded(engine: Engine, agent_of: Any,
     stop = AfterModelCallEvent.ModelStopResponse(message, "end_turn")
     asyncio.run(agent.hooks.invoke_callbacks_async(AfterModelCallEvent(agent=agent, stop_response=stop)))
     assert engine.session("chat").usage().requests == before
+
+
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_crowd_of_conversations_keeps_apart(engine: Engine, many: int) -> None:
+    plugin = ByrefPlugin(
+        engine,
+        session=lambda agent: agent.state.get("chat"),
+        tenant=lambda agent: f"crowd {many} {agent.state.get('user')}",
+    )
+
+    def made(chat: Chat, asynchronous: bool) -> Agent:
+        async def amine() -> dict[str, Any]:
+            return await chat.amine()
+
+        def mine() -> dict[str, Any]:
+            return chat.mine()
+
+        def echo(data: dict[str, Any]) -> str:
+            return chat.echo(data)
+
+        usage = {"inputTokens": chat.tokens, "outputTokens": 100, "totalTokens": chat.tokens + 100}
+        own = tool(name="mine", description="Mine.")(amine if asynchronous else mine)
+        return Agent(
+            model=Scripted(*chat.calls, "Done.", usage=usage),
+            tools=[own, tool(description="Echo.")(echo)],
+            plugins=[plugin],
+            callback_handler=None,
+            state={"chat": chat.name, "user": chat.user},
+        )
+
+    async def talk(chat: Chat) -> None:
+        await made(chat, asynchronous=True).invoke_async("Go")
+
+    def session_of(chat: Chat) -> Session:
+        return engine.session(chat.name, tenant=f"crowd {many} {chat.user}")
+
+    crowd(talk, lambda chat: made(chat, asynchronous=False)("Go"), session_of, many=many)
