@@ -7,6 +7,7 @@ they are given another.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import doctest
 import io
@@ -28,6 +29,7 @@ from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 import byref.cli
+import byref.cli.parser
 import byref.engine
 import byref_sandbox
 import byref_sandbox.testing
@@ -68,6 +70,18 @@ def lasting(*arguments: Any, **options: Any) -> Sandbox:
     return LASTING[0]
 
 
+PARSERS: dict[tuple[str | None, ...], argparse.ArgumentParser] = {}
+"""Of the command line, by what of the environment is in them: to make one takes longer than most verbs do."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's parser, made once."""
+    key = tuple(map(os.environ.get, ("BYREF_DB", "BYREF_BLOBS")))
+    if key not in PARSERS:
+        PARSERS[key] = byref.cli.parser.make_parser()
+    return PARSERS[key]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Leave nothing running, however this run ends; pytest-xdist's workers are a part of it."""
     if not hasattr(config, "workerinput"):
@@ -89,10 +103,11 @@ def sandbox() -> Sandbox:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_sandbox() -> Iterator[None]:
-    """Let every engine that would start a sandbox share one with all others."""
+    """Let every engine that would start a sandbox share one with all others, and every command the parser."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(byref.engine, "Sandbox", lasting)
         patch.setattr(byref_sandbox.testing, "_sandboxes", [lasting()])
+        patch.setattr(sys.modules["byref.cli.main"], "make_parser", parser)
         yield
 
 
@@ -105,6 +120,7 @@ def begin(names: dict[str, Any]) -> None:
     names["_patch"] = patch = pytest.MonkeyPatch()
     patch.setattr(byref.engine, "Sandbox", lasting)  # examples have no fixtures
     patch.setattr(byref_sandbox, "Sandbox", lasting)
+    patch.setattr(sys.modules["byref.cli.main"], "make_parser", parser)
     os.chdir(names["_folder"])
     for name in ("BYREF_DB", "BYREF_DEBUG"):
         os.environ.pop(name, None)

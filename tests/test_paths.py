@@ -296,22 +296,28 @@ def test_pipes_and_devices_that_end_are_read(place: Path, capsys: pytest.Capture
 
 
 STREAMS = """
-import os, sys
+import gc, os, sys
+import byref.cli.inspect
 from byref.cli import main
-import byref.cli.conversation, byref.cli.inspect
 os.chdir(sys.argv[1])
 FULL = os.open("/dev/full", os.O_WRONLY)
-for number, (shut, full, words) in enumerate(eval(sys.argv[2])):
+gc.freeze()
+for shut, full, words in eval(sys.argv[2]):
     if not os.fork():
-        # What the interpreter finds when it is started so.
+        # As the interpreter is when it is started so.
         for descriptor in shut:
             setattr(sys, ("stdin", "stdout", "stderr")[descriptor], None)
             os.close(descriptor)
         for descriptor in full:
             os.dup2(FULL, descriptor)
-        sys.exit(main(words))
-    code = os.waitstatus_to_exitcode(os.wait()[1])
-    print(f"= {number} {code}", file=sys.stderr, flush=True)
+        code = main(words)
+        try:  # as it does when it ends
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except OSError:
+            code = 120
+        os._exit(code)
+    print(f"= {os.waitstatus_to_exitcode(os.wait()[1])}", file=sys.stderr, flush=True)
 """
 """One process for all cases, of which each is a fork of its own."""
 
@@ -330,6 +336,37 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["show", "1"], "No space left on device"),
+        (["show", "long"], "No space left on device"),
+        (["sessions"], "No space left on device"),
+        (["sessions", "--json"], "Bad file descriptor"),
+    ],
+)
+def test_output_that_nobody_takes_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BYREF_DB", raising=False)
+    with byref.Engine("sqlite:///byref.db") as engine:
+        session = engine.session("cli")
+        session.process("small", tool="t")
+        session.store_artifact("line\n" * 10_000, name="long")
+    place, flags = ("/dev/full", os.O_WRONLY) if "space" in why else (os.devnull, os.O_RDONLY)
+    with os.fdopen(os.open(place, flags), "w") as taken, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", taken)
+        assert main(words) == 1
+    assert capsys.readouterr().err == f"byref: standard output cannot be written to: {why}\n"
+    with os.fdopen(os.open(os.devnull, os.O_WRONLY), "r") as given, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", given)
+        for reads in (["run", "-"], ["process", "-"]):
+            assert main(reads) == 1
+            assert capsys.readouterr().err == "byref: cannot read '-': Bad file descriptor\n"
+
+
+@pytest.mark.slow
 def test_closed_and_full_streams_are_told(tmp_path: Path) -> None:
     with byref.Engine(f"sqlite:///{tmp_path / 'byref.db'}") as engine:
         session = engine.session("cli")
@@ -347,7 +384,7 @@ def test_closed_and_full_streams_are_told(tmp_path: Path) -> None:
     codes = []
     for line in ran.stderr.splitlines():
         if line.startswith("= "):
-            codes.append(int(line.split()[2]))
+            codes.append(int(line[2:]))
             told.append([])
         else:
             told[-1].append(line)

