@@ -35,19 +35,19 @@ _WORDS = frozenset(
     re.findall(
         r"\w+",
         """a access added an and any are argument array arrays as at attempt attribute be because before boolean both bounds break
-    but callable cannot check checked column comparison containment converting csv datetime deep delete depth dict divided
-    divisor does element encoding end epoch equality error exceeded exist explode expression failed failure field fields file float
-    format formatted from gmtime halt halt_error has have implode in index indices input int integers invalid is it iterate
+    but callable cannot check checked codepoint column comparison containment converting csv data datetime deep delete depth dict divided
+    divisor does element encoding end epoch equality error escaped exceeded exceeds exist explode expression failed failure field fields file float
+    for format formatted from gmtime halt halt_error has have implode in index indices input inputs int integers invalid is it iterate
     iterated iterator json key large length limit line list literal long longer match matched merge method modifier module
     multiplied must name nan near negated negative no not null number numbers numeric object of offset only operand or out
-    output over parsed parsing path paths pattern program range regex remainder repeat representation required result safely
-    searched seconds separator set since slice slices sorted specified split stopped str string strings subtracted the
+    output over parsed parsing path paths pattern program range regex remainder repeat representation required requires result row safely
+    searched seconds separator set shell since slice slices sorted specified split stopped str string strings subtracted support the
     their they through to too trim tsv tuple undefined unfinished unknown unsafe update uri use utf valid value values
     whether while with zero""",
     )
 )
 """Of the messages of jq and Jinja, and names of types."""
-_SIGNS = frozenset("""'"()[]{}<>:;,.!?=+-*/%&|@$#…""")
+_SIGNS = frozenset("""'"()[]{}:;,./%…""")
 _MOST_READ = 3_000
 """Characters of a message."""
 
@@ -206,7 +206,7 @@ def _without_data(message: str, source: str) -> str:
     known = {word.lower() for word in re.findall(r"\w+", source)} | _WORDS
     parts = re.findall(r"\s+|\w+|[^\w\s]", message[:_MOST_READ])
     kept = (part if part.isspace() or part in _SIGNS or part.lower() in known else "…" for part in parts)
-    told = re.sub(r"…(?:[^\w…]*…)+", "…", "".join(kept))
+    told = re.sub(r"…(?:[^\w…]*…)+|[^\w\s…]{5,}", "…", "".join(kept))
     return told if re.search(r"\w", told) else "an error whose message is data"
 
 
