@@ -17,6 +17,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from byref.gateway.questions import shown
 from conftest import Heard, Held, Liars, Place, eventually, free_port, serving, text_of
 
 CARRIERS = ("evil", "near", "far")
@@ -31,6 +32,15 @@ class Person(Heard):
 
     pause = 0.0
     answered = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.visited: list[str] = []
+
+    async def message(self, message: Any) -> None:
+        await super().message(message)
+        if isinstance(message, types.ElicitCompleteNotification):
+            self.visited.append(message.params.elicitation_id)
 
     async def elicitation(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params)
@@ -137,8 +147,8 @@ def test_a_server_asks_in_its_own_name(court: Court, server: str, aside: bool) -
 def test_a_server_asks_nothing_while_only_another_works(court: Court, server: str) -> None:
     court.heard.asked.clear()
     ids = ["other-e", "other-s"]
-    court.call(f"{server}_plot", messages=[elicits(ids[0]), samples(ids[1])], after=0.15)
-    assert court.call("bank_work", seconds=0.4) == "done by bank"
+    court.call(f"{server}_plot", messages=[elicits(ids[0]), samples(ids[1])], after=0.05)
+    assert court.call("bank_work", seconds=0.2) == "done by bank"
     assert court.heard.asked == []
     for answer in (court.answers(server, *ids)[id] for id in ids):
         assert f"no call to the server '{server}' is running" in answer["message"]
@@ -152,8 +162,8 @@ def test_a_server_asks_nothing_while_it_waits_for_nobody(court: Court) -> None:
 
 
 def test_roots_are_told_at_any_time_to_who_may_be_asked_at_any_time(court: Court) -> None:
-    court.call("evil_plot", messages=[{"id": "roots", "method": "roots/list"}], after=0.1)
-    court.call("bank_work", seconds=0.3)
+    court.call("evil_plot", messages=[{"id": "roots", "method": "roots/list"}], after=0.05)
+    court.call("bank_work", seconds=0.2)
     answer = court.answers("evil", "roots")["roots"]
     if court.is_modern:
         assert "no call to the server 'evil'" in answer["message"]
@@ -213,53 +223,52 @@ def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
         assert json.loads(text)[f"many-{name}-{n}"]["content"] == {"pin": f"[server {name}] {name} {n}?"}
 
 
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [
-        ({"method": "tasks/list"}, "Method not found"),
-        ({"method": "tools/call", "params": {"name": "bank_work", "arguments": {"seconds": 0}}}, "Method not found"),
-        ({"method": "vendor/pay", "params": {}}, "Method not found"),
-        ({"method": "elicitation/create", "params": {}}, 'a text as "message"'),
-        ({"method": "elicitation/create", "params": {"message": ["Pay?"]}}, 'a text as "message"'),
-        ({"method": "elicitation/create", "params": {"message": "Pay?"}}, '"requestedSchema"'),
-        *(
-            (
-                {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": schema}},
-                "one visible line",
-            )
-            for schema in (
-                {"properties": {"pin\n[server bank]": {}}},
-                {"properties": {"\u202enip": {}}},
-                {"properties": {"a": {"enum": ["yes", "no\x1b[2J"]}}},
-                {"properties": {"a": {"oneOf": [{"const": "yes\n", "title": "no"}]}}},
-                {"properties": {"a": {"type": "array", "items": {"anyOf": [{"const": "\u200b"}]}}}},
-                {"properties": {str(number): {} for number in range(101)}},
-            )
-        ),
-        ({"method": "elicitation/create", "params": {"message": "x", "mode": "dialog"}}, '"form" or "url"'),
-        ({"method": "elicitation/create", "params": {"message": "x", "mode": "url"}}, "expected an address"),
+NONE = [
+    ({"method": "tasks/list"}, "Method not found"),
+    ({"method": "tools/call", "params": {"name": "bank_work", "arguments": {"seconds": 0}}}, "Method not found"),
+    ({"method": "vendor/pay", "params": {}}, "Method not found"),
+    ({"method": "elicitation/create", "params": {}}, 'a text as "message"'),
+    ({"method": "elicitation/create", "params": {"message": ["Pay?"]}}, 'a text as "message"'),
+    ({"method": "elicitation/create", "params": {"message": "Pay?"}}, '"requestedSchema"'),
+    *(
         (
-            {"method": "elicitation/create", "params": {"message": "x", "mode": "url", "url": "javascript:alert(1)"}},
-            "expected an address",
-        ),
-        (
-            {
-                "method": "elicitation/create",
-                "params": {"message": "x", "mode": "url", "url": "https://bank@evil.example"},
-            },
-            "expected an address",
-        ),
-        ({"method": "elicitation/create", "params": {"message": "x", "task": {}}}, "carries no tasks"),
-        ({"method": "sampling/createMessage", "params": {"messages": [], "tools": []}}, "did not say"),
-    ],
-)
-def test_what_is_no_question_of_the_clients_is_an_error_to_the_server(
-    court: Court, message: dict[str, Any], told: str
-) -> None:
+            {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": schema}},
+            "one visible line",
+        )
+        for schema in (
+            {"properties": {"pin\n[server bank]": {}}},
+            {"properties": {"\u202enip": {}}},
+            {"properties": {"a": {"enum": ["yes", "no\x1b[2J"]}}},
+            {"properties": {"a": {"oneOf": [{"const": "yes\n", "title": "no"}]}}},
+            {"properties": {"a": {"type": "array", "items": {"anyOf": [{"const": "\u200b"}]}}}},
+            {"properties": {str(number): {} for number in range(101)}},
+        )
+    ),
+    ({"method": "elicitation/create", "params": {"message": "x", "mode": "dialog"}}, '"form" or "url"'),
+    ({"method": "elicitation/create", "params": {"message": "x", "mode": "url"}}, "expected an address"),
+    (
+        {"method": "elicitation/create", "params": {"message": "x", "mode": "url", "url": "javascript:alert(1)"}},
+        "expected an address",
+    ),
+    (
+        {
+            "method": "elicitation/create",
+            "params": {"message": "x", "mode": "url", "url": "https://bank@evil.example"},
+        },
+        "expected an address",
+    ),
+    ({"method": "elicitation/create", "params": {"message": "x", "task": {}}}, "carries no tasks"),
+    ({"method": "sampling/createMessage", "params": {"messages": [], "tools": []}}, "did not say"),
+]
+
+
+def test_what_is_no_question_of_the_clients_is_an_error_to_the_server(court: Court) -> None:
     court.heard.asked.clear()
-    id = f"none-{abs(hash(json.dumps(message)))}"
-    answers = json.loads(court.call("near_ask", messages=[{"id": id, **message}]))
-    assert told in answers[id]["message"] and court.heard.asked == []
+    messages = [{"id": f"none-{number}", **message} for number, (message, _) in enumerate(NONE)]
+    answers = json.loads(court.call("near_ask", messages=messages))
+    told = [(message, answers[f"none-{number}"]["message"]) for number, (message, _) in enumerate(NONE)]
+    assert [said for (_, said), (_, part) in zip(told, NONE, strict=True) if part not in said] == []
+    assert court.heard.asked == []
 
 
 def test_a_page_to_visit_carries_the_servers_name(court: Court) -> None:
@@ -270,6 +279,9 @@ def test_a_page_to_visit_carries_the_servers_name(court: Court) -> None:
     assert asked.message == SHOWN.format("evil") and asked.url == page["url"]
     assert asked.elicitation_id in ("evil/1", None)
     error = {"code": -32042, "message": "visit", "data": {"elicitations": [page, {**page, "url": "file:///etc"}, 3]}}
+    visited = {"method": "notifications/elicitation/complete", "params": {"elicitationId": "1"}}
+    court.call("evil_ask", messages=[visited], stays=0.1)
+    assert court.is_modern or court.heard.visited == ["evil/1"]
     with pytest.raises(MCPError) as caught:
         court.call("evil_fail", error=error)
     [told] = caught.value.error.data["elicitations"]
@@ -321,7 +333,7 @@ def test_log_lines_carry_the_servers_name(court: Court, server: str) -> None:
         "method": "notifications/message",
         "params": {"level": "error", "logger": "[server bank]\nx", "data": "d"},
     }
-    court.call(f"{server}_ask", messages=[message], stays=0.2)
+    court.call(f"{server}_ask", messages=[message], stays=0.1)
 
     async def told(client: Client) -> bool:
         return await eventually(lambda: bool(court.heard.logs))
@@ -329,8 +341,8 @@ def test_log_lines_carry_the_servers_name(court: Court, server: str) -> None:
     assert court.held.run(told)
     assert court.heard.logs[0].logger == f"[server {server}] [server bank] x"
     court.heard.logs.clear()
-    court.call(f"{server}_plot", messages=[message], after=0.1)
-    court.call("bank_work", seconds=0.3)
+    court.call(f"{server}_plot", messages=[message], after=0.05)
+    court.call("bank_work", seconds=0.2)
     if court.is_modern:
         assert court.heard.logs == []  # the log of a request is its own
     else:
@@ -344,3 +356,42 @@ def test_notifications_that_are_none_of_the_protocol_stay_here(court: Court) -> 
     court.call("evil_ask", messages=[*messages, {"method": "notifications/resources/updated", "params": {}}], stays=0.1)
     court.call("bank_work", seconds=0.1)
     assert [told for told in court.heard.told if "list_changed" not in told and "message" not in told] == []
+
+
+def asking(method: str, **params: Any) -> tuple[str, dict[str, Any]]:
+    return method, params
+
+
+FORMED = asking("elicitation/create", message="?", requestedSchema={"type": "object", "properties": {}})
+PAGED = asking("elicitation/create", message="?", mode="url", url="https://x.example/", elicitationId="1")
+SAMPLED = asking("sampling/createMessage", messages=[], maxTokens=1)
+WITH_TOOLS = asking("sampling/createMessage", messages=[], maxTokens=1, toolChoice={"mode": "auto"})
+ROOTED = asking("roots/list")
+
+
+@pytest.mark.parametrize(
+    ("able", "answered"),
+    [
+        ({}, []),
+        ({"experimental": {"sampling": {}}, "tools": {}}, []),
+        ({"elicitation": {}}, [FORMED]),
+        ({"elicitation": {"form": {}}}, [FORMED]),
+        ({"elicitation": {"url": {}}}, [PAGED]),
+        ({"elicitation": {"form": {}, "url": {}}}, [FORMED, PAGED]),
+        ({"elicitation": None, "sampling": True}, []),
+        ({"sampling": {}}, [SAMPLED]),
+        ({"sampling": {"tools": {}}}, [SAMPLED, WITH_TOOLS]),
+        ({"roots": {"listChanged": True}}, [ROOTED]),
+    ],
+)
+def test_a_client_is_asked_what_it_said_that_it_answers(able: dict[str, Any], answered: list[Any]) -> None:
+    found = []
+    for question in (FORMED, PAGED, SAMPLED, WITH_TOOLS, ROOTED):
+        method, params = question
+        try:
+            shown(method=method, params=params, server="s", able=able)
+        except MCPError as error:
+            assert "did not say" in error.error.message
+        else:
+            found.append(question)
+    assert found == answered
