@@ -255,8 +255,10 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "an answer": (request(b'{"jsonrpc": "2.0", "id": 1, "result": {}}'), 400),
     "no JSON": (request(b"{"), 400),
     "no text": (request(b"\xff\xfe"), 400),
-    "deep JSON": (request(b"[" * 100_000), 400),
+    "deep JSON": (request(b"[" * 9_000), 400),
     "nothing": (request(b""), 400),
+    "initialize of many values": (request(HELLO[:-1] + b', "x": [' + b"[]," * 10_000 + b"0]}"), 413),
+    "large initialize": (request(HELLO[:-1] + b', "x": "' + b"x" * 300_000 + b'"}'), 413),
     "get without a session": (request(method="GET"), 400),
     "delete without a session": (request(method="DELETE"), 400),
     "get of a session that is none": (request(method="GET", Mcp__Session__Id="a" * 32), 404),
@@ -293,6 +295,7 @@ TAKEN: dict[str, bytes] = {
     "any accepted": request(Accept="*/*"),
     "kind of token in small letters": request(Authorization="bearer acme-token"),
     "path with a slash": request(target="/mcp/"),
+    "much that looks like values": request(HELLO[:-1] + b', "x": "' + b'[,{\\"\\\\' * 30_000 + b'"}'),
     "blanks around": request(b" " * 100_000 + HELLO + b"\n"),
     "chunks": request(Content__Length=None, Transfer__Encoding="chunked").replace(
         HELLO, b"%x;a=b\r\n%s\r\n0\r\n\r\n" % (len(HELLO), HELLO)
@@ -613,6 +616,27 @@ async def retried(asked: Callable[[], Coroutine[Any, Any, Answer]], status: int)
         while (found := await asked()).status != status:
             await asyncio.sleep(0.02)
     return found
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 1000])
+def test_values_are_counted_outside_of_texts_alone(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(door, "PIECE_BYTES", piece)
+    inside = json.dumps(['[{,"\\', "\\\\", '"', "", '\\"[', {'"[,\\"': '\\"'}])
+    for text, values in ((inside, 7), ("[]", 1), ('"[,', 0), ("[1,2,[{}]]", 5), ("\\" * 9 + "[", 1)):
+        for most in range(12):
+            assert asyncio.run(door._has_more_values(text.encode(), most)) is (values > most), (text, most)
+
+
+def test_a_request_of_more_values_than_are_decoded_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "MAX_VALUES", 1_000)
+
+    async def work(server: Served) -> None:
+        named = of_session(await server.begin())
+        for values, status in ((900, 200), (1_000, 413)):
+            body = message("tools/call", name="process_output", arguments={"output": [1] * values})
+            assert (await server.send(request(body, **named))).status == status
+
+    run("mcp", tmp_path, work)
 
 
 # Heavy ones, against a process of its own

@@ -33,9 +33,9 @@ LINGER_SECONDS = 5
 """For a body that nobody wants, once its request is answered: a client that is cut off while it sends cannot read why."""
 STALL_SECONDS, STALL_BYTES = 20, 64 << 10
 """In so long so much of a body has to come, or of an answer to be read."""
-MAX_FRAMING_BYTES = 256 << 10
+MAX_FRAMING_BYTES = 32 << 10
 """Of chunks: what is not data, beyond as much again as the data has."""
-READ_BYTES = 64 << 10
+READ_BYTES = 16 << 10
 """Read of a connection at once, before it is another's turn."""
 ACCEPTED_AT_ONCE = 128
 """Connections taken before any of them is read: fewer than may be silent, so that none ends before it could speak."""

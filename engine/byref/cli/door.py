@@ -42,11 +42,17 @@ ROOM_SECONDS = 60.0
 """A session without a request for so long is ended when its tenant needs the room."""
 MAX_BODIES_BYTES = 256 << 20
 """Of a tenant's requests under way; one that would be more waits, before it is read."""
-MAX_INITIALIZE_BYTES = 1 << 20
+MAX_VALUES = 1_000_000
+"""Of a body's JSON: each costs a hundred times its bytes, in memory and in time that all requests wait."""
+MAX_INITIALIZE_BYTES = 256 << 10
+MAX_INITIALIZE_VALUES = 10_000
 
 _SESSION_ID = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 _ONCE = ("authorization", "content-type", "origin", _SESSION_ID, SESSION_HEADER)
+BY_REFERENCE = 'data that a tool returned before goes by reference instead, "$name" or {"$var": "name"}'
+PIECE_BYTES = 256 << 10
+"""Of a body, looked at before it is another request's turn."""
 RETRY = "10"
 """Seconds after which a client may come again, if there was no room."""
 
@@ -190,11 +196,7 @@ class Door:
         return id
 
     def _too_large(self) -> Refused:
-        return Refused(
-            413,
-            f"the body of a request may have {self._max_body_bytes >> 20} MB; data that a tool returned before goes by "
-            'reference instead, "$name" or {"$var": "name"}',
-        )
+        return Refused(413, f"the body of a request may have {self._max_body_bytes >> 20} MB; {BY_REFERENCE}")
 
     # What is made of it
 
@@ -215,6 +217,8 @@ class Door:
                 return
             self._bodies.give_back(tenant, size - len(body))
             size = len(body)
+            if await _has_more_values(body, MAX_VALUES):
+                raise Refused(413, f"the JSON of a request may have {MAX_VALUES:,} values; {BY_REFERENCE}")
             given = _replayed(body, receive)
             if session is not None:
                 await self._pass_on(scope, session, given, send)
@@ -246,6 +250,9 @@ class Door:
 
     async def _begin(self, scope: Scope, tenant: str, body: bytes, receive: Receive, send: Send) -> None:
         """Make a session, if that is what is asked for."""
+        if len(body.strip()) > MAX_INITIALIZE_BYTES or await _has_more_values(body, MAX_INITIALIZE_VALUES):
+            reason = f"initialize may have {MAX_INITIALIZE_BYTES >> 10} KB, and {MAX_INITIALIZE_VALUES:,} values"
+            raise Refused(413, reason)
         id = _check_initialize(body)
         has_place = self._places.take(tenant) or (
             await self._make_room(tenant) and self._places.take(tenant, in_exchange=True)
@@ -385,9 +392,6 @@ def _check_initialize(body: bytes) -> str | int:
     Raises:
         Refused: it is none.
     """
-    body = body.strip()
-    if len(body) > MAX_INITIALIZE_BYTES:
-        raise Refused(413, f"what begins a session may have {MAX_INITIALIZE_BYTES >> 20} MB")
     try:
         given = pydantic_core.from_json(body)
     except ValueError as error:
@@ -404,6 +408,29 @@ def _check_initialize(body: bytes) -> str | int:
         told = id if isinstance(id, str | int) and not isinstance(id, bool) else None
         raise Refused(400, f"initialize: {where[:100]}: {first['msg']}", code=INVALID_PARAMS, id=told) from error
     return request.id
+
+
+async def _has_more_values(body: bytes, most: int) -> bool:
+    """Whether JSON has more values than that, told before it is decoded: by what stands outside of its texts."""
+    if _values(body) <= most:
+        return False
+    found, is_inside, begin = 0, False, 0
+    while begin < len(body):
+        end = begin + PIECE_BYTES
+        while body[end - 1 : end] == b"\\":  # what is escaped stays with it
+            end += 1
+        texts = body[begin:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        found += _values(b"".join(texts[is_inside::2]))
+        if found > most:
+            return True
+        is_inside ^= len(texts) % 2 == 0
+        begin = end
+        await anyio.sleep(0)
+    return False
+
+
+def _values(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _is_error(answer: bytes) -> bool:
