@@ -20,6 +20,7 @@ from byref.gateway import labels
 from byref.gateway.containment import is_failure
 from byref.gateway.names import Names
 from byref.gateway.upstream import Upstream
+from byref.policy import TOOL_NAMES
 
 Json = dict[str, Any]
 
@@ -56,15 +57,13 @@ class Offered:
 class Catalogue:
     """Tools, prompts and resources of several servers."""
 
-    def __init__(
-        self, upstreams: Sequence[Upstream], policy: Policy, own_tools: Sequence[str], thread: OnThread
-    ) -> None:
+    def __init__(self, upstreams: Sequence[Upstream], policy: Policy, thread: OnThread) -> None:
         self._thread = thread
         self._showing = {"tools": anyio.Lock(), "prompts": anyio.Lock()}
         self._upstreams = upstreams
         self._policy = policy
         servers = [upstream.name for upstream in upstreams]
-        self._names = {"tools": Names(own_tools, servers), "prompts": Names((), servers)}
+        self._names = {"tools": Names(TOOL_NAMES, servers), "prompts": Names((), servers)}
         self._offered: dict[str, dict[str, Offered]] = {"tools": {}, "prompts": {}}
         self._first: dict[tuple[str, str], bytes] = {}
         """What a name stood for when the client first got it."""

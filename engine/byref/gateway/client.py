@@ -113,7 +113,7 @@ class Client:
 
     async def _log(self, upstream: Upstream, params: Json) -> None:
         source = params.get("logger")
-        params = {**params, "logger": labels.titled(upstream.name, source if isinstance(source, str) else "").rstrip()}
+        params = {**params, "logger": labels.titled(upstream.name, source if isinstance(source, str) else "")}
         call = self._calls.of(upstream.name)
         if call is not None and is_modern(call.context):
             # Since 2026 a client gets the log of the request that asks for it, on that request's stream.

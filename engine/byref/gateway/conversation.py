@@ -95,7 +95,7 @@ class Conversation:
         ]
         self._ways = {upstream: Ways(upstream, self._beside) for upstream in self._upstreams}
         self._own_tools = {tool["name"]: tool for tool in own_tools}
-        self._catalogue = Catalogue(self._upstreams, session.policy, list(self._own_tools), self._thread)
+        self._catalogue = Catalogue(self._upstreams, session.policy, self._thread)
         self._level: str | None = None
         self._subscribed: dict[str, None] = {}
         self._over = anyio.Event()

@@ -24,7 +24,7 @@ def label(server: str) -> str:
 
 def titled(server: str, title: str) -> str:
     """Return a title under its server's name: one line."""
-    return f"{label(server)} {one_line(title, MAX_TITLE_CHARS)}"
+    return f"{label(server)} {one_line(title, MAX_TITLE_CHARS)}".rstrip()
 
 
 def said(server: str, text: str) -> str:

@@ -77,7 +77,7 @@ class Names:
 
     def _is_its_own(self, server: str, name: str) -> bool:
         """Whether nobody takes a name for one of another server or of ours."""
-        if alike(name) in self._reserved:
+        if alike(name) in self._reserved or alike(name).startswith(alike(_OURS)):
             return False
         head, *others = _RUNS.split(name)
         return not others or self._servers.get(alike(head), server) == server
