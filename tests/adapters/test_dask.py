@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,13 @@ def test_what_workers_cannot_read_is_sent(interpreter: DaskInterpreter, sqlite_u
     for _ in range(2):
         assert interpreter.run("sum(x)", {"x": data}, session="sent").value == 6
     assert reads == [1]
+
+
+def test_templates_run_on_the_worker(interpreter: DaskInterpreter) -> None:
+    rendered = interpreter.render("{{ rows | sort }} {{ day.year }}", {"rows": [2, 1], "day": date(2024, 5, 6)})
+    assert rendered.text == "[1, 2] 2024"
+    too_much = interpreter.render("{{ 'x' * n }}", {"n": 10**10})
+    assert too_much.error is not None and too_much.error.kind == "MemoryLimit"
 
 
 @pytest.mark.slow
