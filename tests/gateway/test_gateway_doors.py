@@ -218,6 +218,7 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "content type that begins as JSON": (request(Content__Type="application/json-seq"), 415),
     "content type hidden in another": (request(Content__Type="text/plain; a=application/json"), 415),
     "content types, two": (request(Content__Type="application/json\r\nContent-Type: text/plain"), 400),
+    "waits to be told to go on": (request(b"", Content__Length="1000", Expect="100-continue", Origin="null"), 403),
     "compressed": (request(Content__Encoding="gzip"), 415),
     "no accept": (request(Accept=None), 406),
     "accept without events": (request(Accept="application/json"), 406),
