@@ -246,7 +246,7 @@ def test_a_name_stays_whatever_others_list_later(fair: tuple[Held, Heard, Place]
         held.call("far-off__alone")
 
 
-@pytest.mark.parametrize("slow", ["bank", "evil"])
+@pytest.mark.parametrize("slow", ["bank", pytest.param("evil", marks=pytest.mark.slow)])
 def test_who_has_a_name_does_not_depend_on_who_starts_faster(
     place: Place,
     liars: Liars,
