@@ -21,6 +21,20 @@ class Sized:
         return b"x" * (1 << 30)
 
 
+class Pickled:
+    """What notes where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _note, ()
+
+
+UNPICKLED: list[str] = []
+
+
+def _note() -> None:
+    UNPICKLED.append("here")
+
+
 def _raise(error: BaseException) -> Any:
     raise error
 
@@ -53,6 +67,8 @@ FORGED: dict[str, tuple[Callable[[], Any], str]] = {
     "none": (lambda: None, UNREAD),
     "list": (lambda: [b"x"] * 3, UNREAD),
     "object": (Sized, "TypeError: Could not serialize object of type Sized"),
+    "pickle": (Pickled, "TypeError: Could not serialize object of type Pickled"),
+    "pickles": (lambda: {"reply": [Pickled()]}, "Could not serialize object of type"),
     "much": (lambda: bytes(80_000_000), "answered with 80,000,0"),
     # Errors in place of a reply
     "os error": (lambda: _raise(OSError("gone")), "OSError: gone"),

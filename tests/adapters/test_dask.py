@@ -241,6 +241,7 @@ def test_a_hostile_worker_fails_its_own_runs_alone(
         )
     finally:
         client.run(hostile_worker.turn_back)
+    assert hostile_worker.UNPICKLED == []
     assert told.keys() == hostile_worker.FORGED.keys() - {"one by one"}
     wrong = {case: said[:300] for case, said in told.items() if not re.search(hostile_worker.FORGED[case][1], said)}
     assert not wrong
