@@ -154,7 +154,7 @@ class Cluster:
             left = max(CONNECT_SECONDS, until - time.monotonic())
             if future.status == "error":  # not raised here: it may be one that ends a thread, or a process
                 raise SandboxUnavailable(self._told(future.exception(timeout=left)))
-            size = future.client.nbytes(keys=[future.key], summary=False, callback_timeout=left).get(future.key, 0)
+            size = self._size_of(future, left)
             if size > most_bytes + _OBJECT_BYTES:
                 raise SandboxUnavailable(
                     f"a worker of the Dask cluster at {self.address} answered with {size:,} bytes, "
@@ -172,6 +172,15 @@ class Cluster:
             raise SandboxUnavailable(self._told(error)) from None
         finally:
             future.release()
+
+    def _size_of(self, future: Any, seconds: float) -> int:
+        """What an answer takes before it is fetched; 0 if the scheduler has forgotten it, which fetching it tells."""
+        if future.status != "finished":
+            return 0
+        try:
+            return int(future.client.nbytes(keys=[future.key], summary=False, callback_timeout=seconds)[future.key])
+        except KeyError:
+            return 0
 
     def _told(self, error: BaseException) -> str:
         """What went wrong with a run there, in words: the error is a worker's, and its texts may be anything."""
