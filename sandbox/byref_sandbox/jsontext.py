@@ -61,7 +61,7 @@ def decode(data: bytes) -> object:
         else:
             text = str(data, "utf-8", "surrogatepass") if _only_surrogates(data) else _refuse_encoding()
         try:
-            return json.loads(text, parse_int=_integer)
+            return json.loads(text, parse_int=integer)
         except json.JSONDecodeError as error:
             raise NotJSON(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
         except RecursionError:
@@ -198,7 +198,8 @@ def _is_within_a_character(before: bytes, after: bytes) -> bool:
     return after[0] & 0xC0 == 0x80
 
 
-def _integer(digits: str) -> int | str:
+def integer(digits: str) -> int | str:
+    """Return an integer; one of more digits than Python converts as its text."""
     return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else digits
 
 

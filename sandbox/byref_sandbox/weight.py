@@ -13,6 +13,7 @@ from typing import Final
 MAX_PARTS: Final = 8_000_000
 """Arrays, objects and values of one value."""
 _SLICE: Final = 1 << 18
+_COUNTED: Final = 1 << 22
 _ARRAY: Final = 96
 _OBJECT: Final = 176
 _MEMBER: Final = 40
@@ -24,28 +25,45 @@ _TEXT: Final = 64
 _SHARED_KEYS: Final = 256
 """Different keys up to which each is one object, wherever it stands: the decoder knows those that it met last."""
 _KEY: Final = re.compile(rb'"([ !#-\[\]-~]{0,32})"[ \t\n\r]{0,8}:')
+_MARKS: Final = (b"[", b"{", b",", b":", b'"')
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ASTRAL: Final = bytes(range(0xF0, 0x100))
 _WIDE: Final = bytes(range(0xC4, 0x100))
 
 
-def has_too_many_parts(data: bytes) -> bool:
-    """Whether JSON has more than `MAX_PARTS` arrays, objects and values; what is in its texts does not count."""
-    if data.startswith(b'"') or _parts(data) <= MAX_PARTS:
+def has_too_many_parts(data: bytes, most: int = MAX_PARTS) -> bool:
+    """Whether JSON has more than `most` arrays, objects and values; what is in its texts does not count."""
+    if data.startswith(b'"') or _parts(data) <= most:
         return False
     parts = 0
     for outside, _ in _slices(data):
         parts += _parts(outside)
-        if parts > MAX_PARTS:
+        if parts > most:
+            return True
+    return False
+
+
+def is_nested_deeper(data: bytes, levels: int) -> bool:
+    """Whether JSON has more levels of arrays and objects; somewhere between so many and twice as many it is said to have."""
+    left = b""
+    for outside, _ in _slices(data):
+        left += outside.translate(None, _NO_BRACKETS)
+        for _ in range(levels):
+            inner = left.replace(b"[]", b"").replace(b"{}", b"")
+            if len(inner) == len(left):
+                break
+            left = inner
+        else:
+            return True
+        if len(left) > levels:
             return True
     return False
 
 
 def decoded_bytes(data: bytes, most: int) -> int:
     """About how many bytes the objects of JSON take, rarely less; more than `most` may be any larger number."""
-    quotes = data.count(b'"')
-    crude = _Marks(
-        data.count(b"["), data.count(b"{"), data.count(b","), data.count(b":"), quotes, width_of(data) * len(data)
-    )
+    arrays, objects, commas, colons, quotes = (_count(data, mark) for mark in _MARKS)
+    crude = _Marks(arrays, objects, commas, colons, quotes, width_of(data) * len(data))
     if (weight := crude.weight(shared_keys=0)) <= most:
         return weight
     exact = _Marks(0, 0, 0, 0, 0, 0)
@@ -59,9 +77,13 @@ def decoded_bytes(data: bytes, most: int) -> int:
 
 def width_of(data: bytes) -> int:
     """The bytes that a character of these texts takes, at most: one wide character widens all of its text."""
-    if data.isascii() and b"\\u" not in data:
-        return 1
-    return 4 if b"\\u" in data or _has(data, _ASTRAL) else 2 if _has(data, _WIDE) else 1
+    if _has_escape(data):
+        return 4
+    return 1 if data.isascii() else 4 if _has(data, _ASTRAL) else 2 if _has(data, _WIDE) else 1
+
+
+def _has_escape(data: bytes) -> bool:
+    return any(data.find(b"\\u", at, at + _COUNTED + 1) >= 0 for at in range(0, len(data), _COUNTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +127,12 @@ class _Marks:
 
 
 def _parts(data: bytes) -> int:
-    return sum(map(data.count, (b"[", b"{", b",")))
+    return sum(_count(data, mark) for mark in (b"[", b"{", b","))
+
+
+def _count(data: bytes, mark: bytes) -> int:
+    """How often a mark is there, counted so that other threads have their turn in between."""
+    return sum(data.count(mark, at, at + _COUNTED) for at in range(0, len(data), _COUNTED))
 
 
 def _has(data: bytes, wanted: bytes) -> bool:

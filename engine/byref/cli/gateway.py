@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
 import threading
 from argparse import Namespace
@@ -34,12 +35,15 @@ LEAVE_SECONDS = 10.0
 """Servers get some seconds to end by themselves, then they are ended; after these so is the gateway."""
 IDLE_SECONDS = 1_800.0
 """After its last request an HTTP client's connection, and with it its servers, are ended."""
+SWITCH_SECONDS = 0.001
+"""After which a thread lets others have their turn, Python's default is 5 ms: the loop has to wait for many of them."""
 MAX_BODY_BYTES = 64 << 20
 """Of a request over HTTP: arguments of tools of others may be files."""
 
 
 def gateway(options: Namespace) -> int:
     """Stand in front of the servers until the client leaves, or until a signal."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     config = _config(options)
     place = serving.place_of(options)
     last = threading.Timer(LEAVE_SECONDS, os._exit, (0,))

@@ -31,6 +31,7 @@ from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained
+from byref.gateway.messages import Allowance, size_of
 from byref.gateway.questions import asked, refused, wire
 from byref.gateway.readable import readable
 from byref.gateway.threads import on_thread
@@ -50,6 +51,8 @@ MAX_ROUNDS = 10
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.25
 """Seconds before a call is made again whose answer is not there yet: doubled each time, as the SDK's clients do."""
 MAX_SUBSCRIPTIONS = 1_000
+MAX_AT_ONCE = 1 << 17
+"""Bytes of a result that is looked through on the loop; a longer one is on a thread."""
 MAX_REPORTS = 100
 """Of progress, of one call, on their way to the client; more are dropped."""
 _ASKED_BY = "byref-asked-by:"
@@ -73,6 +76,7 @@ class Conversation:
         own_tools: list[Json],
         config: GatewayConfig,
         executor: Executor,
+        allowances: Mapping[str, Allowance],
         *,
         capabilities: Json,
         info: Json,
@@ -91,7 +95,8 @@ class Conversation:
             has=lambda upstream, uri: self._catalogue.may_have(upstream, uri),
         )
         self._upstreams = [
-            Upstream(server, self._client, start_timeout=config.start_timeout) for server in config.servers
+            Upstream(server, self._client, allowances[server.name], start_timeout=config.start_timeout)
+            for server in config.servers
         ]
         self._ways = {upstream: Ways(upstream, self._beside) for upstream in self._upstreams}
         self._own_tools = {tool["name"]: tool for tool in own_tools}
@@ -172,7 +177,9 @@ class Conversation:
         finally:
             self._busy -= 1
             self.used_at = anyio.current_time()
-        return finished(readable(context.method, result, context.protocol_version), context)
+        if size_of(result) <= MAX_AT_ONCE:
+            return finished(readable(context.method, result, context.protocol_version), context)
+        return await self._thread(lambda: finished(readable(context.method, result, context.protocol_version), context))
 
     async def heard(self, context: Context) -> None:
         """Take a notification."""
@@ -239,7 +246,13 @@ class Conversation:
                 await self._client.tell("notifications/resources/list_changed", None)
             return result
 
-        if limit is None and passes_surely(self.session.policy, name, raw) and self._accounts.later(process):
+        is_small = size_of(raw) <= MAX_AT_ONCE
+        if (
+            is_small
+            and limit is None
+            and passes_surely(self.session.policy, name, raw)
+            and self._accounts.later(process)
+        ):
             return results.for_version(raw, version)
         return await process()
 

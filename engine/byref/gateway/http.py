@@ -1,14 +1,16 @@
 """A server at an address, by streamable HTTP.
 
-The SDK's own transport takes events of at most 1 MiB, which is just where results get interesting, and says nothing of the
-HTTP status; this one is bounded by the size of a message, as that of processes is.
+The SDK's own transports take events of at most 1 MiB, which is just where results get interesting, read messages on the loop, and
+say nothing of the HTTP status; these are bounded by the size of a message, as that of processes is.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
@@ -28,8 +30,11 @@ from mcp.types import (
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, decoded, encoded
+from byref.gateway.bodies import ENCODINGS, Event, body, events
+from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
+from byref.gateway.containment import is_failure
+from byref.gateway.messages import Allowance, Lease, Oversized, encoded, read
 from byref.plain import one_line
 
 CONNECT_SECONDS = 30.0
@@ -39,17 +44,22 @@ RECONNECT_SECONDS = 1.0
 HTTP_STATUS = "httpStatus"
 """In the data of an error that is the transport's, not the server's."""
 _MAX_PAUSE = 30.0
+_MAX_SESSION_CHARS = 1_000
+_MAX_ERROR_BYTES = 1 << 20
+"""Of the body of an answer with an HTTP status of 300 or more."""
 _SESSION = "mcp-session-id"
+
+logger = logging.getLogger("byref")
 
 
 @asynccontextmanager
-async def http_server(config: ServerConfig) -> AsyncIterator[Channel]:
+async def http_server(config: ServerConfig, allowance: Allowance) -> AsyncIterator[Channel]:
     """Yield the channel to a server; its session, if it made one, is deleted at the end."""
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
     async with bounded_client(config.headers) as client, received_in, received, sent, sent_out:
         async with anyio.create_task_group() as tasks:
-            link = _Link(config.url, client, received_in, tasks)
+            link = _Link(config.url, client, received_in, tasks, allowance)
             tasks.start_soon(link.send_all, sent_out)
             try:
                 yield Channel(received, sent, link.ending)
@@ -58,14 +68,46 @@ async def http_server(config: ServerConfig) -> AsyncIterator[Channel]:
         await link.delete()
 
 
-def bounded_client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-    """Return a client whose replies are bounded; with the configured headers it follows no redirect to elsewhere."""
-    return _Client(
-        headers=dict(headers or {}),
-        timeout=timeout or httpx2.Timeout(CONNECT_SECONDS, read=None),
-        auth=auth,
+@asynccontextmanager
+async def sse_server(config: ServerConfig, allowance: Allowance) -> AsyncIterator[Channel]:
+    """Yield the channel to a server of 2024: what it says comes by one stream of events, which names where to send to.
+
+    Raises:
+        Broken: the stream names no such address, or one of another server's.
+        HTTPError: there is no stream.
+    """
+    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    async with bounded_client(config.headers) as client, received_in, received, sent, sent_out:
+        headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+        async with client.stream("GET", config.url, headers=headers) as response, anyio.create_task_group() as tasks:
+            response.raise_for_status()
+            if not _is_stream(response):
+                raise Broken("it answered with no stream of events")
+            link = _Stream(config.url, client, received_in, tasks, allowance)
+            tasks.start_soon(link.listen, response)
+            with anyio.move_on_after(CONNECT_SECONDS):
+                await link.has_address.wait()
+            if link.address is None:
+                raise Broken(await link.ending() if link.has_address.is_set() else "it named no address to send to")
+            tasks.start_soon(link.send_all, sent_out)
+            try:
+                yield Channel(received, sent, link.ending)
+            finally:
+                tasks.cancel_scope.cancel()
+
+
+def bounded_client(headers: Any) -> httpx2.AsyncClient:
+    """Return a client that asks for what `bodies` can bound; with the configured headers it follows no redirect to elsewhere."""
+    return httpx2.AsyncClient(
+        headers={"accept-encoding": ENCODINGS, **dict(headers)},
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
         follow_redirects=False,
     )
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
 def failure(error: BaseException) -> str:
@@ -76,29 +118,110 @@ def failure(error: BaseException) -> str:
         return f"it answered HTTP {error.response.status_code}"
     if isinstance(error, httpx2.HTTPError):
         return f"{type(error).__name__}: {one_line(error, 200)}".removesuffix(": ")
-    if isinstance(error, Broken):
+    if isinstance(error, Broken | Oversized):
         return one_line(error)
     # Whatever else a library says may have the address in it, and that a key.
     return f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) and error.strerror else ''}"
 
 
-class _Link:
-    """One connection: what every request carries, and the replies on their way."""
+def _whole(event: Event) -> tuple[bytes, Lease]:
+    """An event's data and the lease for it; the event has neither any more."""
+    data, event.data = bytes(event.data), bytearray()
+    return data, event.lease
+
+
+class _Connection:
+    """What both kinds have: where what is received goes, and why nothing more is."""
 
     def __init__(
-        self, url: str, client: httpx2.AsyncClient, received: MemoryObjectSendStream[Any], tasks: TaskGroup
+        self,
+        url: str,
+        client: httpx2.AsyncClient,
+        received: MemoryObjectSendStream[Any],
+        tasks: TaskGroup,
+        allowance: Allowance,
     ) -> None:
         self._url = url
         self._client = client
         self._received = received
         self._tasks = tasks
-        self._session: str | None = None
-        self._version: str | None = None
+        self._allowance = allowance
         self._reason = "the connection ended"
-        self._posts: dict[RequestId, anyio.CancelScope] = {}
 
     async def ending(self) -> str:
         return self._reason
+
+    async def _fail(self, id: RequestId, code: int, reason: str, data: Any = None) -> None:
+        await self._put(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason, data=data)))
+
+    async def _put(self, message: Any) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._received.send(SessionMessage(message))
+
+    async def _broken(self, reason: str) -> None:
+        self._reason = reason
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._received.send(Broken(reason))
+
+
+class _Stream(_Connection):
+    """A connection whose answers all come by one stream."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.address: str | None = None
+        self.has_address = anyio.Event()
+        """Set as well where it is known that there is none."""
+
+    async def listen(self, response: httpx2.Response) -> None:
+        try:
+            async for event in events(response, self._allowance):
+                if event.name == "endpoint":
+                    self._take_address(bytes(event.data).decode("utf-8", "replace"))
+                elif event.name in ("", "message") and event.data:
+                    data, _ = _whole(event)
+                    if (message := await read(data, self._allowance)) is not None:
+                        await self._put(message)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self._reason = failure(error)
+        self.has_address.set()
+        await self._broken(self._reason)
+
+    def _take_address(self, named: str) -> None:
+        address = urljoin(self._url, named)
+        here, there = urlsplit(self._url), urlsplit(address)
+        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise Broken("it named an address of another server to send to")
+        self.address = address
+        self.has_address.set()
+
+    async def send_all(self, out: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        async for item in out:
+            self._tasks.start_soon(self._send, item.message)
+
+    async def _send(self, message: Any) -> None:
+        assert self.address is not None
+        try:
+            headers = {"content-type": "application/json"}
+            async with self._client.stream("POST", self.address, content=encoded(message), headers=headers) as response:
+                response.raise_for_status()
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            if isinstance(message, JSONRPCRequest):
+                await self._fail(message.id, INTERNAL_ERROR, f"the request could not be sent: {failure(error)}")
+
+
+class _Link(_Connection):
+    """One connection: what every request carries, and the replies on their way."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._session: str | None = None
+        self._version: str | None = None
+        self._posts: dict[RequestId, anyio.CancelScope] = {}
 
     async def send_all(self, out: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async for item in out:
@@ -133,9 +256,12 @@ class _Link:
 
     async def _notify(self, message: Any) -> None:
         try:
-            await self._client.post(self._url, content=encoded(message), headers=self._headers())
+            async with self._client.stream("POST", self._url, content=encoded(message), headers=self._headers()):
+                pass  # there is no answer
         except httpx2.HTTPError as error:
             await self._broken(failure(error))
+        except (ValueError, RecursionError):
+            logger.exception("a notification could not be sent")
 
     async def _request(self, message: JSONRPCRequest, headers: dict[str, str], scope: anyio.CancelScope) -> None:
         try:
@@ -147,23 +273,32 @@ class _Link:
                     await self._answer(message, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             await self._broken(failure(error))
-        except (httpx2.HTTPError, httpx2.SSEError) as error:
+        except (Oversized, httpx2.DecodingError) as error:
+            await self._fail(message.id, INTERNAL_ERROR, str(error))
+        except httpx2.HTTPError as error:
             await self._fail(message.id, CONNECTION_CLOSED, failure(error))
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            logger.exception("a request to the server %r failed", self._allowance.server)
+            await self._fail(message.id, INTERNAL_ERROR, f"the request failed: {failure(error)}")
         finally:
             if self._posts.get(message.id) is scope:
                 del self._posts[message.id]
 
     async def _answer(self, message: JSONRPCRequest, response: httpx2.Response) -> None:
-        if response.status_code >= 400:
+        if response.status_code >= 300:
             await self._refused(message, response)
             return
         if message.method == "initialize":
-            self._session = response.headers.get(_SESSION)
+            named = response.headers.get(_SESSION)
+            self._session = named if named is None or len(named) <= _MAX_SESSION_CHARS else None
         kind = response.headers.get("content-type", "").lower()
-        if kind.startswith("text/event-stream"):
+        if _is_stream(response):
             await self._follow(message.id, response)
         elif kind.startswith("application/json"):
-            await self._deliver(await response.aread(), message.id)
+            data, lease = await body(response, self._allowance)
+            await self._deliver(data, message.id, lease)
         else:
             what = f"HTTP {response.status_code} with content of type {kind[:100]!r} instead of an answer"
             await self._fail(message.id, INTERNAL_ERROR, what)
@@ -173,8 +308,9 @@ class _Link:
         if response.status_code == 404 and self._session is not None:
             await self._broken("its session is over (HTTP 404)")
             return
-        with suppress(httpx2.StreamError):
-            parsed = decoded(await response.aread())
+        with suppress(httpx2.StreamError, httpx2.ReadError, httpx2.DecodingError, Oversized):
+            data, _ = await body(response, self._allowance, _MAX_ERROR_BYTES)
+            parsed = await read(data, self._allowance)
             if isinstance(parsed, JSONRPCError) and response.headers.get("content-type", "").startswith(
                 "application/json"
             ):
@@ -208,11 +344,13 @@ class _Link:
             try:
                 headers = {**self._headers(), **({"last-event-id": last} if last else {})}
                 async with self._client.stream("GET", self._url, headers=headers) as response:
-                    if response.status_code >= 400 or "event-stream" not in response.headers.get("content-type", ""):
+                    if response.status_code >= 400 or not _is_stream(response):
                         return
                     found, pause, _ = await self._events(response, None)
                     last, failed = found or last, 0 if found else failed + 1
-            except (httpx2.HTTPError, httpx2.SSEError):
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
                 failed += 1
             await anyio.sleep(min(pause, _MAX_PAUSE))
 
@@ -220,19 +358,22 @@ class _Link:
         """Deliver a stream's messages; return the last event's id, the pause asked for, and whether the answer came."""
         last, pause = None, RECONNECT_SECONDS
         try:
-            async for event in httpx2.EventSource(response, max_event_size=MAX_MESSAGE_BYTES):
+            async for event in events(response, self._allowance):
                 last = event.id or last
-                pause = pause if event.retry is None else event.retry / 1000
-                if event.event == "message" and event.data and await self._deliver(event.data, id):
-                    return last, pause, True
+                pause = pause if event.retry is None else event.retry
+                if event.name in ("", "message") and event.data:
+                    data, lease = _whole(event)
+                    if await self._deliver(data, id, lease):
+                        return last, pause, True
         except httpx2.ReadError:
             if last is None:
                 raise
         return last, pause, False
 
-    async def _deliver(self, data: str | bytes, id: RequestId | None) -> bool:
-        """Hand a message on; True if it answers the request."""
-        message = decoded(data)
+    async def _deliver(self, data: bytes, id: RequestId | None, lease: Lease) -> bool:
+        """Hand a message on, whose bytes are leased; True if it answers the request."""
+        message = await read(data, self._allowance)
+        lease.release()
         if message is None:
             if id is not None:
                 await self._fail(id, INTERNAL_ERROR, "the server's answer is no message of this protocol")
@@ -244,56 +385,10 @@ class _Link:
         await self._put(message)
         return True
 
-    async def _fail(self, id: RequestId, code: int, reason: str, data: Any = None) -> None:
-        await self._put(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason, data=data)))
-
-    async def _put(self, message: Any) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._received.send(SessionMessage(message))
-
-    async def _broken(self, reason: str) -> None:
-        self._reason = reason
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._received.send(Broken(reason))
-
     async def delete(self) -> None:
         """Tell the server that the session is over."""
         if self._session is None:
             return
         with anyio.move_on_after(2, shield=True), suppress(httpx2.HTTPError):
-            await self._client.delete(self._url, headers=self._headers())
-
-
-class _Client(httpx2.AsyncClient):
-    """Takes replies, and events of a stream one by one, of at most `MAX_MESSAGE_BYTES`."""
-
-    def sse(self, *arguments: Any, **settings: Any) -> Any:
-        return super().sse(*arguments, **{"max_event_size": MAX_MESSAGE_BYTES, **settings})
-
-    async def send(self, request: httpx2.Request, *, stream: bool = False, **settings: Any) -> httpx2.Response:
-        response = await super().send(request, stream=True, **settings)
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Counted(response.stream)
-        if not stream:
-            try:
-                await response.aread()
-            finally:
-                await response.aclose()
-        return response
-
-
-class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > MAX_MESSAGE_BYTES:
-                raise httpx2.ReadError(f"a reply of more than {MAX_MESSAGE_BYTES >> 20} MB")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+            async with self._client.stream("DELETE", self._url, headers=self._headers()):
+                pass

@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from mcp.shared.exceptions import MCPError
 
 from byref.gateway.channel import Unavailable
+from byref.gateway.messages import size_of
 
 if TYPE_CHECKING:
     from byref.gateway.upstream import Upstream
@@ -20,6 +23,8 @@ MAX_PAGES = 100
 MAX_ITEMS = 5_000
 MAX_BYTES = 16 << 20
 """Of one list of one server."""
+MAX_PAGE_BYTES = 2 * MAX_BYTES
+"""Of one answer with a part of it."""
 MAX_ITEM_BYTES = 1 << 20
 MAX_NAME_CHARS = 1_000
 
@@ -81,17 +86,19 @@ async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
             if not found:
                 raise
             break
-        items = page.get(form.key)
-        for item in items if isinstance(items, list) else []:
-            if not _is_usable(item, form):
+        if size_of(page) > MAX_PAGE_BYTES:
+            logger.warning("server %r: a page of its %s has more than %d MB", upstream.name, kind, MAX_PAGE_BYTES >> 20)
+            break
+        given = page.get(form.key)
+        items = given if isinstance(given, list) else []
+        for item, length in await anyio.to_thread.run_sync(partial(_measured, items, form)):
+            if not 0 < length <= MAX_ITEM_BYTES:
                 dropped += 1
                 continue
-            size += (length := len(json.dumps(item)))
-            if length > MAX_ITEM_BYTES:
-                dropped, size = dropped + 1, size - length
-                continue
-            if len(found) >= MAX_ITEMS or size > MAX_BYTES:
+            if len(found) >= MAX_ITEMS or size + length > MAX_BYTES:
+                size += length
                 break
+            size += length
             found.setdefault(item[form.identity], item)
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or cursor in cursors or len(found) >= MAX_ITEMS or size > MAX_BYTES:
@@ -102,6 +109,18 @@ async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
     if dropped:
         logger.warning("server %r: %d of its %s are left out: they are not well formed", upstream.name, dropped, kind)
     return Items(list(found.values()), asked_at)
+
+
+def _measured(items: list[Any], form: List) -> list[tuple[Any, int]]:
+    """The items, as many as may count, and how long each is as JSON; 0 where it is of no use."""
+    return [(item, _length(item) if _is_usable(item, form) else 0) for item in items[: 2 * MAX_ITEMS]]
+
+
+def _length(item: Any) -> int:
+    try:
+        return len(json.dumps(item))
+    except (ValueError, RecursionError):
+        return 0
 
 
 def _is_usable(item: object, form: List) -> bool:

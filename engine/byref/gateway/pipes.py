@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 import anyio
 
-from byref.gateway.channel import MAX_MESSAGE_BYTES
+from byref.gateway.messages import MAX_MESSAGE_BYTES
 
 _CHUNK = 1 << 16
 _ATOMIC = 4096

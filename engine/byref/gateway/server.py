@@ -32,6 +32,7 @@ from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained, is_failure
 from byref.gateway.conversation import Conversation
+from byref.gateway.messages import Allowance
 from byref.gateway.shares import Shares
 from byref.gateway.threads import on_thread
 from byref.gateway.wire import capable, dumped, finished
@@ -79,6 +80,7 @@ class Gateway:
         self._settings: dict[str, Any] = {"model": model, "context_window": context_window}
         self._executor = ThreadPoolExecutor(WORKERS, "byref-gateway")
         self._own = f"gateway-{secrets.token_hex(8)}"
+        self._allowances = {server.name: Allowance(server.name) for server in config.servers}
         self._shared: dict[tuple[str, str], Conversation] = {}
         self._opening: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._places = Shares(MAX_CONVERSATIONS, several=has_several_tenants)
@@ -194,7 +196,14 @@ class Gateway:
             self._places.give_back(tenant)
             raise
         conversation = Conversation(
-            self._engine, session, tools, self._config, self._executor, capabilities=capabilities, info=info
+            self._engine,
+            session,
+            tools,
+            self._config,
+            self._executor,
+            self._allowances,
+            capabilities=capabilities,
+            info=info,
         )
         assert self._tasks is not None
         with anyio.CancelScope(shield=True):  # from here on the place is the conversation's to give back

@@ -13,20 +13,24 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCRequest
 
-from byref.gateway.channel import MAX_MESSAGE_BYTES, Broken, Channel, decoded, encoded
+from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
 from byref.gateway.guard import guarded
+from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, encoded, failed, read
 from byref.gateway.relay import Relay
 
 MAX_STRAY_LINES = 10_000
 """Lines that are no messages, one after the other: more is no server of this protocol."""
+_LEASED = 1 << 20
+"""Bytes of a line that are leased at once."""
 EXIT_SECONDS = 2.0
 """To end by itself after its input closed, and again after SIGTERM."""
 
 
 @asynccontextmanager
-async def child_process(config: ServerConfig, relay: Relay) -> AsyncIterator[Channel]:
+async def child_process(config: ServerConfig, relay: Relay, allowance: Allowance) -> AsyncIterator[Channel]:
     """Start a server and yield the channel to it; at the end it and all its children are stopped.
 
     Raises:
@@ -43,7 +47,7 @@ async def child_process(config: ServerConfig, relay: Relay) -> AsyncIterator[Cha
     try:
         with guarded(process.pid):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_read, process, received_in, relay)
+                tasks.start_soon(_read, process, received_in, relay, allowance)
                 tasks.start_soon(_write, process, sent_out, received_in)
                 tasks.start_soon(_relay_errors, process, relay)
                 try:
@@ -59,13 +63,13 @@ async def child_process(config: ServerConfig, relay: Relay) -> AsyncIterator[Cha
             stream.close()
 
 
-async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Relay) -> None:
+async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Relay, allowance: Allowance) -> None:
     assert process.stdout is not None
     strays = 0
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), into:
         try:
-            async for line in _lines(process.stdout):
-                message = decoded(line)
+            async for line in _lines(process.stdout, Lease(allowance)):
+                message = await read(line, allowance)
                 if message is None:
                     if line.strip():
                         strays += 1
@@ -77,13 +81,15 @@ async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Rela
                 await into.send(SessionMessage(message))
         except Broken as broken:
             await into.send(broken)
+        except Oversized as error:  # and nobody knows whose answer it was
+            await into.send(Broken(str(error)))
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for _ in process.stdout:  # a server that cannot write cannot end by itself
             pass
 
 
-async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
-    """The lines of a stream, each put together once, however many pieces it comes in."""
+async def _lines(stream: ByteReceiveStream, lease: Lease) -> AsyncIterator[bytes]:
+    """The lines of a stream, each put together once, however many pieces it comes in; a long one is leased."""
     pieces: list[bytes] = []
     size = 0
     async for chunk in stream:
@@ -91,9 +97,12 @@ async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
         for piece in ended:
             yield b"".join((*pieces, piece))
             pieces, size = [], 0
+            lease.release()
         if rest:
             pieces.append(rest)
             size += len(rest)
+            if size > lease.size + _LEASED:
+                await lease.grow(_LEASED)
         if size > MAX_MESSAGE_BYTES:
             raise Broken(f"it wrote a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
 
@@ -103,7 +112,14 @@ async def _write(process: Process, out: MemoryObjectReceiveStream[Any], received
     try:
         async with out:
             async for item in out:
-                await process.stdin.send(encoded(item.message) + b"\n")
+                try:
+                    data = encoded(item.message)
+                except Exception as error:  # noqa: BLE001  one message's failure is its own
+                    if isinstance(item.message, JSONRPCRequest):
+                        reason = f"the request cannot be sent: {type(error).__name__}"
+                        await received.send(SessionMessage(failed(item.message.id, reason)))
+                    continue
+                await process.stdin.send(data + b"\n")
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
         received.close()  # who waits for an answer is to know
 

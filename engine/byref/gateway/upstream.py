@@ -41,6 +41,7 @@ from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
 from byref.gateway.http import HTTP_STATUS, failure
 from byref.gateway.listing import LISTS, Items, listed
+from byref.gateway.messages import Allowance, Pace, size_of
 from byref.gateway.relay import Relay
 from byref.gateway.transports import connected
 from byref.plain import all_visible, one_line, visible
@@ -58,6 +59,8 @@ HEARD_SECONDS = 5.0
 """How long it has to say of which it does."""
 MAX_QUESTIONS = 100
 """Of one server, that the client has not answered."""
+MAX_INTRODUCTION_BYTES = 1 << 20
+"""Of what a server says of itself."""
 PAUSE_SECONDS = 60.0
 """A list that could not be had is not asked for again before, so that not every list of the client's waits for it."""
 SECOND_SECONDS = 10.0
@@ -90,7 +93,13 @@ class Upstream:
     """One server. `run` keeps it going until it is cancelled."""
 
     def __init__(
-        self, config: ServerConfig, client: Client, *, start_timeout: float, first: Upstream | None = None
+        self,
+        config: ServerConfig,
+        client: Client,
+        allowance: Allowance,
+        *,
+        start_timeout: float,
+        first: Upstream | None = None,
     ) -> None:
         """`first` is the connection beside which this is a second one, without a handshake."""
         self.name = config.name
@@ -105,6 +114,7 @@ class Upstream:
         self._took = 0.0
         """Seconds until it was there the last time."""
         self._config = config
+        self._allowance = allowance
         self._kind: Kind = config.kind
         self._client = client
         self._start_timeout = start_timeout
@@ -115,6 +125,7 @@ class Upstream:
         self._trouble = "it has not been started yet"
         self._retry_at: float | None = None
         self._notifying = self._asking = 0
+        self._pace = Pace()
         self._life: TaskGroup | None = None
         self._listening = anyio.CancelScope()
         self._listening_anew = anyio.Lock()
@@ -151,7 +162,7 @@ class Upstream:
         if self.is_modern or self._kind == "sse":
             return None
         seconds = min(self._start_timeout, max(SECOND_SECONDS, 2 * self._took))
-        return Upstream(self._config, self._client, start_timeout=seconds, first=self)
+        return Upstream(self._config, self._client, self._allowance, start_timeout=seconds, first=self)
 
     async def run(self) -> None:
         """Start the server, and again, ever more slowly, whenever it is gone."""
@@ -295,7 +306,7 @@ class Upstream:
         """Connect, shake hands, and stay until the connection is gone; `_trouble` says why it went."""
         self._trouble, began = "it is starting", time.monotonic()
         async with AsyncExitStack() as stack:
-            channel = await stack.enter_async_context(connected(self._config, self._kind, self._relay))
+            channel = await stack.enter_async_context(connected(self._config, self._kind, self._relay, self._allowance))
             self._lost = lost = anyio.Event()
             broken: list[Exception] = []
 
@@ -379,6 +390,8 @@ class Upstream:
                 self._try_other_kind(error)
                 raise Broken(f"it refused the handshake: {one_line(error.error.message)}") from error
             result = found
+        if size_of(result) > MAX_INTRODUCTION_BYTES:
+            raise Broken(f"its answer to the handshake has more than {MAX_INTRODUCTION_BYTES >> 20} MB")
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.instructions = instructions if isinstance(instructions, str) else None
@@ -487,7 +500,10 @@ class Upstream:
             self._told_of = {uri for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
             self._acknowledged.set()
             return
-        if self._notifying >= MAX_NOTIFICATIONS:
+        if self._notifying >= MAX_NOTIFICATIONS or not self._pace.admits(size_of(params)):
+            if method.endswith("/list_changed"):
+                for kind in LISTS:
+                    (self._first or self).forget(kind)
             return
         if method == "notifications/message":
             params = all_visible(params)

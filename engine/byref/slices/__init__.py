@@ -5,7 +5,7 @@ takes a few milliseconds.
 """
 
 from byref.slices import sizes
-from byref.slices.parsing import parse
+from byref.slices.parsing import parse, parse_sliced
 from byref.slices.text import decode, encode, holds, joined, line_feeds, pieces, size, unbroken
 from byref.slices.weights import free, is_heavy, runs
 
@@ -18,6 +18,7 @@ __all__ = [
     "joined",
     "line_feeds",
     "parse",
+    "parse_sliced",
     "pieces",
     "runs",
     "size",

@@ -40,6 +40,14 @@ def parse(text: str, data: bytes) -> object:
     return jsontext.decode(data)
 
 
+def parse_sliced(text: str) -> object:
+    """Return the value of JSON text that is read slice by slice or not at all; raise NotJSON."""
+    try:
+        return _Reader(text).read()
+    except (ValueError, IndexError, StopIteration, RecursionError) as error:
+        raise jsontext.NotJSON("the text is no JSON, or of a form that is not read in slices") from error
+
+
 class _Sliced(NamedTuple):
     members: Any
     end: int

@@ -1,0 +1,298 @@
+"""Messages of strangers: weighed before anything is made of them, and read in slices on a thread where that takes long.
+
+Three bytes of JSON become an object of sixty. What bounds the bytes of a message does not bound what becomes of them, and a
+parser in C stops everything else while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import anyio
+import msgspec
+from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+
+from byref import slices
+from byref.gateway.containment import is_failure
+from byref.gateway.threads import on_thread
+from byref_sandbox import jsontext, weight
+
+MAX_MESSAGE_BYTES: Final = 256 << 20
+"""Of one message; a server that writes more is stopped."""
+MAX_PARTS: Final = 4_000_000
+"""Arrays, objects and values of one message."""
+ALLOWED_BYTES: Final = 1 << 30
+"""What the messages of one server that are being read or worked on may take, of all its connections together."""
+ALLOWANCE_SECONDS: Final = 30.0
+"""How long a message waits for others to be done with."""
+MAX_LEVELS: Final = 200
+"""Of one message: what is nested more deeply neither clients read nor the SDK writes."""
+WINDOW_SECONDS: Final = 10.0
+WINDOW_NOTIFICATIONS: Final = 2_000
+WINDOW_BYTES: Final = 4 << 20
+"""What one server may tell the client by itself in such a window; more is dropped."""
+MAX_ERROR_CHARS: Final = 10_000
+"""Of a server's error; a longer text is cut."""
+_AT_ONCE: Final = 1 << 17
+"""Bytes that are read on the loop."""
+_UNCOUNTED: Final = 1 << 12
+"""Bytes of a message that counts as nothing."""
+_READERS: Final = 2
+"""Threads that read long messages, of all servers: each takes its turns with the loop."""
+_PAUSE: Final = 0.02
+
+_SCALAR = rb'(?:"[^"\\]{0,200}"|-?[0-9]{1,20}|null)'
+_HEAD = re.compile(rb'\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*' + _SCALAR + rb"\s*,)*")
+_TAIL = re.compile(rb'(?:,\s*"(?:jsonrpc|id)"\s*:\s*' + _SCALAR + rb"\s*)+\}\s*\Z")
+_ID = re.compile(rb'"id"\s*:\s*(' + _SCALAR + rb")")
+_ENDS: Final = 1_000
+"""Bytes at either end in which the id is looked for that a message too large to be read answers."""
+
+logger = logging.getLogger("byref")
+_readers = ThreadPoolExecutor(_READERS, "byref-gateway-reader")
+
+
+class Oversized(Exception):
+    """A message is more than may be held; the text says which bound."""
+
+
+class Allowance:
+    """What the messages of one server may take of memory, all its connections together."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.used = 0
+        self._lock = threading.RLock()
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes; False if there are not so many left."""
+        with self._lock:
+            if self.used + size > ALLOWED_BYTES:
+                return False
+            self.used += size
+            return True
+
+    def give(self, size: int) -> None:
+        """Give bytes back."""
+        with self._lock:
+            self.used -= size
+
+
+class Lease:
+    """A part of an allowance, given back by who has it, or once nobody has it any more."""
+
+    __slots__ = ("_allowance", "size")
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self.size = 0
+
+    async def grow(self, size: int) -> None:
+        """Take more, when it is there.
+
+        Raises:
+            Oversized: it was not there in time.
+        """
+        if self.size + size <= ALLOWED_BYTES:
+            with anyio.move_on_after(ALLOWANCE_SECONDS):
+                while not self._allowance.take(size):
+                    await anyio.sleep(_PAUSE)
+                self.size += size
+                return
+        raise Oversized(
+            f"the MCP server {self._allowance.server!r} sent more than is taken at once: {ALLOWED_BYTES >> 30} GB of memory "
+            "for all of its messages that are being worked on"
+        )
+
+    def release(self) -> None:
+        """Give all of it back."""
+        size, self.size = self.size, 0
+        self._allowance.give(size)
+
+    def __del__(self) -> None:
+        if self.size:
+            self.release()
+
+
+class Pace:
+    """How much a server may tell by itself: so many notifications, and bytes of them, in a window of time."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._count = self._bytes = 0
+
+    def admits(self, size: int) -> bool:
+        """Count a notification; False if it is too much."""
+        now = time.monotonic()
+        if now - self._began > WINDOW_SECONDS:
+            self._began, self._count, self._bytes = now, 0, 0
+        self._count, self._bytes = self._count + 1, self._bytes + size
+        return self._count <= WINDOW_NOTIFICATIONS and self._bytes <= WINDOW_BYTES
+
+
+class Held(dict[str, Any]):
+    """A result or parameters, with the lease that is given back when they are gone."""
+
+    __slots__ = ("lease", "size")
+    lease: Lease
+    size: int
+    """Bytes of the message."""
+
+
+def size_of(value: object) -> int:
+    """Return how many bytes the message had that brought a result; 0 where that is not known."""
+    return getattr(value, "size", 0)
+
+
+async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
+    """Return a message; None if it is none. One that is too much becomes an error for who waits for it.
+
+    What is JSON to Python alone (half of a surrogate pair, bytes that are no UTF-8) is read with U+FFFD in its place; an
+    answer that is no object becomes an error, so that who waits for it is told.
+
+    Raises:
+        Oversized: it is too much, and nobody knows what it answers.
+    """
+    lease = Lease(allowance)
+    try:
+        if len(data) <= _AT_ONCE:
+            if len(data) > _UNCOUNTED:
+                await lease.grow(weight.decoded_bytes(data, ALLOWED_BYTES))
+            message = _read(data, allowance.server)
+        else:
+            size = await on_thread(_readers, lambda: _weighed(data, allowance))
+            await lease.grow(size)
+            message = await on_thread(_readers, lambda: _read(data, allowance.server))
+    except Oversized as error:
+        if (id := _id_of(data)) is None:
+            raise
+        return failed(id, str(error))
+    except Exception:
+        logger.exception("a message of the server %r could not be read", allowance.server)
+        message = None
+    if message is None:
+        return None if (id := _id_of(data)) is None else failed(id, _NO_MESSAGE)
+    return _with_lease(message, lease, len(data))
+
+
+_NO_MESSAGE = "the server's answer is no message of this protocol"
+
+
+def failed(id: int | str, reason: str) -> JSONRPCError:
+    """Return an error in the place of a server's answer."""
+    return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+
+
+def _weighed(data: bytes, allowance: Allowance) -> int:
+    """How many bytes the objects take that become of a message.
+
+    Raises:
+        Oversized: they are too many, in number or in bytes.
+    """
+    if weight.is_nested_deeper(data, MAX_LEVELS):
+        raise Oversized(
+            f"the MCP server {allowance.server!r} answered with more than {MAX_LEVELS} levels in one message"
+        )
+    if weight.has_too_many_parts(data, MAX_PARTS):
+        raise Oversized(
+            f"the MCP server {allowance.server!r} answered with more than {MAX_PARTS:,} arrays, objects and values in one message"
+        )
+    # The text that the objects are made from is there as long as they are made.
+    return weight.decoded_bytes(data, ALLOWED_BYTES) + weight.width_of(data) * len(data)
+
+
+def _read(data: bytes, server: str) -> JSONRPCMessage | None:
+    try:
+        value = _decoded(data)
+    except (ValueError, RecursionError):
+        return None
+    if len(data) <= _AT_ONCE and _is_deep(value):
+        raise Oversized(f"the MCP server {server!r} answered with more than {MAX_LEVELS} levels in one message")
+    try:
+        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValueError:
+        answers = isinstance(value, dict) and not value.keys().isdisjoint(("result", "error"))
+        id = value.get("id") if answers else None
+        return failed(id, _NO_MESSAGE) if isinstance(id, int | str) and not isinstance(id, bool) else None
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        return None
+
+
+def _decoded(data: bytes) -> Any:
+    with contextlib.suppress(UnicodeDecodeError):
+        text = slices.decode(data)
+        if len(data) <= _AT_ONCE:
+            with contextlib.suppress(ValueError, RecursionError):
+                return msgspec.json.decode(text)
+            return _sendable(json.loads(text, parse_int=jsontext.integer))
+        with jsontext.collector_paused():
+            value = slices.parse_sliced(text)
+        return _sendable(value) if b"\\ud" in data or b"\\uD" in data else value
+    return _decoded(slices.decode(data, "replace").encode())
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_LEVELS):
+        level = [
+            member
+            for one in level
+            for member in (one.values() if isinstance(one, dict) else one)
+            if isinstance(member, dict | list) and member
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(member) for key, member in value.items()}
+    return [_sendable(item) for item in value] if isinstance(value, list) else value
+
+
+def _id_of(data: bytes) -> int | str | None:
+    """The id at one of the ends of an answer, where nothing but the message itself can have one."""
+    head, tail = _HEAD.match(data[:_ENDS]), _TAIL.search(data[-_ENDS:])
+    for found in (head, tail):
+        if found is not None and (named := _ID.search(found[0])) is not None:
+            id = json.loads(named[1])
+            return id if isinstance(id, int | str) else None
+    return None
+
+
+def _with_lease(message: JSONRPCMessage, lease: Lease, size: int) -> JSONRPCMessage:
+    """The message, whose contents hold the lease; of an error no more than may be told."""
+    if isinstance(message, JSONRPCError):
+        error = message.error
+        if len(error.message) > MAX_ERROR_CHARS:
+            error.message = f"{error.message[:MAX_ERROR_CHARS]}… ({len(error.message):,} characters)"
+        if size > _AT_ONCE:
+            error.data = None
+        return message
+    for name in ("result", "params"):
+        if isinstance(given := getattr(message, name, None), dict):
+            held = Held(given)
+            held.lease, held.size = lease, size
+            setattr(message, name, held)
+    return message
+
+
+def encoded(message: Any) -> bytes:
+    """Return a message as JSON; half of a surrogate pair, which stored data may have, as its escape."""
+    try:
+        text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
+        return text.encode()
+    except ValueError:
+        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()

@@ -1,0 +1,310 @@
+"""Servers whose answers are small and become large: bounded before they are decoded, and one call's trouble alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from bomb_server import MB, squeezed
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
+
+from byref.gateway import bodies, messages
+from byref.gateway.bodies import events, pieces
+from byref.gateway.messages import Allowance, Lease, Oversized, Pace, encoded, read
+from conftest import Place, free_port, serving, text_of
+
+BOMBS = str(Path(__file__).parent / "bomb_server.py")
+PLAIN = str(Path(__file__).parent / "raw_server.py")
+CALM_SECONDS = 0.2
+"""That others wait at most, of a hundred calls one aside."""
+
+
+def received(data: bytes) -> Any:
+    return asyncio.run(read(data, Allowance("x")))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":[%s1]}}' % (b"[]," * 2_100_000), "4,000,000 arrays"),
+        (b'{"result":{"x":[%s1]},"jsonrpc":"2.0","id":7}' % (b"1," * 4_100_000), "4,000,000 arrays"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":%s%s}}' % (b"[" * 200_000, b"]" * 200_000), "200 levels"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":%s1%s}}' % (b'{"a":' * 300, b"}" * 300), "200 levels"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":%s1%s}}' % (b"[" * 40_000, b"]" * 40_000), "no message"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":%s}}' % (b"9" * MB), "no message"),
+        (b'{"jsonrpc":"2.0","id":7,"result":[]}', "no message"),
+        (b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"%s"}}' % (b"x" * MB), "… (1,048,576 characters)"),
+    ],
+)
+def test_an_answer_that_is_too_much_is_an_error_of_its_call(data: bytes, told: str) -> None:
+    start = time.monotonic()
+    message = received(data)
+    assert isinstance(message, JSONRPCError) and message.id == 7
+    assert told in message.error.message and len(message.error.message) < 11_000
+    assert time.monotonic() - start < 3
+
+
+def test_what_nobody_knows_the_caller_of_is_raised() -> None:
+    data = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"id":3,"x":[%s1]}}' % (b"[]," * 2_100_000)
+    with pytest.raises(Oversized, match="4,000,000"):
+        received(data)
+
+
+def test_a_message_is_what_it_was() -> None:
+    rows = [{"id": i, "name": "näme 😀", "price": i / 3, "note": None} for i in range(5_000)]
+    data = json.dumps({"jsonrpc": "2.0", "id": "a", "result": {"rows": rows, "big": 10**30}}, ensure_ascii=False)
+    for given in (data, data.replace("5000", "5000 ")):
+        message = received(given.encode())
+        assert isinstance(message, JSONRPCResponse) and message.result == {"rows": rows, "big": 10**30}
+        assert json.loads(encoded(message))["result"] == message.result
+    torn = received(b'{"jsonrpc":"2.0","id":1,"result":{"a":"x\\ud800","b":"\xff"}}')
+    assert torn.result == {"a": "x?", "b": "\ufffd"}
+    large = received(b'{"jsonrpc":"2.0","id":1,"result":{"a":"x\\ud800","b":"%s"}}' % (b"a" * MB))
+    assert large.result["a"] == "x?"
+    assert received(b"no JSON") is None
+    assert isinstance(received(b'{"jsonrpc":"2.0","method":"m","params":{}}'), JSONRPCNotification)
+
+
+def test_a_server_has_its_share_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "ALLOWED_BYTES", 4 * MB)
+    monkeypatch.setattr(messages, "ALLOWANCE_SECONDS", 0.1)
+    data = b'{"jsonrpc":"2.0","id":1,"result":{"x":"%s"}}' % (b"a" * MB)
+
+    async def work() -> None:
+        allowance, other = Allowance("x"), Allowance("y")
+        first = await read(data, allowance)
+        assert isinstance(first, JSONRPCResponse) and allowance.used > 2 * MB
+        refused = await read(data, allowance)
+        assert isinstance(refused, JSONRPCError) and "'x' sent more than is taken at once" in refused.error.message
+        assert isinstance(await read(data, other), JSONRPCResponse)
+        kept = first.result
+        del first, refused
+        assert allowance.used > 2 * MB
+        del kept
+        assert allowance.used == 0
+        lease = Lease(allowance)
+        await lease.grow(3 * MB)
+        with pytest.raises(Oversized):
+            await lease.grow(2 * MB)
+        lease.release()
+        assert allowance.used == 0
+
+    asyncio.run(work())
+
+
+def test_a_server_tells_so_much_by_itself() -> None:
+    pace = Pace()
+    assert all(pace.admits(10) for _ in range(messages.WINDOW_NOTIFICATIONS))
+    assert not pace.admits(10)
+    assert not Pace().admits(messages.WINDOW_BYTES + 1)
+
+
+class Body(httpx2.AsyncByteStream):
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+
+
+def answer(chunks: list[bytes], encoding: str = "") -> httpx2.Response:
+    headers = {"content-encoding": encoding} if encoding else {}
+    return httpx2.Response(200, headers=headers, stream=Body(chunks), request=httpx2.Request("GET", "http://x"))
+
+
+def by_deflate(data: bytes, wbits: int) -> bytes:
+    made = zlib.compressobj(wbits=wbits)
+    return made.compress(data) + made.flush()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "encoding", "whole"),
+    [
+        ([b"ab", b"c"], "", b"abc"),
+        ([gzip.compress(b"abc" * MB)], "gzip", b"abc" * MB),
+        ([bytes([byte]) for byte in gzip.compress(b"abc" * 1_000)], "GZip", b"abc" * 1_000),
+        ([by_deflate(b"abc", zlib.MAX_WBITS)], "deflate", b"abc"),
+        ([by_deflate(b"abc", -zlib.MAX_WBITS)], "deflate", b"abc"),
+        ([b"what"], "gzip", "no gzip"),
+        ([b"\x0b"], "br", "not asked for"),
+        ([gzip.compress(gzip.compress(b"abc"))], "gzip, gzip", "not asked for"),
+        ([squeezed(20 * MB)], "gzip", "more than 16 MB"),
+        ([gzip.compress(b" " * MB) + b" " * MB], "gzip", b" " * MB),
+    ],
+)
+def test_bodies_are_decoded_as_far_as_they_may_be_long(
+    monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], encoding: str, whole: bytes | str
+) -> None:
+    async def work() -> bytes:
+        async for piece in pieces(answer(chunks, encoding)):
+            assert len(piece) <= 1 << 16
+        allowance = Allowance("x")
+        data, _ = await bodies.body(answer(chunks, encoding), allowance, 16 * MB)
+        return data
+
+    if isinstance(whole, bytes):
+        assert asyncio.run(work()) == whole
+    else:
+        with pytest.raises((Oversized, httpx2.DecodingError), match=whole):
+            asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"data: a\n\n", [("", b"a")]),
+        (b"\xef\xbb\xbfdata: a\r\ndata:b\r\n\r\n", [("", b"a\nb")]),
+        (b"event: message\rdata: a\r\rdata: b\r\r", [("message", b"a"), ("", b"b")]),
+        (b": comment\n\nevent: x\n\ndata\n\ndata:\n\n", [("", b"")]),
+        (b"data: a", []),
+        (b"id: " + b"x" * 2_000 + b"\nretry: " + b"9" * 5_000 + b"\ndata: a\n\n", [("", b"a")]),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, 10_000])
+def test_events_are_read_whatever_pieces_they_come_in(text: bytes, found: list[Any], step: int) -> None:
+    async def work() -> list[Any]:
+        chunks = [text[at : at + step] for at in range(0, len(text), step)]
+        return [(event.name, bytes(event.data)) async for event in events(answer(chunks), Allowance("x"))]
+
+    assert asyncio.run(work()) == found
+
+
+def test_events_without_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_MESSAGE_BYTES", 4 * MB)
+
+    async def work(chunk: bytes) -> None:
+        async for _ in events(answer([chunk] * 8), Allowance("x")):
+            pass
+
+    for chunk in (b"data:ab\n" * (MB // 8), b"data: " + b"a" * MB):
+        with pytest.raises(Oversized, match="an event of more than"):
+            asyncio.run(work(chunk))
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    port = free_port()
+    with serving([sys.executable, BOMBS, "http", str(port)], port):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+def config(place: Place, url: str) -> str:
+    pipe = {"command": sys.executable, "args": [BOMBS, "stdio"]}
+    plain = {"command": sys.executable, "args": [PLAIN, "plain"]}
+    return place.write({"pipe": pipe, "web": {"type": "http", "url": url}, "plain": plain})
+
+
+def test_a_bomb_is_an_error_of_its_call(place: Place, web: str) -> None:
+    async def work() -> None:
+        async with place.client("--config", config(place, web)) as client:
+            for name, told in {
+                "pipe__deep": "200 levels",
+                "pipe__levels": "200 levels",
+                "pipe__digits": "no message",
+                "pipe__small": "small",
+                "br": "not asked for",
+                "no_gzip": "no gzip",
+                "redirect": "HTTP 307",
+                "headers": "",
+                "stream_id": "small",
+                "stream_retry": "small",
+                "stream_sound": "small",
+                "deflate_raw": "small",
+                "error_gzip": "HTTP 500",
+            }.items():
+                assert told in await outcome(client, name), name
+            assert '"name": "raw"' in await outcome(client, "raw")
+
+    asyncio.run(work())
+
+
+async def outcome(client: Client, name: str) -> str:
+    try:
+        return text_of(await client.call_tool(name, {}))
+    except MCPError as error:
+        return str(error)
+
+
+def gateway_in(folder: Path) -> int:
+    """The process id of the gateway whose database is there."""
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if f"{folder}/gateway.db".encode() in line.read_bytes() and b"byref.cli" in line.read_bytes():
+                return int(line.parent.name)
+    raise AssertionError("there is no gateway")
+
+
+def peak_of(pid: int) -> int:
+    """The most memory that a process had, in MB."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) >> 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "told", "most"),
+    [
+        ("gzip", "more than 256 MB", 700),
+        ("gzip_twice", "not asked for", 50),
+        ("deflate", "more than 256 MB", 700),
+        ("stream_gzip", "more than 256 MB", 700),
+        ("stream_lines", "100,000 lines", 700),
+        ("stream_parts", "4,000,000", 400),
+        ("pipe__parts60", "4,000,000", 300),
+        ("pipe__members60", "4,000,000", 400),
+        ("pipe__blocks", "4,000,000", 100),
+        ("pipe__wide", "1 GB of memory", 800),
+        ("pipe__notes", "small", 200),
+        ("pipe__big_notes", "small", 400),
+        ("pipe__text60", "hello world", 700),
+        ("pipe__records30", "374491", 700),
+        ("gzip_sound", "374491", 700),
+    ],
+)
+def test_others_hardly_notice_a_bomb(place: Place, web: str, name: str, told: str, most: int) -> None:
+    """Most: megabytes of memory that the gateway takes for it."""
+
+    async def work() -> tuple[str, list[float], int]:
+        # Not forked: its memory is its own from the beginning.
+        command, *arguments = place.own_command("--config", config(place, web))
+        started = StdioServerParameters(command=command, args=arguments, env=dict(os.environ), cwd=place.folder)
+        log = (place.folder / "stderr").open("a")
+        async with Client(stdio_client(started, log), mode="legacy") as client:
+            await client.list_tools()
+            pid = gateway_in(place.folder)
+            before = peak_of(pid)
+            waits: list[float] = []
+            over = asyncio.Event()
+
+            async def others() -> None:
+                while not over.is_set():
+                    start = time.monotonic()
+                    await client.call_tool("raw", {})
+                    waits.append(time.monotonic() - start)
+                    await asyncio.sleep(0.01)
+
+            other = asyncio.create_task(others())
+            found = await outcome(client, name)
+            over.set()
+            await other
+            return found, sorted(waits), peak_of(pid) - before
+
+    found, waits, grown = asyncio.run(work())
+    assert told in found
+    assert grown < most
+    assert waits[int(len(waits) * 0.99) - 1] < CALM_SECONDS
