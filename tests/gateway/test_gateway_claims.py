@@ -187,6 +187,10 @@ def test_a_resource_is_told_of_by_who_has_it(fair: tuple[Held, Heard, Place]) ->
     async def told(client: Client) -> bool:
         return await eventually(lambda: "notifications/resources/updated" in heard.told)
 
+    async def listed_first(client: Client) -> None:
+        await client.list_resources()
+
+    held.run(listed_first)
     heard.told.clear()
     updated("evil", "file:///bank/x")
     updated("evil", "file:///bank/own")
