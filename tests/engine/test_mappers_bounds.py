@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from byref import Session, ToolPolicy, mappers
 from byref.mappers import MapperFailed, apply
 from byref.scope import Scope
+from byref_sandbox import templates
 
 BIG = 10**9
 LINES = "a\n" * 30_000
@@ -289,6 +291,42 @@ def test_no_template_gets_out(scope: Scope) -> None:
     for template in ESCAPES[-3:]:
         with pytest.raises(ValueError, match="a template stands alone"):
             ToolPolicy(template=template)
+
+
+WIDE = "é<" * 340_000
+PLAIN: list[tuple[str, Any]] = [
+    ("{{ t | join('<<<<<<<<<<') | tojson | length }}", {"t": WIDE}),
+    ("{{ t | tojson | tojson | tojson | tojson }}", {"t": '"<' * 340_000}),
+    ("{{ t | escape | string | tojson | tojson }}", {"t": "'" * 900_000}),
+    ("{{ rows | map(attribute='0.0.0.0') | join(',') }}", {"rows": ["x"] * 250_000}),
+    ("{% for a in rows %}{% for b in rows %}{{ b }}{% endfor %}{% endfor %}", {"rows": NUMBERS}),
+    ("{% for a in rows %}{{ data }}{% endfor %}", {"rows": NUMBERS}),
+    ("{{ t | title | title | title | title }}", {"t": "(a " * 340_000}),
+    ("{{ rows[:][:][:][:] }}", {"rows": NUMBERS}),
+    ("{% for x in rows %}{% for y in loop %}{{ loop | join(',') }}{% endfor %}{% endfor %}", {"rows": NUMBERS}),
+    ("{% for a in t %}{% if 'zzzzzzz' in t %}{% endif %}{% endfor %}", {"t": "zzzzzz" + "y" * 900_000}),
+    ("{% for x in t | join('aaaaaaaaaa') %}{% for y in x | tojson | tojson %}{% endfor %}{% endfor %}", {"t": WIDE}),
+    ("{{ t | capitalize | lower | upper | trim }}", {"t": "ŉ" * 500_000}),
+    ("{% for x in data.items().mapping.items() %}{{ x }}{% endfor %}", {"t": WIDE}),
+]
+
+
+@pytest.mark.slow  # up to a second each
+def test_what_is_rendered_here_takes_little(scope: Scope) -> None:
+    bare = replace(scope, sandbox=None)
+    with bounded(256 << 20) as stood_still:
+        for template, value in PLAIN:
+            assert templates.is_plain(template), template
+            begun = time.monotonic()
+            try:
+                apply(bare, ToolPolicy(template=template, run_seconds=0.5), value)
+            except MapperFailed as failure:
+                assert re.search(r"longer than 0.5 seconds|larger than 67,108,864 bytes", str(failure)), (
+                    template,
+                    str(failure),
+                )
+            assert time.monotonic() - begun < 4, template
+    assert stood_still[0] < 2
 
 
 # jq
