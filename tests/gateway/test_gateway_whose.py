@@ -212,6 +212,11 @@ def test_a_question_ends_with_the_clients_call_and_with_the_servers_word(court: 
     assert court.heard.answered == 0
 
 
+def test_a_server_that_refuses_an_answer_by_http_is_spoken_to_as_before(court: Court) -> None:
+    court.call("far_ask", messages=[elicits("refused")], leaves=True, stays=0.1)
+    assert court.call("far_work", seconds=0) == court.call("far_work", seconds=0) == "done by far"
+
+
 def test_calls_of_several_servers_get_their_own_answers(court: Court) -> None:
     names = [*CARRIERS, "bank"]
     calls = [
