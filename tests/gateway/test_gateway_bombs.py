@@ -30,7 +30,7 @@ from conftest import Place, free_port, serving, text_of
 BOMBS = str(Path(__file__).parent / "bomb_server.py")
 PLAIN = str(Path(__file__).parent / "raw_server.py")
 CALM_SECONDS = 0.2
-"""That others wait at most, of a hundred calls one aside."""
+"""That others wait longer than without it, of a hundred calls one aside."""
 
 
 def received(data: bytes) -> Any:
@@ -233,6 +233,10 @@ def test_a_bomb_is_an_error_of_its_call(place: Place, web: str) -> None:
     asyncio.run(work())
 
 
+def p99(waits: list[float]) -> float:
+    return sorted(waits)[max(int(len(waits) * 0.99) - 1, 0)]
+
+
 async def outcome(client: Client, name: str) -> str:
     try:
         return text_of(await client.call_tool(name, {}))
@@ -267,7 +271,7 @@ def peak_of(pid: int) -> int:
         ("stream_parts", "4,000,000", 400),
         ("pipe__parts60", "4,000,000", 300),
         ("pipe__members60", "4,000,000", 400),
-        ("pipe__blocks", "4,000,000", 100),
+        ("pipe__blocks", "4,000,000", 200),
         ("pipe__wide", "1 GB of memory", 800),
         ("pipe__notes", "small", 200),
         ("pipe__big_notes", "small", 400),
@@ -279,32 +283,38 @@ def peak_of(pid: int) -> int:
 def test_others_hardly_notice_a_bomb(place: Place, web: str, name: str, told: str, most: int) -> None:
     """Most: megabytes of memory that the gateway takes for it."""
 
-    async def work() -> tuple[str, list[float], int]:
+    async def work() -> tuple[str, float, int]:
         # Not forked: its memory is its own from the beginning.
         command, *arguments = place.own_command("--config", config(place, web))
         started = StdioServerParameters(command=command, args=arguments, env=dict(os.environ), cwd=place.folder)
-        log = (place.folder / "stderr").open("a")
-        async with Client(stdio_client(started, log), mode="legacy") as client:
-            await client.list_tools()
-            pid = gateway_in(place.folder)
-            before = peak_of(pid)
-            waits: list[float] = []
-            over = asyncio.Event()
+        with (place.folder / "stderr").open("a") as log:
+            async with Client(stdio_client(started, log), mode="legacy") as client:
+                return await beside(client)
 
-            async def others() -> None:
-                while not over.is_set():
-                    start = time.monotonic()
-                    await client.call_tool("raw", {})
-                    waits.append(time.monotonic() - start)
-                    await asyncio.sleep(0.01)
+    async def beside(client: Client) -> tuple[str, float, int]:
+        await client.list_tools()
+        pid = gateway_in(place.folder)
+        before = peak_of(pid)
+        waits: list[float] = []
+        over = asyncio.Event()
 
-            other = asyncio.create_task(others())
-            found = await outcome(client, name)
-            over.set()
-            await other
-            return found, sorted(waits), peak_of(pid) - before
+        async def others() -> None:
+            while not over.is_set():
+                start = time.monotonic()
+                await client.call_tool("raw", {})
+                waits.append(time.monotonic() - start)
+                await asyncio.sleep(0.01)
 
-    found, waits, grown = asyncio.run(work())
+        other = asyncio.create_task(others())
+        await asyncio.sleep(1)
+        alone = p99(waits)
+        waits.clear()
+        found = await outcome(client, name)
+        over.set()
+        await other
+        return found, p99(waits) - alone, peak_of(pid) - before
+
+    found, longer, grown = asyncio.run(work())
     assert told in found
     assert grown < most
-    assert waits[int(len(waits) * 0.99) - 1] < CALM_SECONDS
+    assert longer < CALM_SECONDS

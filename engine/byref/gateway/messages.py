@@ -36,11 +36,11 @@ MAX_LEVELS: Final = 200
 """Of one message: what is nested more deeply neither clients read nor the SDK writes."""
 WINDOW_SECONDS: Final = 10.0
 WINDOW_NOTIFICATIONS: Final = 2_000
-WINDOW_BYTES: Final = 4 << 20
+WINDOW_BYTES: Final = 1 << 20
 """What one server may tell the client by itself in such a window; more is dropped."""
 MAX_ERROR_CHARS: Final = 10_000
 """Of a server's error; a longer text is cut."""
-_AT_ONCE: Final = 1 << 17
+_AT_ONCE: Final = 1 << 15
 """Bytes that are read on the loop."""
 _UNCOUNTED: Final = 1 << 12
 """Bytes of a message that counts as nothing."""
