@@ -18,7 +18,7 @@ from byref.artifacts.uses import Uses
 from byref.db import discards
 from byref.db.database import Database, retried
 from byref.db.tables import GRACE
-from byref.errors import ConfigurationError, StorageFailure
+from byref.errors import ByrefError, ConfigurationError, StorageFailure
 from byref.knobs import shown
 from byref.lifecycle import Opened, SessionInfo, Swept, TenantInfo
 from byref.models import Models
@@ -96,7 +96,7 @@ class Engine:
         self._own_sandbox = interpreter is None
         self._sandbox = _sandbox(jail) if interpreter is None else interpreter
         self._unknown_models: set[str] = set()
-        self._uses = Uses()
+        self._uses = Uses(self._database.write, in_background=self._database.takes_threads)
         self._swept_at = time.monotonic()
         self._sweeping = threading.Lock()
 
@@ -244,7 +244,7 @@ class Engine:
         processes may sweep at once. A SQLite file is made smaller by what was deleted. In the store of objects all go that
         this database does not know: its folder, or its prefix, is to be of one database only.
         """
-        self._write_uses()
+        self._uses.write()
         gone = lifecycle.sweep(self._database.write, grace)
         write, objects = self._database.write, self._objects
         emptied = self._delete_objects("the database is swept")
@@ -257,8 +257,8 @@ class Engine:
     def close(self) -> None:
         """Stop the sandbox and close the connections that are the engine's own."""
         try:
-            self._write_uses()
-        except StorageFailure:
+            self._uses.close()
+        except ByrefError:
             logger.warning("byref could not write down what was used last", exc_info=True)
         if self._own_sandbox and self._sandbox is not None:
             self._sandbox.close()
@@ -317,7 +317,7 @@ class Engine:
             return
         try:
             before, self._swept_at = self._swept_at, time.monotonic()
-            self._write_uses()
+            self._uses.write()
             gone = lifecycle.sweep_batch(self._database.write)
             discards.empty(self._database.write, self._objects)
             self._database.shrink(SHRINK_PAGES)
@@ -343,11 +343,6 @@ class Engine:
             raise StorageFailure(
                 f"{done}, but not all of its objects in the store {name!r}: `sweep` deletes those that are left ({error})"
             ) from error
-
-    def _write_uses(self) -> None:
-        """Write the uses that no step of their session has written: of reads by the host."""
-        for session in self._uses.sessions():
-            self._database.write(lambda connection: self._uses.write(connection, session))  # noqa: B023  run at once
 
 
 _NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"

@@ -167,9 +167,8 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         return _Needed(known, sources, found, artifacts, others, inside, _files(connection, scope, texts))
 
     known, sources, found, artifacts, others, inside, files = scope.read(look_up)
-    scope.uses.note(
-        scope.row, [*(variable.artifact for variable in found.values()), *artifacts.values(), *files.values()]
-    )
+    for artifact in (*(variable.artifact for variable in found.values()), *artifacts.values(), *files.values()):
+        artifact.use()
     bound = {name.removeprefix("$"): variable for name, variable in found.items()}  # `df("$users")`
     if len(bound) > MAX_BOUND_NAMES:
         raise ToolError(

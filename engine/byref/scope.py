@@ -76,7 +76,7 @@ class Scope:
     window: int
     policy: Policy
     tools: tuple[str, ...]
-    uses: Uses = field(default_factory=Uses, compare=False)
+    uses: Uses | None = field(default=None, compare=False)
     """The engine's: what was used of any session and is to be written."""
     objects: BlobStore | None = None
     """Where payloads are written to; None: into SQL."""
@@ -85,7 +85,7 @@ class Scope:
     @property
     def source(self) -> Source:
         """Where payloads are read from."""
-        return Source(self.read, self.objects, self.stage)
+        return Source(self.read, self.objects, self.stage, self.uses.follow if self.uses else None)
 
     @property
     def place(self) -> Place:
@@ -149,6 +149,5 @@ class Scope:
         return self.read(lambda connection: ledger.standing(connection, self.row))
 
     def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
-        """Append a step to the session's ledger, and write the uses of its artifacts along."""
-        self.uses.write(connection, self.row)
+        """Append a step to the session's ledger."""
         ledger.append(connection, tenant=self.tenant, session_row=self.row, step=turn.step, kind=kind, **columns)

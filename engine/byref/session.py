@@ -353,7 +353,7 @@ class Session:
                 raise ConfigurationError(gone[name].told(name))
             names = [variable.name for variable in self.variables()[-NAMED:]]
             raise ConfigurationError(f"no variable {shown(name)} in session {self.id!r}; the newest are {names}")
-        scope.uses.note(scope.row, [found[name].artifact])
+        found[name].artifact.use()
         return found[name]
 
     def artifacts(self) -> list[Artifact]:
@@ -365,7 +365,7 @@ class Session:
         scope, key = self._scope, _text("id_pointer_or_name", id_pointer_or_name)
         found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, key))
         if found is not None:
-            scope.uses.note(scope.row, [found])
+            found.use()
         return found
 
     def store_artifact(

@@ -70,6 +70,11 @@ class Artifact:
         """The id in the spelling `art:…`."""
         return "art:" + self.id.removeprefix("art_")
 
+    def use(self) -> None:
+        """Put off its expiry, as each reading of its bytes does."""
+        if self.payload.used is not None:
+            self.payload.used()
+
     @property
     def location(self) -> str | None:
         """The path or URL at which other programs find the very bytes; None where they are in SQL, or compressed."""
@@ -356,6 +361,7 @@ def _by_key(connection: Connection, source: Source, session_id: int, rows: Mappi
 
 def _artifact(row: Row[Any], source: Source) -> Artifact:
     shape = json.loads(row.shape)
+    used = source.follow(row.id, row.ttl_seconds, row.expires_at) if source.follow else None
     is_string = row.kind == "text" and shape != "text"
     return Artifact(
         id=row.public_id,
@@ -369,7 +375,9 @@ def _artifact(row: Row[Any], source: Source) -> Artifact:
         shape=shape,
         step=row.step,
         stored_at=row.created_at,
-        payload=StoredPayload(row.blob_id, row.blob_key, row.blob_store, row.stored_bytes, row.line_count, source),
+        payload=StoredPayload(
+            row.blob_id, row.blob_key, row.blob_store, row.stored_bytes, row.line_count, source, used
+        ),
         digest=bytes(row.digest),
         row_id=row.id,
         packed_schema=None if row.json_schema is None else bytes(row.json_schema),

@@ -86,6 +86,11 @@ class Database:
         """The engine as it was given or made."""
         return self._engine
 
+    @property
+    def takes_threads(self) -> bool:
+        """Whether threads of byref's own may use it: not where it has one connection, which is a host's."""
+        return self._is_ours or not self._shares_connection
+
     def prepare(self, create: bool | None = None) -> None:
         """See that the tables are there, at the revision that this byref needs.
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from blake3 import blake3
@@ -67,6 +68,8 @@ class Source:
     objects: BlobStore | None = None
     write: Read | None = None
     """Runs work in a transaction of its own, for the checksums of frames that have none; None: they stay without."""
+    follow: Callable[[int, float | None, datetime | None], Callable[[], None] | None] | None = None
+    """Makes what is called when an artifact is used, of its row, its seconds to live and when it expires."""
 
 
 def uri_of(objects: BlobStore | None, store: str | None, key: str) -> str | None:
@@ -88,6 +91,8 @@ class StoredPayload:
     size: int
     line_count: int
     source: Source = field(compare=False, repr=False)
+    used: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    """Called whenever some of it is read."""
 
     @property
     def uri(self) -> str | None:
@@ -164,6 +169,8 @@ class StoredPayload:
 
     def _packed(self, number: int, most: int) -> list[_Packed]:
         """Return the next few frames as they are stored."""
+        if self.used is not None:
+            self.used()
         given = {"blob_id": self.blob_id, "key": self.key, "number": number, "most": most}
         rows = self.source.read(lambda connection: connection.execute(_FRAMES, given).all())
         if any(row.checksum is None for row in rows):

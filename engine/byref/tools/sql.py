@@ -46,7 +46,8 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     known, found = scope.read(look_up)
     _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
     bound = {name: interpreter.data_of_variable(scope, known, variable) for name, variable in found.items()}
-    scope.uses.note(scope.row, (variable.artifact for variable in found.values()))
+    for variable in found.values():
+        variable.artifact.use()
     for name, target in lookup(scope, [name for name in names if name not in found]).items():
         bound[name] = _data(target, name)
     limits = interpreter.limits_of(scope)

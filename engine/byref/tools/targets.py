@@ -85,7 +85,8 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     which the newest.
     """
     found = scope.read(lambda connection: _lookup(connection, scope, keys)) if keys else {}
-    scope.uses.note(scope.row, (target.artifact for target in found.values()))
+    for target in found.values():
+        target.artifact.use()
     return found
 
 
