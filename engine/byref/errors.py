@@ -42,7 +42,7 @@ class TransactionConflict(ByrefError):
 class ArtifactMissing(ByrefError):
     """An artifact has a record but its bytes are not there, or are not the ones that were stored."""
 
-    def __init__(self, message: str, *, blob_id: int | None = None) -> None:
+    def __init__(self, message: str | None = None, *, blob_id: int | None = None) -> None:
         super().__init__(message)
         self.blob_id = blob_id
         """The row of the stored bytes, where it is known."""
