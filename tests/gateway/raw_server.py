@@ -150,6 +150,12 @@ def modern(request: dict[str, Any]) -> None:
             send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
 
+def refuse(request: dict[str, Any]) -> None:
+    """An error with the code that the behaviour names, after its word."""
+    error = {"code": -int(BEHAVIOUR.partition("-")[2]), "message": "too busy", "data": {"httpStatus": 404}}
+    send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+
 def hides(request: dict[str, Any]) -> None:
     """A server that knows the handshake alone and has an answer that it cannot send; to another opening it says what it is told."""
     match request["method"], BEHAVIOUR:
@@ -214,6 +220,8 @@ def main() -> None:
             (modern if BEHAVIOUR == "modern" else hides)(request)
             continue
         match request.get("method"):
+            case "initialize" if BEHAVIOUR.startswith("closed"):
+                refuse(request)
             case "initialize":
                 version = request["params"]["protocolVersion"]
                 about = {"name": "raw", "version": "1"}
@@ -221,8 +229,14 @@ def main() -> None:
                 able |= {"prompts": {}, "resources": {}} if BEHAVIOUR == "echo" else {}
                 said = {"protocolVersion": version, "capabilities": able, "serverInfo": about}
                 result(request, said | ({"instructions": "Mind the gap."} if BEHAVIOUR == "guide" else {}))
+            case "tools/list" | "tools/call" if BEHAVIOUR.startswith("busy"):
+                refuse(request)
             case "tools/list":
                 result(request, tools(request))
+            case "tools/call" if BEHAVIOUR == "hangs":
+                pass
+            case "tools/call" if BEHAVIOUR == "exits":
+                sys.exit(3)
             case "tools/call":
                 result(request, call(request))
             case "prompts/list":

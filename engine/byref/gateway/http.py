@@ -7,6 +7,7 @@ say nothing of the HTTP status; these are bounded by the size of a message, as t
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -39,8 +40,11 @@ from byref.plain import one_line
 
 CONNECT_SECONDS = 30.0
 RECONNECTS = 3
-"""Of one stream of events, one after the other without an event."""
+"""Of a stream of events with an answer, one after the other."""
 RECONNECT_SECONDS = 1.0
+"""Before a stream is opened again, where the server does not say; doubled for one that ended soon and without an event's id."""
+STEADY_SECONDS = 10.0
+"""A stream that lasted so long did not end soon: many a proxy ends those on which nothing comes."""
 HTTP_STATUS = "httpStatus"
 """In the data of an error that is the transport's, not the server's."""
 _MAX_PAUSE = 30.0
@@ -338,21 +342,26 @@ class _Link(_Connection):
             await self._fail(id, CONNECTION_CLOSED, "the stream ended without an answer")
 
     async def _listen(self) -> None:
-        """Keep a stream open for what the server says by itself, where it has one."""
-        last, failed, pause = None, 0, RECONNECT_SECONDS
-        while failed < RECONNECTS:
+        """Keep a stream open for what the server says by itself, where it has one; those that end soon, ever more slowly."""
+        last, has_one, short = None, False, 0
+        while True:
+            began, found, pause = time.monotonic(), None, RECONNECT_SECONDS
             try:
                 headers = {**self._headers(), **({"last-event-id": last} if last else {})}
                 async with self._client.stream("GET", self._url, headers=headers) as response:
-                    if response.status_code >= 400 or not _is_stream(response):
+                    is_one = response.status_code < 300 and _is_stream(response)
+                    if not is_one and not (has_one and response.status_code >= 500):
                         return
-                    found, pause, _ = await self._events(response, None)
-                    last, failed = found or last, 0 if found else failed + 1
+                    if is_one:
+                        has_one = True
+                        found, pause, _ = await self._events(response, None)
+                        last = found or last
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                failed += 1
-            await anyio.sleep(min(pause, _MAX_PAUSE))
+            short = 0 if found or time.monotonic() - began > STEADY_SECONDS else short + 1
+            slowly = RECONNECT_SECONDS * 2 ** min(short, 5) if short else 0.0
+            await anyio.sleep(min(max(pause, slowly), _MAX_PAUSE))
 
     async def _events(self, response: httpx2.Response, id: RequestId | None) -> tuple[str | None, float, bool]:
         """Deliver a stream's messages; return the last event's id, the pause asked for, and whether the answer came."""

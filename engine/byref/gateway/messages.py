@@ -137,6 +137,15 @@ class Pace:
         return self._count <= WINDOW_NOTIFICATIONS and self._bytes <= WINDOW_BYTES
 
 
+class Said:
+    """The data of an error that a server answered with: no code tells it from an error that there was no answer."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
 class Held(dict[str, Any]):
     """A result or parameters, with the lease that is given back when they are gone."""
 
@@ -278,8 +287,7 @@ def _with_lease(message: JSONRPCMessage, lease: Lease, size: int) -> JSONRPCMess
         error = message.error
         if len(error.message) > MAX_ERROR_CHARS:
             error.message = f"{error.message[:MAX_ERROR_CHARS]}… ({len(error.message):,} characters)"
-        if size > _AT_ONCE:
-            error.data = None
+        error.data = Said(None if size > _AT_ONCE else error.data)
         return message
     for name in ("result", "params"):
         if isinstance(given := getattr(message, name, None), dict):

@@ -41,7 +41,7 @@ from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
 from byref.gateway.http import HTTP_STATUS, failure
 from byref.gateway.listing import LISTS, Items, listed
-from byref.gateway.messages import Allowance, Pace, size_of
+from byref.gateway.messages import Allowance, Pace, Said, size_of
 from byref.gateway.relay import Relay
 from byref.gateway.transports import connected
 from byref.plain import all_visible, one_line, visible
@@ -71,6 +71,10 @@ FRESH_SECONDS = 5.0
 Json = dict[str, Any]
 
 logger = logging.getLogger("byref")
+
+
+class Refused(MCPError):
+    """The server itself answered with an error; its code is the server's to choose, those of the SDK's own errors too."""
 
 
 class Client(Protocol):
@@ -214,15 +218,16 @@ class Upstream:
         if timeout is not None:
             options["timeout"] = timeout
         try:
-            return await dispatcher.send_raw_request(method, sent, options)
+            return await _answer(dispatcher, method, sent, options)
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            code = None if isinstance(error, Refused) else error.code
+            if code == CONNECTION_CLOSED:
                 await self._noticed(dispatcher)
                 gone = f"the MCP server {self.name!r} went away during the call ({self._trouble or error})"
                 raise Unavailable(
                     f"{gone}; whether the call took effect is unknown. It is being restarted: try again shortly."
                 ) from error
-            if error.code == REQUEST_TIMEOUT and timeout is not None:
+            if code == REQUEST_TIMEOUT and timeout is not None:
                 raise Unavailable(
                     f"the MCP server {self.name!r} did not answer within {timeout:g} s; the call was cancelled."
                 ) from error
@@ -377,14 +382,15 @@ class Upstream:
         }
         options: CallOptions = {"timeout": self._start_timeout, "cancel_on_abandon": False}
         try:
-            result = await dispatcher.send_raw_request("initialize", hello, options)
+            result = await _answer(dispatcher, "initialize", hello, options)
             version = result.get("protocolVersion")
             self.version = version if isinstance(version, str) else LATEST_HANDSHAKE_VERSION
             await dispatcher.notify("notifications/initialized", None, self._stamped("", None)[1])
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            code = None if isinstance(error, Refused) else error.code
+            if code == CONNECTION_CLOSED:
                 await anyio.sleep(1)  # until it is known how: then this is cancelled
-            if error.code == REQUEST_TIMEOUT:
+            if code == REQUEST_TIMEOUT:
                 raise Broken(f"it did not answer the handshake within {self._start_timeout:g} s") from error
             if (found := await self._discovered(dispatcher)) is None:
                 self._try_other_kind(error)
@@ -398,7 +404,7 @@ class Upstream:
 
     def _try_other_kind(self, refusal: MCPError) -> None:
         """Of an address that does not say what it speaks: SSE the next time, where a server knows no other."""
-        data = refusal.error.data
+        data = None if isinstance(refusal, Refused) else refusal.error.data
         status = data.get(HTTP_STATUS, 0) if isinstance(data, dict) else 0
         if self._kind == "auto" and 400 <= status < 500 and status not in (401, 403, 429):
             self._kind = "sse"
@@ -409,7 +415,7 @@ class Upstream:
         try:
             params, options = self._stamped("server/discover", None)
             options |= {"timeout": self._start_timeout, "cancel_on_abandon": False}
-            result = await dispatcher.send_raw_request("server/discover", params, options)
+            result = await _answer(dispatcher, "server/discover", params, options)
         except MCPError:
             self.version = before
             return None
@@ -439,9 +445,9 @@ class Upstream:
                 began = time.monotonic()
                 params, options = self._stamped("subscriptions/listen", {"notifications": wanted})
                 try:
-                    await dispatcher.send_raw_request("subscriptions/listen", params, options)
+                    await _answer(dispatcher, "subscriptions/listen", params, options)
                 except MCPError as error:
-                    if error.code != CONNECTION_CLOSED:
+                    if error.code != CONNECTION_CLOSED or isinstance(error, Refused):
                         return
                 pause = FIRST_DELAY if time.monotonic() - began > STEADY_SECONDS else min(2 * pause, LAST_DELAY)
                 await anyio.sleep(pause)
@@ -517,3 +523,20 @@ class Upstream:
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
+
+
+async def _answer(
+    dispatcher: JSONRPCDispatcher[TransportContext], method: str, params: Json | None, options: CallOptions
+) -> Json:
+    """Send a request and return the result.
+
+    Raises:
+        Refused: the server answered with an error.
+        MCPError: there is no answer; CONNECTION_CLOSED and REQUEST_TIMEOUT say why.
+    """
+    try:
+        return await dispatcher.send_raw_request(method, params, options)
+    except MCPError as error:
+        if isinstance(said := error.error.data, Said):
+            raise Refused(error.code, error.message, said.data) from None
+        raise
