@@ -139,9 +139,29 @@ def unique(wanted: Sequence[str], taken: Collection[str]) -> list[str]:
     return names
 
 
+# Built once: building takes longer than running what it builds.
+_OF_SESSION = select(
+    VariableRow.id,
+    VariableRow.name,
+    VariableRow.shape,
+    VariableRow.path,
+    VariableRow.step,
+    VariableRow.origin,
+    VariableRow.kind,
+    VariableRow.revision,
+    VariableRow.artifact_id,
+).where(VariableRow.session_id == bindparam("of_session"))
+_NAMED_SO = _OF_SESSION.where(VariableRow.name.in_(bindparam("values", expanding=True)))
+_BOUND_AT = _OF_SESSION.where(VariableRow.step.in_(bindparam("values", expanding=True)))
+_INSIDE = _OF_SESSION.where(VariableRow.artifact_id.in_(bindparam("values", expanding=True)))
+_ALL = _OF_SESSION.order_by(VariableRow.id)
+_TAKEN = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
+_BIND = insert(VariableRow)
+
+
 def taken(connection: Connection, session_id: int) -> set[str]:
     """Return every name bound in the session, to what has expired and was not swept yet, too."""
-    return set(connection.execute(select(VariableRow.name).where(VariableRow.session_id == session_id)).scalars())
+    return set(connection.execute(_TAKEN, {"of_session": session_id}).scalars())
 
 
 def bind(
@@ -169,7 +189,7 @@ def bind(
         }
         for name, part in named
     ]
-    connection.execute(insert(VariableRow), rows)
+    connection.execute(_BIND, rows)
 
 
 def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: int, part: Part, step: int) -> bool:
@@ -203,20 +223,6 @@ def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
     return connection.execute(select(VariableRow.id).where(*mine)).first() is None
 
 
-# Built once: building takes longer than running what it builds.
-_OF_SESSION = select(
-    VariableRow.id,
-    VariableRow.name,
-    VariableRow.shape,
-    VariableRow.path,
-    VariableRow.step,
-    VariableRow.origin,
-    VariableRow.kind,
-    VariableRow.revision,
-    VariableRow.artifact_id,
-).where(VariableRow.session_id == bindparam("of_session"))
-
-
 def find(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
@@ -228,9 +234,9 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
         return {}
     rows = [
         row
-        for column, values in ((VariableRow.name, set(bare.values())), (VariableRow.step, steps))
+        for query, values in ((_NAMED_SO, set(bare.values())), (_BOUND_AT, steps))
         for some in store.batched(values)
-        for row in connection.execute(_OF_SESSION.where(column.in_(some)), {"of_session": session_id})
+        for row in connection.execute(query, {"of_session": session_id, "values": some})
     ]
     artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     rows.sort(key=attrgetter("id"))
@@ -248,7 +254,7 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
 
 def all_of(connection: Connection, source: Source, session_id: int) -> list[Variable]:
     """Return the session's variables in the order in which they were first bound."""
-    rows = connection.execute(_OF_SESSION.order_by(VariableRow.id), {"of_session": session_id}).all()
+    rows = connection.execute(_ALL, {"of_session": session_id}).all()
     artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
@@ -257,8 +263,7 @@ def inside(connection: Connection, session_id: int, artifact_rows: Collection[in
     """Return the paths inside artifacts that the session's variables stand for, with their shapes."""
     found: dict[int, dict[Path, str]] = {}
     for some in store.batched(artifact_rows):
-        query = _OF_SESSION.where(VariableRow.artifact_id.in_(some))
-        for row in connection.execute(query, {"of_session": session_id}):
+        for row in connection.execute(_INSIDE, {"of_session": session_id, "values": some}):
             found.setdefault(row.artifact_id, {})[tuple(json.loads(row.path))] = row.shape
     return found
 

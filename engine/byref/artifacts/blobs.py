@@ -11,9 +11,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Update, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, insert, select, update
 
 from byref.db.tables import GRACE, ArtifactRow, BlobRow, DiscardRow, FrameRow
 from byref.frames import Frame
@@ -29,6 +29,25 @@ UNSEALED = bytes(32)
 
 _PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
+# Built once: building takes longer than running what it builds.
+_STAGE = insert(BlobRow).returning(BlobRow.id)
+_ADD_FRAMES = insert(FrameRow)
+_THEIRS = (
+    BlobRow.tenant == bindparam("of_tenant"),
+    BlobRow.digest == bindparam("of_digest"),
+    BlobRow.published_at.is_not(None),
+)
+_FIND_PUBLISHED = select(*_PUBLISHED).where(*_THEIRS)
+_KEEP_PUBLISHED = update(BlobRow).where(*_THEIRS).values(staged_at=bindparam("now")).returning(*_PUBLISHED)
+_STAGED = update(BlobRow).where(
+    BlobRow.tenant == bindparam("of_tenant"), BlobRow.id == bindparam("of_blob"), BlobRow.published_at.is_(None)
+)
+_PUT_OFF = _STAGED.values(staged_at=bindparam("now"))
+_SEAL = _PUT_OFF.values(
+    digest=bindparam("new_digest"), size_bytes=bindparam("new_size"), line_count=bindparam("new_lines")
+)
+_PUBLISH = _PUT_OFF.values(published_at=bindparam("now")).returning(*_PUBLISHED)
+_KEY = select(BlobRow.key).where(BlobRow.id == bindparam("of_blob"))
 
 
 def stage(
@@ -42,16 +61,16 @@ def stage(
     store: str | None = None,
 ) -> int:
     """Insert a blob without frames and return its id; `key` is that of its object in `store`, if it has one."""
-    row = insert(BlobRow).values(
-        tenant=tenant,
-        key=key or secrets.token_hex(16),
-        store=store,
-        digest=digest,
-        size_bytes=size,
-        line_count=lines,
-        staged_at=_now(),
-    )
-    return int(connection.execute(row.returning(BlobRow.id)).scalar_one())
+    row = {
+        "tenant": tenant,
+        "key": key or secrets.token_hex(16),
+        "store": store,
+        "digest": digest,
+        "size_bytes": size,
+        "line_count": lines,
+        "staged_at": _now(),
+    }
+    return int(connection.execute(_STAGE, row).scalar_one())
 
 
 def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterable[Frame]) -> None:
@@ -73,18 +92,18 @@ def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterab
         for frame in frames
     ]
     if rows:
-        connection.execute(insert(FrameRow), rows)
+        connection.execute(_ADD_FRAMES, rows)
 
 
 def seal(connection: Connection, tenant: str, blob_id: int, digest: bytes, size: int, lines: int) -> bool:
     """Say what a blob turned out to be that was staged before its end was known; False if a sweep has taken it."""
-    values = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": _now()}
-    return connection.execute(_staged(tenant, blob_id).values(values)).rowcount == 1
+    new = {"new_digest": digest, "new_size": size, "new_lines": lines}
+    return connection.execute(_SEAL, _now_of(tenant, blob_id) | new).rowcount == 1
 
 
 def put_off(connection: Connection, tenant: str, blob_id: int) -> bool:
     """Let a blob that is still being written not look abandoned; False if a sweep has taken it."""
-    return connection.execute(_staged(tenant, blob_id).values(staged_at=_now())).rowcount == 1
+    return connection.execute(_PUT_OFF, _now_of(tenant, blob_id)).rowcount == 1
 
 
 class Published(NamedTuple):
@@ -123,32 +142,25 @@ def find_published(connection: Connection, tenant: str, digest: bytes) -> Publis
     It takes no lock: a host's transaction on this very thread may hold the row's. Should a sweep take the blob before it
     is committed, `publish` says so.
     """
-    query = select(*_PUBLISHED).where(
-        BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None)
-    )
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_FIND_PUBLISHED, {"of_tenant": tenant, "of_digest": digest}).one_or_none()
     return None if row is None else Published(*row)
 
 
 def key_of(connection: Connection, blob_id: int) -> str | None:
     """Return a blob's key; None if it is gone."""
-    return connection.execute(select(BlobRow.key).where(BlobRow.id == blob_id)).scalar_one_or_none()
+    return connection.execute(_KEY, {"of_blob": blob_id}).scalar_one_or_none()
 
 
 def published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
     """Return the tenant's published blob with this digest and keep sweeps away from it."""
-    theirs = BlobRow.tenant == tenant, BlobRow.digest == digest, BlobRow.published_at.is_not(None)
-    row = connection.execute(
-        update(BlobRow).where(*theirs).values(staged_at=_now()).returning(*_PUBLISHED)
-    ).one_or_none()
+    of = {"of_tenant": tenant, "of_digest": digest, "now": _now()}
+    row = connection.execute(_KEEP_PUBLISHED, of).one_or_none()
     return None if row is None else Published(*row)
 
 
 def publish(connection: Connection, tenant: str, blob_id: int) -> Published | None:
     """Make a staged blob visible; None if a sweep has taken it."""
-    now = _now()
-    made = _staged(tenant, blob_id).values(published_at=now, staged_at=now)
-    row = connection.execute(made.returning(*_PUBLISHED)).one_or_none()
+    row = connection.execute(_PUBLISH, _now_of(tenant, blob_id)).one_or_none()
     return None if row is None else Published(*row)
 
 
@@ -193,8 +205,8 @@ def _delete(connection: Connection, which: ColumnElement[bool]) -> int:
     return connection.execute(delete(BlobRow).where(which)).rowcount
 
 
-def _staged(tenant: str, blob_id: int) -> Update:
-    return update(BlobRow).where(BlobRow.tenant == tenant, BlobRow.id == blob_id, BlobRow.published_at.is_(None))
+def _now_of(tenant: str, blob_id: int) -> dict[str, Any]:
+    return {"of_tenant": tenant, "of_blob": blob_id, "now": _now()}
 
 
 def _now() -> datetime:
