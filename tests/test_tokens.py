@@ -193,6 +193,28 @@ def test_windows_are_one_in_each_stratum():
             assert len(text[start:end].encode()) <= 768
 
 
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (json.dumps([{"id": i, "name": f"user {i * 7919}", "ok": i % 3 == 0} for i in range(4_000)]), 13_000),
+        ("word " * 20_000 + "数据分析" * 5_000, 90_000),
+    ],
+    ids=["even", "uneven"],
+)
+def test_few_samples_are_taken_of_an_even_text_and_more_of_an_uneven_one(o200k, text, most):
+    class Watched:
+        encoded = 0
+
+        def encode_ordinary(self, text):
+            self.encoded += len(text)
+            return o200k.encode_ordinary(text)
+
+    watched = Watched()
+    estimate = tokens._estimate(watched, text)
+    assert most / 2 < watched.encoded <= most
+    assert estimate == pytest.approx(len(o200k.encode_ordinary(text)), rel=0.03)
+
+
 def test_threads_load_the_vocabulary_once():
     code = """
 from concurrent.futures import ThreadPoolExecutor
