@@ -1,7 +1,7 @@
 """From what a tool returned to what the model reads: prepare, stage, commit.
 
 *Prepare* is CPU alone: parse, measure, judge, describe. *Stage* writes frames that nobody sees yet, in short transactions
-of their own. *Commit* is one short transaction under the session's lock: headroom, step, names, the rendered text, the
+of their own, where they are many; few are held and written by the commit. *Commit* is one short transaction under the session's lock: headroom, step, names, the rendered text, the
 ledger. A commit that finds its plan wrong (no headroom, a blob swept away, an envelope no smaller than the output) takes
 everything back and comes again with another plan.
 """
@@ -141,17 +141,23 @@ def _accounted(prepared: Prepared, result: Result) -> Result:
 
 def _take_in(prepared: Prepared) -> Result:
     """Answer as before what was given before, else commit it."""
-    scope = prepared.scope
+    scope, given = prepared.scope, None
     if prepared.call_digest is not None and prepared.size >= scope.policy.min_threshold_bytes:
         call, content = prepared.call_digest, prepared.digest
-        before = scope.read(lambda c: ledger.given_before(c, scope.row, "output", call, content))
+
+        def look(connection: Connection) -> tuple[ledger.Entry | None, ledger.Given | None]:
+            before = ledger.given_before(connection, scope.row, "output", call, content)
+            looks = before is None and not prepared.verdict.fits
+            return before, ledger.given(connection, scope.row, content) if looks else None
+
+        before, given = scope.read(look)
         if before is not None and has_expired(scope, before):
             scope.write(lambda c: lifecycle.expire(c, scope.row))
         elif before is not None:
             result = replayed(scope, before, prepared.tool)
             return replayed(scope, before, prepared.tool) if _healed(prepared, result) else result
     try:
-        return _commit(prepared)
+        return _commit(prepared, given)
     except _Replay as replay:
         return replayed(scope, replay.entry, prepared.tool)
 
@@ -167,9 +173,9 @@ def _healed(prepared: Prepared, result: Result) -> bool:
     return bool(damaged)
 
 
-def _commit(prepared: Prepared) -> Result:
-    """Commit the first plan that holds."""
-    plan = first_plan(prepared)
+def _commit(prepared: Prepared, given: ledger.Given | None) -> Result:
+    """Commit the first plan that holds; `given`: when the same was given before, if that is known already."""
+    plan = first_plan(prepared, given)
     for _ in range(ATTEMPTS):
         if not plan.stands and prepared.taken is not None:
             prepared.taken.read_back()
@@ -206,6 +212,7 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
             if prepared.taken is not None:
                 prepared.taken.lose()
             for kept in plan.kept:
+                kept.held = None
                 kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
             return plan
 
@@ -297,7 +304,10 @@ def _publish(
     names: list[str] = []
     taken = variables.taken(connection, scope.row) if several else set()
     for kept in several:
-        blob = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
+        if kept.held is not None:
+            blob = staging.publish_held(connection, scope.tenant, kept.held)
+        else:
+            blob = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
         if blob is None:
             raise _Replan("blob_gone")
         named.append(Reference(new_id(scope), uri_of(scope.objects, blob.store, blob.key)))

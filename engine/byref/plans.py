@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from byref import gates, ledger
 from byref.artifacts import quotas, staging, store
 from byref.artifacts.quotas import Excess
-from byref.artifacts.staging import Content
+from byref.artifacts.staging import HELD_BYTES, Content, Held
 from byref.artifacts.store import Description
 from byref.calibration import Standing
 from byref.db.payloads import uri_of
@@ -47,6 +47,8 @@ class Kept:
     parts: Sequence[Part]
     """Variables to bind; the first is the whole."""
     blob_id: int = 0
+    held: Held | None = None
+    """Its bytes, where they are written only when it is published."""
 
 
 @dataclass
@@ -99,12 +101,13 @@ class Plan:
         return [block for block in prepared.blocks if id(block) not in gone]
 
 
-def first_plan(prepared: Prepared, *, roomy: bool = False) -> Plan:
+def first_plan(prepared: Prepared, given: Given | None = None, *, roomy: bool = False) -> Plan:
     """Return what the gates and the policy ask for, as far as can be told before the commit.
 
-    `roomy`: leave it to the commit whether there is headroom.
+    `given`: when the same was given before, if that is known already. `roomy`: leave it to the commit whether there is
+    headroom.
     """
-    given = NEVER if prepared.verdict.fits else _given(prepared)
+    given = NEVER if prepared.verdict.fits else given or _given(prepared)
     if not prepared.verdict.fits:
         _begin(prepared, given)
     plan = whole_plan(prepared)
@@ -112,7 +115,7 @@ def first_plan(prepared: Prepared, *, roomy: bool = False) -> Plan:
         return offload(prepared, prepared.verdict.reason, given)
     if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
         return offload(prepared, "headroom", given if given is not NEVER else None)
-    return keep_beside(prepared, plan)
+    return keep_beside(prepared, plan, given)
 
 
 def _begin(prepared: Prepared, given: Given) -> None:
@@ -156,7 +159,7 @@ def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def keep_beside(prepared: Prepared, plan: Plan) -> Plan:
+def keep_beside(prepared: Prepared, plan: Plan, given: Given = NEVER) -> Plan:
     """Have what passes as it is stored as well, where a gate found the output too big and a quota allows it.
 
     Beside blocks that go, small ones are not kept: a caption is no data.
@@ -167,12 +170,10 @@ def keep_beside(prepared: Prepared, plan: Plan) -> Plan:
     texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
     plan.beside = [_kept(prepared, block, words_of(block)) for block in texts if not _is_too_large(prepared, block)]
     if plan.beside:
-        adding = adding_of(plan.kept)
-        plan.excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
+        plan.excess = _excess(prepared, plan.kept)
         if plan.excess is not None:
             plan.beside = []
-    for kept in plan.beside:
-        kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
+    _place(prepared, plan.beside, is_held=_holds(prepared, plan.kept, given))
     return plan
 
 
@@ -192,16 +193,15 @@ def offload(
     given = given or _given(prepared)
     groups = _groups(prepared, _chosen(prepared, everything=everything))
     stands = _stands(prepared, groups, given, excess)
-    if excess is None and (adding := adding_of([kept for stand in stands for kept in stand.kept])):
-        excess = prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
+    if excess is None:
+        excess = _excess(prepared, [kept for stand in stands for kept in stand.kept])
         if excess is not None:
             stands = _stands(prepared, groups, given, excess)
     if not stands:
         storable = any(block.piece.block is not None for block in prepared.blocks)
         return keep_beside(prepared, Plan("inline", "not_smaller" if storable else "not_storable", excess=excess))
-    for stand in stands:
-        for kept in stand.kept:
-            kept.blob_id = restage(prepared, kept.block, kept.about.content_type)
+    kept = [kept for stand in stands for kept in stand.kept]
+    _place(prepared, kept, is_held=_holds(prepared, kept, given))
     stands.sort(key=lambda stand: -stand.tokens)
     too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
     plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
@@ -211,7 +211,7 @@ def offload(
         plan.reason, plan.excess = excess.reason, excess
     if not everything:
         settle(prepared, plan)
-    return keep_beside(prepared, plan)
+    return keep_beside(prepared, plan, given)
 
 
 def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
@@ -227,6 +227,14 @@ def over_quota(connection: Connection, prepared: Prepared, adding: Mapping[bytes
     return quotas.excess(
         connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding
     )
+
+
+def _excess(prepared: Prepared, several: Sequence[Kept]) -> Excess | None:
+    """Return the quota that storing payloads would pass now; nothing is read where there is none."""
+    policy, adding = prepared.scope.policy, adding_of(several)
+    if not adding or (policy.max_session_bytes is None and policy.max_tenant_bytes is None):
+        return None
+    return prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
 
 
 def _stands(
@@ -401,16 +409,40 @@ def _seen(prepared: Prepared, given: Given) -> int | None:
     return None if prepared.is_error else given.seen
 
 
+def _holds(prepared: Prepared, several: Sequence[Kept], given: Given) -> bool:
+    """Tell whether payloads are written by the commit alone.
+
+    What was given before is stored, most likely: its bytes are looked at before they are trusted.
+    """
+    is_new = given.first is None and prepared.taken is None and prepared.scope.objects is None
+    return is_new and sum(adding_of(several).values()) <= HELD_BYTES
+
+
+def _place(prepared: Prepared, several: Sequence[Kept], *, is_held: bool) -> None:
+    """Hold payloads for the commit, equal ones once, or write them."""
+    held: dict[bytes, Held] = {}
+    for kept in several:
+        digest, content_type = kept.block.digest, kept.about.content_type
+        if not is_held:
+            kept.blob_id = restage(prepared, kept.block, content_type)
+        elif digest not in held:
+            held[digest] = staging.hold(_content(kept.block, content_type))
+        kept.held = held.get(digest)
+
+
 def restage(prepared: Prepared, measured: Measured, content_type: str) -> int:
     """Write a payload, or find its bytes published already; return the blob's id."""
     if prepared.taken is not None:
         return prepared.taken.staged.blob_id
-    block = measured.piece.block
-    assert block is not None
-    content = Content(block.data, measured.digest, block.line_count, content_type)
     ahead, measured.ahead = measured.ahead, None
     try:
-        return staging.stage(prepared.scope.place, content, ahead).blob_id
+        return staging.stage(prepared.scope.place, _content(measured, content_type), ahead).blob_id
     finally:
         if ahead is not None:
             ahead.close()
+
+
+def _content(measured: Measured, content_type: str) -> Content:
+    block = measured.piece.block
+    assert block is not None
+    return Content(block.data, measured.digest, block.line_count, content_type)

@@ -50,6 +50,11 @@ _PUBLISH = _PUT_OFF.values(published_at=bindparam("now")).returning(*_PUBLISHED)
 _KEY = select(BlobRow.key).where(BlobRow.id == bindparam("of_blob"))
 
 
+def new_key() -> str:
+    """Return a fresh name for a blob: an id that comes back after a rollback has another."""
+    return secrets.token_hex(16)
+
+
 def stage(
     connection: Connection,
     tenant: str,
@@ -59,16 +64,19 @@ def stage(
     *,
     key: str | None = None,
     store: str | None = None,
+    is_published: bool = False,
 ) -> int:
     """Insert a blob without frames and return its id; `key` is that of its object in `store`, if it has one."""
+    now = _now()
     row = {
         "tenant": tenant,
-        "key": key or secrets.token_hex(16),
+        "key": key or new_key(),
         "store": store,
         "digest": digest,
         "size_bytes": size,
         "line_count": lines,
-        "staged_at": _now(),
+        "staged_at": now,
+        "published_at": now if is_published else None,
     }
     return int(connection.execute(_STAGE, row).scalar_one())
 

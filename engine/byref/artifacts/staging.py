@@ -1,5 +1,6 @@
 """Staging: a payload's bytes are stored before anything refers to them, in short transactions.
 
+What is small is only compressed beforehand, and written by the transaction that refers to it: that is one instead of three.
 They go into the frames' rows, or into an object of a store, of which the frames are the index. An object is written
 after its blob's row: what a crash leaves is a row that a sweep takes, and the object with it.
 """
@@ -7,7 +8,6 @@ after its blob's row: what a crash leaves is a row that a sweep takes, and the o
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +36,9 @@ STAGE_BATCH = 8
 
 PUT_OFF_SECONDS = GRACE.total_seconds() / 10
 """After so long the next piece of a stream lets a sweep know that it still comes, though it is no batch yet."""
+
+HELD_BYTES = 2 << 20
+"""Up to so many of one output are held until they are written by the transaction that publishes them."""
 
 _ATTEMPTS = 4
 
@@ -92,6 +95,31 @@ def begun(place: Place, data: bytes) -> Ahead | None:
     return compressing(data) if _compresses(place) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A payload that is written when it is published: its frames, compressed for the blob's key."""
+
+    content: Content
+    key: str
+    frames: list[Frame]
+
+
+def hold(content: Content) -> Held:
+    """Compress a payload that goes into SQL for `publish_held`."""
+    key = blobs.new_key()
+    return Held(content, key, [frame.placed(key) for frame in cut([content.data])])
+
+
+def publish_held(connection: Connection, tenant: str, held: Held) -> Published | None:
+    """Write and publish a payload; None if there is a published blob of the digest: `stage` is to look at its bytes first."""
+    if (found := blobs.find_published(connection, tenant, held.content.digest)) is not None:
+        return found if found.key == held.key else None
+    about = held.content.digest, len(held.content.data), held.content.lines
+    blob_id = blobs.stage(connection, tenant, *about, key=held.key, is_published=True)
+    blobs.add_frames(connection, tenant, blob_id, held.frames)
+    return Published(blob_id, held.key, None)
+
+
 def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
     """Write a payload, or find its bytes published already in the tenant; `ahead` are its frames, if they are `begun`."""
     found: Published | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
@@ -134,7 +162,7 @@ def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
 
 def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
     """Return a fresh key for a blob, behind the name of the store that it is for, None for SQL."""
-    name = secrets.token_hex(16)
+    name = blobs.new_key()
     if place.objects is None:
         return None, name
     return place.objects.name, object_key(place.tenant, name, content_type)
