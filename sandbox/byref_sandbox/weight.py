@@ -79,7 +79,8 @@ def width_of(data: bytes) -> int:
     """The bytes that a character of these texts takes, at most: one wide character widens all of its text."""
     if _has_escape(data):
         return 4
-    return 1 if data.isascii() else 4 if _has(data, _ASTRAL) else 2 if _has(data, _WIDE) else 1
+    is_ascii = all(piece.isascii() for piece in _cut(data))
+    return 1 if is_ascii else 4 if _has(data, _ASTRAL) else 2 if _has(data, _WIDE) else 1
 
 
 def _has_escape(data: bytes) -> bool:

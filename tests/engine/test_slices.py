@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -225,3 +226,31 @@ def test_freeing_leaves_the_envelope_whole(local: Engine, tenant: str) -> None:
     assert result.route == "variables"
     assert json.loads(str(result.content)) == result.envelope
     assert '"inner":{"list":[0,1,2' in str(result.content)
+
+
+def test_threads_that_overlap_share_one_pause_of_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gc.isenabled()
+    with jsontext.collector_paused():
+        with jsontext.collector_paused():
+            assert not gc.isenabled()
+        first, second = jsontext.collector_paused(), jsontext.collector_paused()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert not gc.isenabled()  # the other is not done yet
+        second.__exit__(None, None, None)
+    assert gc.isenabled()
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", collected.append)
+    monkeypatch.setattr(jsontext, "_LONGEST_PAUSE", 0.0)
+    with jsontext.collector_paused():
+        with jsontext.collector_paused():
+            pass
+        assert collected == [1] and not gc.isenabled()
+    gc.disable()
+    try:
+        with jsontext.collector_paused():
+            pass
+        assert not gc.isenabled()  # a host's own choice
+    finally:
+        gc.enable()

@@ -172,6 +172,7 @@ def test_bodies_are_decoded_as_far_as_they_may_be_long(
         (b"event: message\rdata: a\r\rdata: b\r\r", [("message", b"a"), ("", b"b")]),
         (b": comment\n\nevent: x\n\ndata\n\ndata:\n\n", [("", b"")]),
         (b"data: a", []),
+        (b"\n" * 50_000 + b"data: a\n" + b"\n" * 50_000 + b"data: b\n\n", [("", b"a"), ("", b"b")]),
         (b"id: " + b"x" * 2_000 + b"\nretry: " + b"9" * 5_000 + b"\ndata: a\n\n", [("", b"a")]),
     ],
 )
@@ -179,7 +180,7 @@ def test_bodies_are_decoded_as_far_as_they_may_be_long(
 def test_events_are_read_whatever_pieces_they_come_in(text: bytes, found: list[Any], step: int) -> None:
     async def work() -> list[Any]:
         chunks = [text[at : at + step] for at in range(0, len(text), step)]
-        return [(event.name, bytes(event.data)) async for event in events(answer(chunks), Allowance("x"))]
+        return [(event.name, await event.data.joined()) async for event in events(answer(chunks), Allowance("x"))]
 
     assert asyncio.run(work()) == found
 
@@ -269,6 +270,9 @@ def peak_of(pid: int) -> int:
         ("stream_gzip", "more than 256 MB", 700),
         ("stream_lines", "100,000 lines", 700),
         ("stream_parts", "4,000,000", 400),
+        ("stream_feeds", "small", 100),
+        ("web__error", "no no", 200),
+        ("pipe__unasked", "small", 200),
         ("pipe__parts60", "4,000,000", 300),
         ("pipe__members60", "4,000,000", 400),
         ("pipe__blocks", "4,000,000", 200),

@@ -5,6 +5,7 @@ A megabyte of gzip may be a gigabyte. httpx hands on what a whole chunk becomes;
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import AsyncIterator
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 import anyio
 import httpx2
 
-from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized
+from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, Pieces
 
 ENCODINGS: Final = "gzip, deflate"
 """What is asked for; an answer that is encoded otherwise, or twice, is refused."""
@@ -20,11 +21,21 @@ _WINDOWS: Final = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "
 _PIECE: Final = 1 << 16
 _TURN: Final = 1 << 20
 """Bytes after which others have their turn."""
+_TURN_LINES: Final = 1_000
+"""The same of lines."""
 _MARK: Final = b"\xef\xbb\xbf"
 """Of UTF-8, which a stream may begin with."""
+_BLANK: Final = b"\n\n\n"
+_BLANKS: Final = re.compile(b"\n{3,}")
+"""Empty lines after that which ends an event mean nothing."""
 _MAX_LINES: Final = 100_000
 """Of an event: messages are JSON, which needs one."""
 _MAX_ID_BYTES: Final = 1_000
+_MAX_HEAD_BYTES: Final = 2 * _MAX_ID_BYTES
+"""Of a line that is no data: no field that is of use is longer."""
+_DATA: Final = b"data:"
+_FIELD_BYTES: Final = len(_DATA) + 1
+"""By which it is known whether a line is data, and whether a blank precedes it."""
 _MAX_RETRY_DIGITS: Final = 6
 
 
@@ -71,15 +82,14 @@ async def body(response: httpx2.Response, allowance: Allowance, most: int = MAX_
     Raises:
         Oversized: it has more than `most` bytes, or the server's allowance does not suffice.
     """
-    lease, found, size = Lease(allowance), list[bytes](), 0
+    lease, found = Lease(allowance), Pieces()
     async for piece in pieces(response):
-        size += len(piece)
-        if size > most:
+        found.add(piece)
+        if found.size > most:
             raise Oversized(f"the MCP server {allowance.server!r} answered with more than {most >> 20} MB")
-        if size > lease.size:
+        if found.size > lease.size:
             await lease.grow(max(_TURN, len(piece)))
-        found.append(piece)
-    return b"".join(found), lease
+    return await found.joined(), lease
 
 
 class Event:
@@ -89,13 +99,60 @@ class Event:
 
     def __init__(self, lease: Lease) -> None:
         self.name = ""
-        self.data = bytearray()
+        self.data = Pieces()
         self.has_data = False
         self.lines = 0
         self.id: str | None = None
         self.retry: float | None = None
         """Seconds."""
         self.lease = lease
+
+
+class _Line:
+    """A line of an event, as it comes: data goes to the event at once, of all else the beginning is kept."""
+
+    __slots__ = ("_event", "_head", "_is_data")
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+        self._head = bytearray()
+        self._is_data = False
+
+    def add(self, piece: bytes) -> None:
+        if not self._is_data and len(self._head) < _FIELD_BYTES:
+            taken = _FIELD_BYTES - len(self._head)
+            self._head += piece[:taken]
+            piece = piece[taken:]
+            if len(self._head) == _FIELD_BYTES and self._head.startswith(_DATA):
+                self._begin()
+        if self._is_data:
+            self._event.data.add(piece)
+        else:
+            self._head += piece[: _MAX_HEAD_BYTES - len(self._head)]
+
+    def end(self) -> bool:
+        """Take note of the line; False if there is nothing in it."""
+        if self._is_data or not self._head:
+            return self._is_data
+        if self._head.startswith(_DATA):
+            self._begin()
+            return True
+        event = self._event
+        name, _, value = self._head.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"event":
+            event.name = value[:100].decode("utf-8", "replace")
+        elif name == b"id" and len(value) <= _MAX_ID_BYTES and b"\0" not in value:
+            event.id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
+            event.retry = int(value) / 1000
+        return True
+
+    def _begin(self) -> None:
+        if self._event.has_data:
+            self._event.data.add(b"\n")
+        self._event.has_data = self._is_data = True
+        self._event.data.add(self._head.removeprefix(_DATA).removeprefix(b" "))
 
 
 async def events(response: httpx2.Response, allowance: Allowance) -> AsyncIterator[Event]:
@@ -106,23 +163,30 @@ async def events(response: httpx2.Response, allowance: Allowance) -> AsyncIterat
     Raises:
         Oversized: an event is longer, or the server's allowance does not suffice.
     """
-    line, event, after_return, is_first = bytearray(), Event(Lease(allowance)), False, True
+    event, after_return, start, since = Event(Lease(allowance)), False, b"", 0
+    line = _Line(event)
     async for piece in pieces(response):
+        if len(start) < len(_MARK):
+            before, start = start, (start + piece)[: len(_MARK)]
+            if start != _MARK and _MARK.startswith(start):
+                continue  # what begins with it is not known yet
+            piece = (before + piece).removeprefix(_MARK)
+            start = _MARK
         if after_return and piece.startswith(b"\n"):
             piece = piece[1:]
         after_return = piece.endswith(b"\r")
         if b"\r" in piece:
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if _BLANK in piece:
+            piece = _BLANKS.sub(_BLANK[1:], piece)
         *ended, rest = piece.split(b"\n")
         for end in ended:
-            line += end
-            if is_first:
-                is_first = False
-                if line.startswith(_MARK):
-                    del line[: len(_MARK)]
-            if line:
-                _take(event, line)
-                line = bytearray()
+            since += 1
+            if since > _TURN_LINES:
+                since = 0
+                await anyio.lowlevel.checkpoint()
+            line.add(end)
+            if line.end():
                 event.lines += 1
                 if event.lines > _MAX_LINES:
                     raise Oversized(
@@ -132,29 +196,12 @@ async def events(response: httpx2.Response, allowance: Allowance) -> AsyncIterat
                 if event.has_data or event.id is not None or event.retry is not None:
                     yield event
                 event = Event(Lease(allowance))
-        line += rest
-        held = len(event.data) + len(line)
+            line = _Line(event)
+        line.add(rest)
+        held = event.data.size
         if held > MAX_MESSAGE_BYTES:
             raise Oversized(
                 f"the MCP server {allowance.server!r} sent an event of more than {MAX_MESSAGE_BYTES >> 20} MB"
             )
         if held > event.lease.size and held > _PIECE:
             await event.lease.grow(_TURN)
-
-
-def _take(event: Event, line: bytearray) -> None:
-    if line.startswith(b"data:"):
-        if event.has_data:
-            event.data += b"\n"
-        event.has_data = True
-        with memoryview(line) as view:
-            event.data += view[6:] if line.startswith(b"data: ") else view[5:]
-        return
-    name, _, value = line[: 2 * _MAX_ID_BYTES].partition(b":")
-    value = value.removeprefix(b" ")
-    if name == b"event":
-        event.name = value[:100].decode("utf-8", "replace")
-    elif name == b"id" and len(value) <= _MAX_ID_BYTES and b"\0" not in value:
-        event.id = value.decode("utf-8", "replace")
-    elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
-        event.retry = int(value) / 1000

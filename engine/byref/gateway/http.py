@@ -31,7 +31,7 @@ from mcp.types import (
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from byref.gateway.bodies import ENCODINGS, Event, body, events
+from byref.gateway.bodies import ENCODINGS, body, events
 from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
 from byref.gateway.containment import is_failure
@@ -49,6 +49,8 @@ HTTP_STATUS = "httpStatus"
 """In the data of an error that is the transport's, not the server's."""
 _MAX_PAUSE = 30.0
 _MAX_SESSION_CHARS = 1_000
+_MAX_ADDRESS_BYTES = 10_000
+"""Of the address that a stream names to send to."""
 _MAX_ERROR_BYTES = 1 << 20
 """Of the body of an answer with an HTTP status of 300 or more."""
 _SESSION = "mcp-session-id"
@@ -128,12 +130,6 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) and error.strerror else ''}"
 
 
-def _whole(event: Event) -> tuple[bytes, Lease]:
-    """An event's data and the lease for it; the event has neither any more."""
-    data, event.data = bytes(event.data), bytearray()
-    return data, event.lease
-
-
 class _Connection:
     """What both kinds have: where what is received goes, and why nothing more is."""
 
@@ -181,10 +177,11 @@ class _Stream(_Connection):
         try:
             async for event in events(response, self._allowance):
                 if event.name == "endpoint":
-                    self._take_address(bytes(event.data).decode("utf-8", "replace"))
-                elif event.name in ("", "message") and event.data:
-                    data, _ = _whole(event)
-                    if (message := await read(data, self._allowance)) is not None:
+                    self._take_address((await event.data.joined())[:_MAX_ADDRESS_BYTES].decode("utf-8", "replace"))
+                elif event.name in ("", "message") and event.data.size:
+                    message = await read(await event.data.joined(), self._allowance)
+                    event.lease.release()
+                    if message is not None:
                         await self._put(message)
         except BaseException as error:
             if not is_failure(error):
@@ -370,10 +367,10 @@ class _Link(_Connection):
             async for event in events(response, self._allowance):
                 last = event.id or last
                 pause = pause if event.retry is None else event.retry
-                if event.name in ("", "message") and event.data:
-                    data, lease = _whole(event)
-                    if await self._deliver(data, id, lease):
-                        return last, pause, True
+                if event.name not in ("", "message") or not event.data.size:
+                    continue
+                if await self._deliver(await event.data.joined(), id, event.lease):
+                    return last, pause, True
         except httpx2.ReadError:
             if last is None:
                 raise

@@ -6,13 +6,14 @@ parser in C stops everything else while it runs.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
 import re
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 import anyio
@@ -45,7 +46,10 @@ _AT_ONCE: Final = 1 << 15
 _UNCOUNTED: Final = 1 << 12
 """Bytes of a message that counts as nothing."""
 _READERS: Final = 2
-"""Threads that read long messages, of all servers: each takes its turns with the loop."""
+"""Threads that read messages of either length, of all servers: each takes its turns with the loop."""
+_LONG: Final = 1 << 20
+"""Bytes of a message that takes long; a server has one of them read at a time, and shorter ones do not wait for it."""
+_PIECE: Final = 1 << 16
 _PAUSE: Final = 0.02
 
 _SCALAR = rb'(?:"[^"\\]{0,200}"|-?[0-9]{1,20}|null)'
@@ -57,6 +61,7 @@ _ENDS: Final = 1_000
 
 logger = logging.getLogger("byref")
 _readers = ThreadPoolExecutor(_READERS, "byref-gateway-reader")
+_long_readers = ThreadPoolExecutor(_READERS, "byref-gateway-long-reader")
 
 
 class Oversized(Exception):
@@ -69,6 +74,8 @@ class Allowance:
     def __init__(self, server: str) -> None:
         self.server = server
         self.used = 0
+        self.reading = asyncio.Semaphore(1)
+        """Of a long message."""
         self._lock = threading.RLock()
 
     def take(self, size: int) -> bool:
@@ -119,6 +126,38 @@ class Lease:
     def __del__(self) -> None:
         if self.size:
             self.release()
+
+
+class Pieces:
+    """Bytes as they come, in pieces of any size: a server may send them one by one."""
+
+    __slots__ = ("_last", "_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._last = bytearray()
+        self.size = 0
+
+    def add(self, piece: bytes | bytearray | memoryview) -> None:
+        """Add what came next."""
+        self.size += len(piece)
+        self._last += piece
+        if len(self._last) >= _PIECE:
+            self._pieces.append(bytes(self._last))
+            self._last = bytearray()
+
+    async def joined(self) -> bytes:
+        """Return all of them as one, and begin anew; many are put together on a thread."""
+        self._pieces.append(bytes(self._last))
+        pieces, size = self._pieces, self.size
+        self._pieces, self._last, self.size = [], bytearray(), 0
+        return _joined(pieces) if size <= _LONG else await on_thread(_long_readers, lambda: _joined(pieces))
+
+
+def _joined(pieces: list[bytes]) -> bytes:
+    whole = b"".join(pieces)  # which gives the interpreter's lock back
+    pieces.clear()
+    return whole
 
 
 class Pace:
@@ -175,10 +214,11 @@ async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
             if len(data) > _UNCOUNTED:
                 await lease.grow(weight.decoded_bytes(data, ALLOWED_BYTES))
             message = _read(data, allowance.server)
+        elif len(data) <= _LONG:
+            message = await _read_on(_readers, data, allowance, lease)
         else:
-            size = await on_thread(_readers, lambda: _weighed(data, allowance))
-            await lease.grow(size)
-            message = await on_thread(_readers, lambda: _read(data, allowance.server))
+            async with allowance.reading:
+                message = await _read_on(_long_readers, data, allowance, lease)
     except Oversized as error:
         if (id := _id_of(data)) is None:
             raise
@@ -189,6 +229,11 @@ async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
     if message is None:
         return None if (id := _id_of(data)) is None else failed(id, _NO_MESSAGE)
     return _with_lease(message, lease, len(data))
+
+
+async def _read_on(readers: Executor, data: bytes, allowance: Allowance, lease: Lease) -> JSONRPCMessage | None:
+    await lease.grow(await on_thread(readers, lambda: _weighed(data, allowance)))
+    return await on_thread(readers, lambda: _read(data, allowance.server))
 
 
 _NO_MESSAGE = "the server's answer is no message of this protocol"
@@ -222,7 +267,7 @@ def _read(data: bytes, server: str) -> JSONRPCMessage | None:
         value = _decoded(data)
     except (ValueError, RecursionError):
         return None
-    if len(data) <= _AT_ONCE and _is_deep(value):
+    if len(data) <= _AT_ONCE and data.count(b"[") + data.count(b"{") > MAX_LEVELS and _is_deep(value):
         raise Oversized(f"the MCP server {server!r} answered with more than {MAX_LEVELS} levels in one message")
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
@@ -245,8 +290,8 @@ def _decoded(data: bytes) -> Any:
             return _sendable(json.loads(text, parse_int=jsontext.integer))
         with jsontext.collector_paused():
             value = slices.parse_sliced(text)
-        return _sendable(value) if b"\\ud" in data or b"\\uD" in data else value
-    return _decoded(slices.decode(data, "replace").encode())
+        return _sendable(value) if slices.holds(data, b"\\ud") or slices.holds(data, b"\\uD") else value
+    return _decoded(slices.encode(slices.decode(data, "replace")))
 
 
 def _is_deep(value: Any) -> bool:
@@ -265,7 +310,9 @@ def _is_deep(value: Any) -> bool:
 
 def _sendable(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        if value.isascii():
+            return value
+        return slices.joined(piece.encode("utf-8", "replace").decode() for piece in slices.pieces(value))
     if isinstance(value, dict):
         return {_sendable(key): _sendable(member) for key, member in value.items()}
     return [_sendable(item) for item in value] if isinstance(value, list) else value

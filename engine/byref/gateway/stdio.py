@@ -18,7 +18,7 @@ from mcp.types import JSONRPCRequest
 from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
 from byref.gateway.guard import guarded
-from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, encoded, failed, read
+from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, Pieces, encoded, failed, read
 from byref.gateway.relay import Relay
 
 MAX_STRAY_LINES = 10_000
@@ -90,20 +90,20 @@ async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Rela
 
 async def _lines(stream: ByteReceiveStream, lease: Lease) -> AsyncIterator[bytes]:
     """The lines of a stream, each put together once, however many pieces it comes in; a long one is leased."""
-    pieces: list[bytes] = []
-    size = 0
+    pieces = Pieces()
     async for chunk in stream:
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
-            yield b"".join((*pieces, piece))
-            pieces, size = [], 0
+            if pieces.size:
+                pieces.add(piece)
+                piece = await pieces.joined()
+            if piece:
+                yield piece
             lease.release()
-        if rest:
-            pieces.append(rest)
-            size += len(rest)
-            if size > lease.size + _LEASED:
-                await lease.grow(_LEASED)
-        if size > MAX_MESSAGE_BYTES:
+        pieces.add(rest)
+        if pieces.size > lease.size + _LEASED:
+            await lease.grow(_LEASED)
+        if pieces.size > MAX_MESSAGE_BYTES:
             raise Broken(f"it wrote a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
 
 
