@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar, get_args
 
 from byref.errors import ConfigurationError
 from byref.plain import one_line
+from byref_sandbox.plainjq import HAS_NAN
 
 MOST = 1 << 53
 """No size, count or number of tokens is larger."""
@@ -204,12 +205,16 @@ def names(name: str, value: object) -> dict[str, str]:
     return dict(value)
 
 
-def collected(program: str) -> str:
+def collected(program: str, *, without_nan: bool = False) -> str:
     """Return a jq program that gives the outputs of another as the text of one JSON array.
 
-    As text, numbers that the program only passes on keep all their digits.
+    As text, numbers that the program only passes on keep all their digits. `without_nan`: NaN, which would be null there,
+    is an error.
     """
-    return f"[({program}\n)] | tojson"  # a line break ends a comment
+    text = f"[({program}\n)] | tojson"  # a line break ends a comment
+    if not without_nan:
+        return text
+    return f'{text} as $text | if ($text | contains("null")) and {HAS_NAN} then error("NaN has no JSON") else $text end'
 
 
 def _written(name: str, text: str) -> None:

@@ -7,6 +7,7 @@ is the host's own code. Whatever goes wrong is one exception, so that the output
 from __future__ import annotations
 
 import copy
+import json
 import marshal
 import re
 import sys
@@ -21,7 +22,7 @@ from byref.outputs import values
 from byref.plain import one_line
 from byref.policy import ToolPolicy
 from byref.scope import Scope
-from byref_sandbox import Failure, Limits, data, jsontext, plainjq, weight
+from byref_sandbox import Data, Failure, Limits, data, jsontext, plainjq, weight
 
 MAX_BYTES = 64 << 20
 """Of what a jq program or a template gives."""
@@ -93,7 +94,13 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
         raise MapperFailed("mapper: jq is not available here, but for plain paths")
     most = _max_bytes(scope, tool)
     try:
-        reply = scope.sandbox.jq(collected(program), value, limits=_limits(scope, tool), max_bytes=most)
+        is_finite = not plainjq.has_not_finite(value)
+        reply = scope.sandbox.jq(
+            collected(program, without_nan=not is_finite or plainjq.may_make_nan(program)),
+            value if is_finite else _as_it_is(value),
+            limits=_limits(scope, tool),
+            max_bytes=most,
+        )
     except (TypeError, ValueError) as error:  # its message names what is in the value
         raise MapperFailed(f"mapper: the output is nothing that jq can be given: {type(error).__name__}") from error
     except Exception as error:
@@ -112,11 +119,24 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
     except jsontext.NotJSON as error:
         raise MapperFailed("mapper: what it gives is nested too deeply") from error
     assert isinstance(outputs, list)
-    if (made := _big_numbers(outputs, int)) and made - _big_numbers(value, int, float):
+    if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - _big_numbers(value, float)):
+        raise MapperFailed(
+            "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
+        )
+    made = _big_numbers(outputs, int)
+    if _big_numbers(value, int):
+        made |= _big_numbers(outputs, float)  # as jq writes integers from 10**17 on
+    if made and made - _big_numbers(value, int, float):
         raise MapperFailed(
             "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
         )
     return outputs
+
+
+def _as_it_is(value: object) -> Data:
+    """A value with its NaN and infinities, which jq reads as Python writes them."""
+    text = json.dumps(value, separators=(",", ":")).encode("ascii")
+    return Data("", lambda: text)
 
 
 def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import jq
@@ -30,13 +32,29 @@ def halt_error: halt_error(5);
 """
 
 
+_CLAMPED: Final = re.compile(rb"1\.7976931348623157e\+?308")
+"""What jq makes of an infinity, and of numbers that are too large: the largest float."""
+_LARGE: Final = re.compile(r"(?:^|[\[,:\s])(-?(?:[0-9]{309,}|[0-9]+(?:\.[0-9]*)?[eE]\+?[0-9]{3,}))")
+_NAN: Final = re.compile(r"(?:^|[\[,:\s])-?[nN][aA][nN]")
+_WRITES: Final = re.compile("tojson|tostring|@|\\\\\\(")
+_CHECK: Final = f'(., ((tojson | contains("null")) and {plainjq.HAS_NAN}))'
+
+_IsNan = Callable[[object], bool]
+
+
 def jq_body(request: wire.Request, text: str) -> Body:
     """Runs the jq program in `request.source` over a JSON text."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         frames: list[wire.Frame] = []
         try:
-            return _taken(_compiled(request.source).input_text(text), frames, request)
+            program, is_checked = _compiled(request.source, text)
+            return _taken(
+                _told_of(program.input_text(text), is_checked),
+                frames,
+                request,
+                not_finite=_is_beyond(request.source, text),
+            )
         except ValueError as error:
             message = str(error)
             raised = _raised(message)
@@ -54,7 +72,8 @@ def pick_body(request: wire.Request, value: object) -> Body:
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         try:
-            return _taken(plainjq.compiled(request.source)(value), [], request)
+            outputs = plainjq.compiled(request.source)(value)
+            return _taken(((output, plainjq.has_not_finite) for output in outputs), [], request)
         except plainjq.NotPlain:
             return [error_frame(Failure(plainjq.NOT_PLAIN, "the program, or what it meets, is for jq"))]
         except BaseException as error:  # noqa: BLE001
@@ -63,17 +82,50 @@ def pick_body(request: wire.Request, value: object) -> Body:
     return body
 
 
-def _taken(outputs: Iterable[object], frames: list[wire.Frame], request: wire.Request) -> list[wire.Frame]:
+def _taken(
+    outputs: Iterable[tuple[object, _IsNan]],
+    frames: list[wire.Frame],
+    request: wire.Request,
+    *,
+    not_finite: bool = False,
+) -> list[wire.Frame]:
     """Adds the outputs to `frames`, under the request's caps, and the end."""
     lessen_depth()
     room = request.max_output_bytes
-    for output in outputs:
+    for output, is_nan in outputs:
         encoded = values.to_json(output)
         room -= len(encoded)
         if room < 0 or len(frames) == request.max_outputs:
-            return [*frames, wire.Done(truncated=True)]
+            return [*frames, wire.Done(truncated=True, not_finite=not_finite)]
         frames.append(wire.Output(encoded))
-    return [*frames, wire.Done()]
+        not_finite = not_finite or bool(_CLAMPED.search(encoded)) or (b"null" in encoded and is_nan(output))
+    return [*frames, wire.Done(not_finite=not_finite)]
+
+
+def _told_of(outputs: Iterable[object], is_checked: bool) -> Iterator[tuple[object, _IsNan]]:
+    """Yields each output, and what tells whether NaN is among its nulls: by what follows it, if the program is checked."""
+    told = iter(outputs)
+    for output in told:
+        has_nan = is_checked and next(told) is True
+        yield output, _yes if has_nan else _no
+
+
+def _yes(_: object) -> bool:
+    return True
+
+
+def _no(_: object) -> bool:
+    return False
+
+
+def _is_beyond(source: str, text: str) -> bool:
+    """Whether a number of a JSON text is beyond the range of 64-bit floats: what jq computes of it is wrong.
+
+    Or it is NaN, and the program writes JSON itself, in which that is null.
+    """
+    if _WRITES.search(source) and _NAN.search(text):
+        return True
+    return any(math.isinf(float(found[1])) for found in _LARGE.finditer(text))
 
 
 def with_data(terms: wire.Terms, size: int) -> wire.Terms:
@@ -82,9 +134,17 @@ def with_data(terms: wire.Terms, size: int) -> wire.Terms:
     return msgspec.structs.replace(terms, memory_bytes=terms.memory_bytes + room)
 
 
-def _compiled(source: str) -> jq._Program:
+def _compiled(source: str, text: str) -> tuple[jq._Program, bool]:
+    """The program for a JSON text, and whether each of its outputs is followed by whether NaN is in it.
+
+    jq writes null for NaN, and looking costs as much as the program: it is for those that may give one.
+    """
     program = jq.compile(source)
-    return jq.compile(_HALTS + source) if "halt" in source else program
+    definitions = _HALTS if "halt" in source else ""
+    if plainjq.may_make_nan(source) or _NAN.search(text):
+        with suppress(ValueError):  # a backslash before the line break: the comment goes on
+            return jq.compile(f"{definitions}({source}\n) | {_CHECK}"), True
+    return jq.compile(definitions + source) if definitions else program, False
 
 
 def _raised(message: str) -> object:

@@ -205,3 +205,5 @@ class JqOutcome:
     """There were more outputs than were asked for."""
     error: Failure | None = None
     usage: Usage = Usage()
+    not_finite: bool = False
+    """Whether NaN, an infinity or a number beyond the range of 64-bit floats was met: outputs have null or 1.797e308 for it."""

@@ -16,6 +16,7 @@ is never larger than what it is made of times the picks of a program.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
@@ -26,6 +27,12 @@ EXACT = 2**53
 """From here on, not every integer is a 64-bit float."""
 MAX_PROGRAM_CHARS = 200
 """A longer one is not looked at, which bounds the nesting too."""
+
+HAS_NAN = 'any(..; type == "number" and isnan)'
+"""A jq program that tells whether NaN, which jq writes as null, is in its input."""
+_MAKES_NAN = re.compile(
+    "[-+*/%]|nan|inf|add|tonumber|fromjson|sqrt|pow|exp|log|sin|cos|tan|gamma|rem|fma|ldexp|scalb|[jy][01n]"
+)
 
 NOT_PLAIN = "NotPlain"
 """The kind of failure of a run that has to be left to jq."""
@@ -104,6 +111,25 @@ def has_rounded(value: object) -> bool:
         elif isinstance(item, list):
             left.extend(item)
         elif type(item) is int and not -EXACT < item < EXACT:
+            return True
+    return False
+
+
+def may_make_nan(program: str) -> bool:
+    """Tell whether a jq program may compute NaN from data without one: most cannot, and looking is not free."""
+    return _MAKES_NAN.search(program) is not None
+
+
+def has_not_finite(value: object) -> bool:
+    """Tell whether there is a NaN or an infinity, for which JSON has null."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left.extend(item.values())
+        elif isinstance(item, list):
+            left.extend(item)
+        elif type(item) is float and not math.isfinite(item):
             return True
     return False
 

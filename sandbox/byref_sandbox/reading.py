@@ -168,6 +168,7 @@ def jq_outcome_of(
         answer.done is not None and answer.done.truncated,
         failure,
         _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
+        not_finite=answer.done is not None and answer.done.not_finite,
     )
 
 

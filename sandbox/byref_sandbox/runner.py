@@ -65,7 +65,8 @@ class Runner(ABC):
     ) -> JqOutcome:
         """Runs a jq program over one JSON value, `Data` or plain, and gives at most `max_outputs` outputs of `max_bytes`.
 
-        jq computes with 64-bit floats: integers beyond 2**53 come out rounded. There is no environment, no file and no
+        jq computes with 64-bit floats: integers beyond 2**53 come out rounded, and those beyond 1.8e308, infinities and NaN
+        as the outcome's `not_finite` says. There is no environment, no file and no
         module. Raises as `run` does.
         """
         limits = limits or self.limits

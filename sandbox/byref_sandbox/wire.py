@@ -312,6 +312,8 @@ class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """A table too big for JSON: `value` is null, `exact` is all of it."""
     figures_dropped: int = 0
     """Figures beyond the most that may be sent."""
+    not_finite: bool = False
+    """As of a JqOutcome."""
 
 
 Frame = Error | Kept | Same | Defined | Lost | Image | File | Output | Done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from byref.tools.mending import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import Target, find, jq_fault, jq_within, walk
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext, plainjq
+from byref_sandbox.values import to_json
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
@@ -37,6 +37,10 @@ _LIMIT_HINT = "select or slice first and compute on less, or ask for a plain pat
 _SELECT_LESS = "Select less: keys, length, a slice, fewer fields."
 _SPARE = 12
 """Tokens by which texts together may be more than each by itself."""
+_NOT_FINITE = (
+    "the data, or the result, has NaN, an infinity or a number beyond 1.8e308: null or 1.797e308 may stand for it here, "
+    "and what jq computes of it is wrong"
+)
 _LONG_NUMBER = re.compile(rb"[0-9]{16}")
 
 _KEYS = dict.fromkeys((*KEYS, "data", "source"), "artifact_id")
@@ -119,19 +123,19 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         )
     interpreter.see_that_it_can_be_held(scope, target.artifact)
     limits = interpreter.limits_of(scope)
-    reply, rounded = _picked(scope, target, arguments, limits), False
+    reply, note = _picked(scope, target, arguments, limits), ""
     if reply is None:
         reply = _ran(scope, target, expression, limits)
-        rounded = any(
-            _LONG_NUMBER.search(line) and plainjq.has_rounded(jsontext.decode(line)) for line in reply.outputs
-        )
+        if any(_LONG_NUMBER.search(line) and plainjq.has_rounded(jsontext.decode(line)) for line in reply.outputs):
+            note = _rounding(scope)
+    if reply.not_finite:
+        note = _NOT_FINITE
     outputs = [output.decode("utf-8", "surrogatepass") for output in reply.outputs]
     if reply.error is not None:
         hint = _LIMIT_HINT if reply.error.kind.endswith("Limit") else reply.error.hint
         fault = jq_fault(reply.error.message) if target.path else reply.error.message
         content = f"{reply.error.kind}: {fault}" + (f"\n{hint}" if hint else "")
     else:
-        note = _rounding(scope) if rounded else ""
         content = bounded(
             scope,
             lambda size: _told(_outputs(scope, outputs, size, truncated=reply.truncated, beside=note), note),
@@ -174,6 +178,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
 
 def _picked_here(pick: plainjq.Filter, value: object) -> JqOutcome | None:
     outputs: list[bytes] = []
+    not_finite = False
     room, truncated, began = JQ_BYTES, False, time.perf_counter()
     try:
         for output in pick(value):
@@ -183,16 +188,18 @@ def _picked_here(pick: plainjq.Filter, value: object) -> JqOutcome | None:
             if truncated:
                 break
             outputs.append(encoded)
+            not_finite = not_finite or (b"null" in encoded and plainjq.has_not_finite(output))
     except plainjq.NotPlain:
         return None
-    return JqOutcome(tuple(outputs), truncated, usage=Usage(wall_ms=(time.perf_counter() - began) * 1000))
+    usage = Usage(wall_ms=(time.perf_counter() - began) * 1000)
+    return JqOutcome(tuple(outputs), truncated, usage=usage, not_finite=not_finite)
 
 
 def _compact(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (ValueError, OverflowError):  # lone surrogates, integers over 64 bits
-        return json.dumps(value, separators=(",", ":")).encode()
+        return to_json(value)
 
 
 def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOutcome:

@@ -343,6 +343,11 @@ class Substituter:
         if reply.truncated:
             raise ToolError(f"jq {program[:200]!r} gives more than can be handed over; select less")
         outputs = [jsontext.decode(output) for output in reply.outputs]
+        if reply.not_finite:
+            raise ToolError(
+                f"jq {program[:200]!r} meets NaN, an infinity or a number beyond 1.8e308, for which jq has null or "
+                "1.797e308; plain picks are exact (.[0].id, .[2:5], map(.id), .rows[].id), and so is code"
+            )
         if plainjq.has_rounded(outputs):
             raise ToolError(
                 f"jq {program[:200]!r} gives integers beyond 2**53, which jq rounds; plain picks are exact "
