@@ -49,6 +49,7 @@ MAX_GIVEN_FILES = 100
 MAX_UNNAMED_FILE_BYTES = 16 << 20
 """Of files that code may open by a name that it computes, together."""
 RESULT_NAME = "result"
+WENT = "its data expired, or was deleted, while the code ran"
 _RECORD = insert(RunRow)
 NAMED_IN_REFUSALS = 100
 """Variables that an error may name beside those of the code, what tools stored first: so many a misspelt name is compared with."""
@@ -83,6 +84,15 @@ class Execution:
     gone: str | None = None
     """What became of a name that the code used and that is not there any more; it is the error's hint, too."""
     language: str = "python"
+
+
+class Committed(NamedTuple):
+    """What became of the names of a run."""
+
+    names: dict[str, str]
+    """New ones with what they hold, a big result's last."""
+    gone: dict[str, str]
+    """Those whose data was there no more, each with the reason."""
 
 
 def data_of(
@@ -354,13 +364,14 @@ def text_of(outcome: Outcome) -> str | Ends:
     return Sent(outcome.json).text
 
 
-def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> dict[str, str]:
-    """Bind what a run left and record it; return the new names with what they hold, a big result's last.
+def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> Committed:
+    """Bind what a run left and record it.
 
     `step` is that of the reply, or, where the host ran the code (`replied` False), the last one before it.
     QuotaExceeded: others stored so much meanwhile that there is no room for it.
     """
     names: dict[str, str] = {}
+    gone: dict[str, str] = {}
     reply_step = step if replied else None
     variables.drop(connection, session_id=scope.row, names=execution.dropped)
     names_of.forget(connection, scope.row, execution.dropped)
@@ -369,8 +380,9 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         again = keeping.insert_again(connection, scope, alias.artifact, reply_step)
         if again is not None:
             names |= _bind(connection, scope, again, alias.parts, taken, step)
-        else:  # deleted while the code ran, as if it had been before
+        else:  # as if it had been so before the code ran
             for part in alias.parts:
+                gone[part.wanted] = WENT
                 variables.unbind(connection, session_id=scope.row, name=part.wanted)
             names_of.forget(connection, scope.row, [part.wanted for part in alias.parts])
     for kept in execution.kept:
@@ -399,7 +411,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         keeping.keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
     record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
-    return names
+    return Committed(names, gone)
 
 
 def _bind(

@@ -8,7 +8,7 @@ from typing import Any
 
 from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
-from byref.interpreter import Execution, missing_name, text_of
+from byref.interpreter import Committed, Execution, missing_name, text_of
 from byref.scope import Scope
 from byref.skim.sent import Sent
 from byref.variables import Variable
@@ -19,12 +19,12 @@ NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expre
 _LISTED_NAMES = 30
 
 
-def reply(execution: Execution, names: Mapping[str, str], scope: Scope, known: list[Variable]) -> str:
+def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> str:
     """Return a run as the model reads it: output, value or error, and what became of its names.
 
     `known` are the variables to choose from where a name is missing.
     """
-    outcome, limit = execution.outcome, scope.policy.reply_tokens
+    outcome, limit, names = execution.outcome, scope.policy.reply_tokens, made.names
     parts: list[str] = []
     if outcome.stdout:
         budget = limit // 2 if outcome.kind != "none" and outcome.json != b'""' else limit * 3 // 4
@@ -50,8 +50,8 @@ def reply(execution: Execution, names: Mapping[str, str], scope: Scope, known: l
             listed[name] += f", no longer {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
-    if execution.lost:
-        parts.append(f"[not kept: {_reasons(execution.lost, 'not kept: put what belongs together in one dict')}]")
+    if unkept := {**execution.lost, **made.gone}:
+        parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
     return "\n".join(parts) or NO_OUTPUT
 
 

@@ -162,11 +162,13 @@ class Session:
     def run(self, code: str) -> Outcome:
         """Run code over the session's variables for the host: the interpreter's outcome, unbounded and not accounted.
 
-        What the code assigns is bound as it is for the model; the run is recorded. Where the code names what has
+        What the code assigns is bound as it is for the model, or named in `unkept` with the reason; the run is recorded. Where the code names what has
         expired, the error's hint says what it was and which call makes it again.
 
         Raises:
-            ToolError: the code has more than 200,000 characters, or this platform has no interpreter.
+            ToolError: the code has more than 200,000 characters or names more than 10,000 variables, this platform has no
+                interpreter or it cannot be started, or data that the code names cannot be read: it is JSON too large to be
+                held as a value, it is damaged, or it expired or was deleted after it was looked up.
             QuotaExceeded: what the code left no longer fits, for others stored as much meanwhile.
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
@@ -174,14 +176,15 @@ class Session:
         execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
         drawn, written = plots.stage(self._scope, execution.outcome), files.stage(self._scope, execution.outcome)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Mapping[str, str]:
             step = ledger.lock(connection, self._scope.row)
-            interpreter.commit(connection, self._scope, execution, step, replied=False)
+            made = interpreter.commit(connection, self._scope, execution, step, replied=False)
             plots.commit(connection, self._scope, drawn, None)
             files.commit(connection, self._scope, written, None)
+            return made.gone
 
-        self._scope.write(work)
-        return execution.outcome
+        outcome, gone = execution.outcome, self._scope.write(work)
+        return replace(outcome, unkept={**outcome.unkept, **gone}) if gone else outcome
 
     def reset(self) -> None:
         """Forget the names that code bound: values, functions, classes, imports; variables of outputs stay.

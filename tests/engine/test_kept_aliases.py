@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from material import records
 from sqlalchemy import delete, event, text, update
 
-from byref import Engine, Policy, Session
+from byref import Engine, Policy, Session, interpreter
 from byref.db.integrity import examine
 from byref.db.tables import ArtifactRow, NameRow, VariableRow
 from byref_sandbox import Sandbox
@@ -121,14 +122,11 @@ def test_it_outlives_what_it_was_given(given: Session, engine: Engine) -> None:
 
 
 @pytest.mark.postgresql("rows are locked, and unique indexes refuse what others wrote meanwhile")
-def test_what_is_deleted_while_the_code_runs_is_not_named(given: Session, engine: Engine) -> None:
-    """As if it had been deleted before: the name is not there, and what it stood for until then is gone."""
-    from byref import interpreter
-
+def test_what_is_deleted_while_the_code_runs_is_told(
+    given: Session, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is not there, what it stood for until then is gone, and both the host and the model read why."""
     given.run("rows = {1}")
-    scope = given._scope
-    execution = interpreter.execute(scope, "rows = users", inline_tokens=100)
-    assert [part.wanted for alias in execution.aliases for part in alias.parts] == ["rows"]
 
     def gone(connection: object) -> None:
         for table in (NameRow, VariableRow, ArtifactRow):
@@ -136,8 +134,21 @@ def test_what_is_deleted_while_the_code_runs_is_not_named(given: Session, engine
         connection.execute(text("DELETE FROM byref_frames WHERE tenant = :t"), {"t": given.tenant})  # type: ignore[attr-defined]
         connection.execute(text("DELETE FROM byref_blobs WHERE tenant = :t"), {"t": given.tenant})  # type: ignore[attr-defined]
 
-    engine.database.write(gone)
-    assert scope.write(lambda c: interpreter.commit(c, scope, execution, 1, replied=False)) == {}
+    def meanwhile(*given: Any, **knobs: Any) -> Any:
+        engine.database.write(gone)
+        return staged(*given, **knobs)
+
+    staged = interpreter.staged
+    why = "its data expired, or was deleted, while the code ran"
+    with monkeypatch.context() as patched:
+        patched.setattr(interpreter, "staged", meanwhile)
+        outcome = given.run("rows = users\nother = 7")
+    assert outcome.error is None and outcome.unkept == {"rows": why}
+    assert [variable.name for variable in given.variables()] == ["other"]
+    given.process({"users": records(3_000), "total": 3_000}, tool="list_users", call_id="again")
+    with monkeypatch.context() as patched:
+        patched.setattr(interpreter, "staged", meanwhile)
+        assert f"[not kept: rows ({why})]" in ask(given, "rows = users")
     assert given.variables() == []
 
 

@@ -40,10 +40,10 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     drawn, written = plots.stage(scope, execution.outcome), files.stage(scope, execution.outcome)
 
     def commit(connection: Connection, step: int) -> str:
-        names = interpreter.commit(connection, scope, execution, step, replied=True)
+        made = interpreter.commit(connection, scope, execution, step, replied=True)
         named = plots.commit(connection, scope, drawn, step)
         files.commit(connection, scope, written, step)
-        text = rendering.reply(execution, names, scope, known)
+        text = rendering.reply(execution, made, scope, known)
         about = "\n".join(filter(None, (plots.text_of(scope, drawn, named), files.text_of(scope, written))))
         return about if about and text == rendering.NO_OUTPUT else "\n".join(filter(None, (about, text)))
 
