@@ -71,7 +71,15 @@ def commit(connection: Connection, scope: Scope, files: Files, step: int | None)
     if not files.staged:
         return
     adding = {one.staged.digest: one.staged.size for one in files.staged}
-    quotas.check(connection, scope.policy, tenant=scope.tenant, session_id=scope.row, session=scope.name, adding=adding)
+    quotas.check(
+        connection,
+        scope.policy,
+        tenant=scope.tenant,
+        session_id=scope.row,
+        session=scope.name,
+        adding=adding,
+        is_locked=True,
+    )
     for one in files.staged:
         store.insert_artifact(
             connection,

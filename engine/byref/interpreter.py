@@ -164,16 +164,18 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
 
     def look_up(connection: Connection) -> _Needed:
-        known = names_of.of_session(connection, scope.row)
-        sources = needed(code, known.sources)
+        definitions = names_of.definitions(connection, scope.row)
+        sources = needed(code, definitions)
         texts = (strip_dollars(code), *sources.values())
         names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
         found = variables.find(connection, scope.source, scope.row, names)
+        exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
         artifacts = _artifacts(connection, scope, code, names - found.keys())
         most = variables.of_tools_first(connection, scope.row, NAMED_IN_REFUSALS)
         others = {name: is_left for name, is_left in most.items() if name not in names}
         holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
-        inside = variables.inside(connection, scope.row, holding)
+        inside = variables.inside(connection, holding)
+        known = names_of.Names(definitions, exact)
         return _Needed(known, sources, found, artifacts, others, inside, _files(connection, scope, texts))
 
     known, sources, found, artifacts, others, inside, files = scope.read(look_up)
@@ -375,7 +377,8 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     reply_step = step if replied else None
     variables.drop(connection, session_id=scope.row, names=execution.dropped)
     names_of.forget(connection, scope.row, execution.dropped)
-    taken = variables.taken(connection, scope.row)
+    staged: tuple[keeping.Aliases | Kept, ...] = (*execution.aliases, *execution.kept)
+    taken = variables.taken(connection, scope.row, [part.wanted for one in staged for part in one.parts])
     for alias in execution.aliases:
         again = keeping.insert_again(connection, scope, alias.artifact, reply_step)
         if again is not None:
@@ -405,7 +408,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     if execution.result is not None:
         row = keeping.insert(connection, scope, execution.result, reply_step)
         [part] = execution.result.parts
-        [name] = variables.unique([part.wanted], variables.taken(connection, scope.row) | execution.definitions.keys())
+        [name] = variables.free(connection, scope.row, [part.wanted], execution.definitions)
         names_of.forget(connection, scope.row, [name])
         keeping.bind(connection, scope, row, [(name, part)], step)
         keeping.keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)

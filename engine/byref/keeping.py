@@ -113,13 +113,16 @@ def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names
             )
 
 
-def _see_that_it_fits(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
-    quotas.check(connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding)
+def _see_that_it_fits(
+    connection: Connection, scope: Scope, adding: Mapping[bytes, int], *, is_locked: bool = False
+) -> None:
+    about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
+    quotas.check(connection, scope.policy, adding=adding, is_locked=is_locked, **about)
 
 
 def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
     """Publish what was staged as an artifact and return its row id; QuotaExceeded if there is no room any more."""
-    _see_that_it_fits(connection, scope, kept.added)
+    _see_that_it_fits(connection, scope, kept.added, is_locked=True)
     blob_id = staging.publish_kept(connection, scope.place, kept.staged)
     about: Any = {part.wanted: part.shape for part in kept.parts}
     return store.insert_artifact(

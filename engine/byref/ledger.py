@@ -11,13 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, text, update
 
 from byref.calibration import Standing
-from byref.db.tables import LedgerRow, SessionRow
+from byref.db import sums
+from byref.db.tables import (
+    ENDS_TURN,
+    EXPIRED_CALL,
+    EXPIRED_CALL_CHARS,
+    EscapedText,
+    LedgerRow,
+    SessionRow,
+)
 from byref.errors import SessionGone
 from byref.outputs import text_of
 from byref.usage import Usage
@@ -128,7 +137,7 @@ _TAKE_STEP = (
     update(SessionRow)
     .where(*_OPEN)
     .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
-    .returning(SessionRow.next_step - 1, *_STANDING)
+    .returning(SessionRow.next_step - 1, SessionRow.totals_through, *_STANDING)
 )
 _LOCK = update(SessionRow).where(*_OPEN).values(next_step=SessionRow.next_step).returning(SessionRow.next_step - 1)
 _RESERVE = (
@@ -149,40 +158,60 @@ _REQUEST = select(LedgerRow.step).where(
     LedgerRow.kind == "usage",
     LedgerRow.call_digest == bindparam("request"),
 )
-_LAST_TURN = (
-    select(func.coalesce(func.max(LedgerRow.step), 0))
-    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.kind.in_(("usage", "compaction")))
-    .scalar_subquery()
-)
+
+
+def _last(kind: str) -> Any:
+    """The last step of a kind that ends turns, 0 without any."""
+    of_kind = LedgerRow.session_id == bindparam("of_session"), text(ENDS_TURN), LedgerRow.kind == kind
+    return select(func.coalesce(func.max(LedgerRow.step), 0)).where(*of_kind).scalar_subquery()
+
+
+IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
+"""Of the session `of_session`: after the last usage and the last compaction that were recorded."""
 _ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
 ).where(LedgerRow.session_id == bindparam("of_session"))
 _OUTPUT_BEFORE = _ENTRIES.where(
-    LedgerRow.kind == "output",
+    text("kind = 'output'"),  # in the words of the index
     LedgerRow.call_digest == bindparam("call"),
     LedgerRow.content_digest == bindparam("content"),
 )
-_COMPACTED = (
-    select(func.coalesce(func.max(LedgerRow.step), 0))
-    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.kind == "compaction")
-    .scalar_subquery()
+_GIVEN = (
+    select(LedgerRow.step)
+    .where(
+        LedgerRow.session_id == bindparam("of_session"),
+        LedgerRow.content_digest == bindparam("content"),
+        LedgerRow.kind == "output",
+    )
+    .order_by(LedgerRow.step)
+    .limit(1)
 )
-_GIVEN = select(
-    func.min(LedgerRow.step).label("first"),
-    func.min(
-        case((LedgerRow.route.in_(("inline", "wholesale", "truncate")) & (LedgerRow.step > _COMPACTED), LedgerRow.step))
-    ).label("seen"),
-).where(
-    LedgerRow.session_id == bindparam("of_session"),
-    LedgerRow.content_digest == bindparam("content"),
-    LedgerRow.kind == "output",
-)
+_SEEN = _GIVEN.where(
+    LedgerRow.route.in_(("inline", "wholesale", "truncate")), LedgerRow.step > _last("compaction")
+).scalar_subquery()
+_GIVEN_AND_SEEN = select(_GIVEN.scalar_subquery().label("first"), _SEEN.label("seen"))
 _REPLY_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "reply",
     LedgerRow.call_digest == bindparam("call"),
     LedgerRow.content_digest == bindparam("content"),
-    LedgerRow.step > _LAST_TURN,
+    *IN_TURN,
 )
+_OF_CALL = (
+    _ENTRIES.where(LedgerRow.call_digest == bindparam("call"), LedgerRow.kind.in_(("output", "reply")))
+    .order_by(LedgerRow.step.desc())
+    .limit(1)
+)
+_EXPIRED = (
+    _ENTRIES.where(
+        LedgerRow.call_digest.is_(None),
+        LedgerRow.call_id == bindparam("call"),
+        LedgerRow.kind.in_(("output", "reply")),
+    )
+    .order_by(LedgerRow.step.desc())
+    .limit(1)
+)
+_EXPIRED_SHORT = _EXPIRED.where(text(EXPIRED_CALL))
+_OF_STEP = _ENTRIES.where(LedgerRow.step == bindparam("number"))
 
 
 def digest(text: str) -> bytes:
@@ -195,7 +224,9 @@ def take_step(connection: Connection, session_row: int, pending: int = 0) -> Tur
     row = connection.execute(_TAKE_STEP, {"of_session": session_row, "tokens": pending}).one_or_none()
     if row is None:
         raise SessionGone
-    step, base, output, held, reported, estimated = row
+    step, through, base, output, held, reported, estimated = row
+    if step - through > sums.EVERY:
+        sums.keep(connection, session_row, step - 1)
     return Turn(
         step=step, base=base, base_output=output, pending=held - pending, reported=reported, estimated=estimated
     )
@@ -251,7 +282,7 @@ def given_before(
 
 def given(connection: Connection, session_row: int, content_digest: bytes) -> Given:
     """Return when an output had this content before."""
-    found = connection.execute(_GIVEN, {"of_session": session_row, "content": content_digest}).one()
+    found = connection.execute(_GIVEN_AND_SEEN, {"of_session": session_row, "content": content_digest}).one()
     return Given(*found) if found.first is not None else NEVER
 
 
@@ -356,32 +387,28 @@ def entries(connection: Connection, session_row: int) -> list[Entry]:
 
 def entry(connection: Connection, session_row: int, key: str | int) -> Entry | None:
     """Return the step with that number, or the newest output or reply with that call id."""
-    query = _ENTRIES
     if isinstance(key, int):
-        query = query.where(LedgerRow.step == max(0, min(key, 2**63 - 1)))
-    else:
-        expired = LedgerRow.call_digest.is_(None) & (LedgerRow.call_id == key[:CALL_ID_CHARS])
-        query = query.where((LedgerRow.call_digest == digest(key)) | expired, LedgerRow.kind.in_(("output", "reply")))
-    query = query.order_by(LedgerRow.step.desc()).limit(1)
-    row = connection.execute(query, {"of_session": session_row}).one_or_none()
-    return None if row is None else _entry(row)
+        numbered = {"of_session": session_row, "number": max(0, min(key, 2**63 - 1))}
+        row = connection.execute(_OF_STEP, numbered).one_or_none()
+        return None if row is None else _entry(row)
+    shown = key[:CALL_ID_CHARS]
+    is_short = len(EscapedText().process_bind_param(shown, connection.dialect) or "") <= EXPIRED_CALL_CHARS
+    expired = _EXPIRED_SHORT if is_short else _EXPIRED
+    rows = (
+        connection.execute(_OF_CALL, {"of_session": session_row, "call": digest(key)}).one_or_none(),
+        connection.execute(expired, {"of_session": session_row, "call": shown}).one_or_none(),
+    )
+    return max((_entry(row) for row in rows if row is not None), key=attrgetter("step"), default=None)
 
 
 def totals(connection: Connection, session_row: int) -> Totals:
     """Return the session's sums; `cost_saved` is for whoever knows the price."""
-    rows = LedgerRow.session_id == session_row
-    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nanos")
-    sums = [func.sum(getattr(LedgerRow, name)) for name in names]
-    requests, *used = connection.execute(select(func.count(), *sums).where(rows, LedgerRow.kind == "usage")).one()
-    outputs, original, read = connection.execute(
-        select(func.count(), func.sum(LedgerRow.original_tokens), func.sum(LedgerRow.tokens)).where(
-            rows, LedgerRow.kind == "output"
-        )
-    ).one()
-    given, made, cached, written, nanos = (None if value is None else int(value) for value in used)
+    found = sums.of_session(connection, session_row)
+    given, made, cached, written, nanos = (found[name] for name in sums.USED)
     cost = None if nanos is None else Decimal(nanos) / NANOS
-    original, read = int(original or 0), int(read or 0)
-    return Totals(requests, given, made, cached, written, cost, outputs, original, read, max(0, original - read))
+    original, read = found["original_tokens"], found["tokens"]
+    saved = max(0, original - read)
+    return Totals(found["requests"], given, made, cached, written, cost, found["outputs"], original, read, saved)
 
 
 def dump(value: object) -> str:

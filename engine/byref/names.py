@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import zstandard
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, case, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from byref.artifacts import store
 from byref.db.payloads import Read
@@ -32,33 +32,34 @@ class Names:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Definitions by name, in the order in which they were made."""
     exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
-    """Of exact values, by name: row id, artifact's row id, digest."""
+    """Of exact values that are asked for, by name: row id, artifact's row id, digest."""
 
 
-_OF_SESSION = (
-    select(
-        NameRow.name,
-        NameRow.kind,
-        NameRow.id,
-        NameRow.artifact_id,
-        NameRow.digest,
-        NameRow.size_bytes,
-        case((NameRow.kind == "source", NameRow.data)).label("source"),
-    )
-    .where(NameRow.session_id == bindparam("of_session"), NameRow.kind.in_(("source", "exact")))
+_DEFINITIONS = (
+    select(NameRow.name, NameRow.digest, NameRow.size_bytes, NameRow.data)
+    .where(NameRow.session_id == bindparam("of_session"), NameRow.kind == "source")
     .order_by(NameRow.id)
+)
+_EXACT = select(NameRow.name, NameRow.id, NameRow.artifact_id, NameRow.digest).where(
+    NameRow.session_id == bindparam("of_session"),
+    NameRow.name.in_(bindparam("names", expanding=True)),
+    NameRow.kind == "exact",
 )
 
 
-def of_session(connection: Connection, session_id: int) -> Names:
-    """Return the definitions, and where the exact values are."""
-    sources, exact = {}, {}
-    for row in connection.execute(_OF_SESSION, {"of_session": session_id}):
-        if row.kind == "source":
-            sources[row.name] = _unpacked(row.source, row.size_bytes, bytes(row.digest)).decode()
-        else:
-            exact[row.name] = (row.id, row.artifact_id, bytes(row.digest))
-    return Names(sources, exact)
+def definitions(connection: Connection, session_id: int) -> dict[str, str]:
+    """Return the definitions by name, in the order in which they were made: at most `MAX_DEFINITIONS`."""
+    rows = connection.execute(_DEFINITIONS, {"of_session": session_id})
+    return {row.name: _unpacked(row.data, row.size_bytes, bytes(row.digest)).decode() for row in rows}
+
+
+def exact(connection: Connection, session_id: int, names: Collection[str]) -> dict[str, tuple[int, int | None, bytes]]:
+    """Return where the exact values of those of the names are that have one."""
+    return {
+        row.name: (row.id, row.artifact_id, bytes(row.digest))
+        for some in store.batched(names)
+        for row in connection.execute(_EXACT, {"of_session": session_id, "names": some})
+    }
 
 
 @dataclass(frozen=True, slots=True)

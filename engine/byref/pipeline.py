@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal
 
 from sqlalchemy import Connection
@@ -238,7 +239,7 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
             raise _Replan("room")
     if plan.seen is not None and ledger.given(connection, scope.row, prepared.digest).seen != plan.seen:
         raise _Replan("forgotten")
-    if (adding := adding_of(plan.kept)) and (excess := over_quota(connection, prepared, adding)):
+    if (adding := adding_of(plan.kept)) and (excess := over_quota(connection, prepared, adding, is_locked=True)):
         raise _Replan("quota", excess=excess)
     committed = _Committed(plan, turn.step, prepared.content if whole else "", rest)
     if not whole:
@@ -302,7 +303,8 @@ def _publish(
     rows: list[int] = []
     named: list[Reference] = []
     names: list[str] = []
-    taken = variables.taken(connection, scope.row) if several else set()
+    wanted = [part.wanted for kept in several for part in kept.parts]
+    free = iter(variables.free(connection, scope.row, wanted) if wanted else ())
     for kept in several:
         if kept.held is not None:
             blob = staging.publish_held(connection, scope.tenant, kept.held)
@@ -324,8 +326,7 @@ def _publish(
             ttl=scope.policy.ttl,
         )
         rows.append(row)
-        unique = variables.unique([part.wanted for part in kept.parts], taken)
-        taken.update(unique)
+        unique = list(islice(free, len(kept.parts)))
         names += unique
         variables.bind(
             connection,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -221,12 +222,13 @@ def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
     }
 
 
-def over_quota(connection: Connection, prepared: Prepared, adding: Mapping[bytes, int]) -> Excess | None:
+def over_quota(
+    connection: Connection, prepared: Prepared, adding: Mapping[bytes, int], *, is_locked: bool = False
+) -> Excess | None:
     """Return the quota that storing so much would pass."""
     scope = prepared.scope
-    return quotas.excess(
-        connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding
-    )
+    about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
+    return quotas.excess(connection, scope.policy, adding=adding, is_locked=is_locked, **about)
 
 
 def _excess(prepared: Prepared, several: Sequence[Kept]) -> Excess | None:

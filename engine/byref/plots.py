@@ -88,6 +88,7 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
         session=scope.name,
         session_id=scope.row,
         adding={plot.staged.digest: plot.staged.size for plot in plots.staged},
+        is_locked=True,
     )
     number = _last_number(connection, scope.row)
     named = []

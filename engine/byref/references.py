@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, select
 
 from byref import ledger
 from byref.db.tables import LedgerRow
@@ -116,15 +116,16 @@ def _dotted(at: Place) -> str:
 
 def _is_noted(connection: Connection, session_row: int, columns: Mapping[str, Any]) -> bool:
     """Tell whether this turn's steps have the same resolution: providers' call ids come back in later turns."""
-    ends = select(func.max(LedgerRow.step)).where(
-        LedgerRow.session_id == session_row, LedgerRow.kind.in_(("usage", "compaction"))
+    same = (
+        select(LedgerRow.id)
+        .where(
+            LedgerRow.session_id == bindparam("of_session"),
+            LedgerRow.kind == "resolution",
+            LedgerRow.call_digest == columns["call_digest"],
+            LedgerRow.arguments == columns["arguments"],
+            LedgerRow.detail == ledger.dump(columns["detail"]),
+            *ledger.IN_TURN,
+        )
+        .limit(1)
     )
-    same = select(func.count()).where(
-        LedgerRow.session_id == session_row,
-        LedgerRow.kind == "resolution",
-        LedgerRow.call_digest == columns["call_digest"],
-        LedgerRow.arguments == columns["arguments"],
-        LedgerRow.detail == ledger.dump(columns["detail"]),
-        LedgerRow.step > func.coalesce(ends.scalar_subquery(), 0),
-    )
-    return bool(connection.execute(same).scalar_one())
+    return connection.execute(same, {"of_session": session_row}).scalar() is not None

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 
 from byref import knobs, variables
 from byref.artifacts import listing, store
+from byref.artifacts.counted import Counted
 from byref.db.tables import LedgerRow
 from byref.describe.jsontext import encodable
 from byref.errors import ConfigurationError
@@ -17,6 +18,8 @@ from byref.scope import Scope
 
 LEAST_TOKENS = 50
 """A smaller bound may not even hold that there is data."""
+_LINE_TOKENS = 4
+"""The least that a line takes: a dash, a name, a colon and a shape."""
 _NAME_CHARS = 100
 _SHAPE_CHARS = 200
 _BARE = "Data of this conversation:"
@@ -33,14 +36,14 @@ def reminder(scope: Scope, max_tokens: int) -> str:
             f"max_tokens={knobs.shown(max_tokens)}: expected a whole number of at least {LEAST_TOKENS}"
         )
     lines, total = scope.read(lambda connection: _lines(connection, scope, max_tokens))
-    if not total:
+    if not lines:
         return "No data is stored in this conversation."
     head = f"Data of this conversation, for {', '.join(scope.tools) or 'the host'}:"
     told = _fitted(scope, head, lines, total, max_tokens)
     return told or _fitted(scope, _BARE, lines, total, max_tokens) or _text(_BARE, [], total)
 
 
-def _fitted(scope: Scope, head: str, lines: list[str], total: int, most: int) -> str:
+def _fitted(scope: Scope, head: str, lines: list[str], total: Counted, most: int) -> str:
     """A heading and as many lines as fit under it; empty where none does."""
     shown, room = 0, most - scope.count(head)
     for line in lines:
@@ -53,15 +56,16 @@ def _fitted(scope: Scope, head: str, lines: list[str], total: int, most: int) ->
     return text if shown else ""
 
 
-def _text(head: str, lines: list[str], total: int) -> str:
-    more = total - len(lines)
-    return "\n".join([head, *lines, *([f"- and {more:,} more"] if more else [])])
+def _text(head: str, lines: list[str], total: Counted) -> str:
+    more = total.beside(len(lines))
+    return "\n".join([head, *lines, *([f"- and {more} more"] if more else [])])
 
 
-def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], int]:
+def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], Counted]:
     """The newest lines, of which no more than `most` can be shown, and how many there are."""
-    named, names = variables.newest(connection, scope.row, most)
-    kept, others = listing.newest_unbound(connection, scope.row, most)
+    lines_that_fit = most // _LINE_TOKENS
+    named, names = variables.newest(connection, scope.row, lines_that_fit)
+    kept, others = listing.newest_unbound(connection, scope.row, lines_that_fit)
     tools = _tools(connection, scope.row, {one.step for one in kept if one.step is not None})
     lines = [(one.artifact_row, f"- {one.name}: {_cut(one.shape)}") for one in named]
     lines += [(one.row_id, f"- {_told(one, tools)}") for one in kept]

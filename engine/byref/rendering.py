@@ -6,12 +6,13 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from byref.artifacts.counted import Counted
 from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
 from byref.interpreter import Committed, Execution, missing_name, text_of
 from byref.scope import Scope
 from byref.skim.sent import Sent
-from byref.variables import Variable
+from byref.variables import LATEST, Variable
 from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.outcome import NAMES_THERE
 
@@ -22,7 +23,7 @@ _LISTED_NAMES = 30
 def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> str:
     """Return a run as the model reads it: output, value or error, and what became of its names.
 
-    `known` are the variables to choose from where a name is missing.
+    `known` are the variables to choose from where a name is missing: the latest ones.
     """
     outcome, limit, names = execution.outcome, scope.policy.reply_tokens, made.names
     parts: list[str] = []
@@ -109,7 +110,9 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
         text += f"\nFunctions and classes: {_named(execution.callables, 'defined')}"
     if not names:
         return text + "\nNo variable with data is bound yet."
-    return text + f"\nVariables with data: {_listing(names, 'bound: the results that made them name them')}"
+    is_all = max(len(left), len(known) - len(left)) < LATEST
+    told = _listing(names, "bound: the results that made them name them", is_all=is_all)
+    return f"{text}\nVariables with data: {told}"
 
 
 def _with_column(name: str, known: Sequence[Variable]) -> str | None:
@@ -139,7 +142,7 @@ def _reasons(lost: Mapping[str, str], further: str) -> str:
     return shown + (f". INCOMPLETE: {more:,} more are {further}" if more > 0 else "")
 
 
-def _listing(names: Mapping[str, str], further: str) -> str:
+def _listing(names: Mapping[str, str], further: str, *, is_all: bool = True) -> str:
     shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f". INCOMPLETE: {more:,} more are {further}" if more else "")
+    more = Counted(len(names), is_all).beside(len(shown))
+    return ", ".join(shown) + (f". INCOMPLETE: {more} more are {further}" if more else "")

@@ -354,7 +354,8 @@ class Session:
             gone = scope.read(lambda connection: tombstones.find(connection, scope.row, [name]))
             if gone:
                 raise ConfigurationError(gone[name].told(name))
-            names = [variable.name for variable in self.variables()[-NAMED:]]
+            latest = scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
+            names = [variable.name for variable in latest[-NAMED:]]
             raise ConfigurationError(f"no variable {shown(name)} in session {self.id!r}; the newest are {names}")
         found[name].artifact.use()
         return found[name]

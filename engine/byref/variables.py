@@ -7,15 +7,17 @@ import json
 import keyword
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, union_all, update
 
 from byref.artifacts import store
+from byref.artifacts.counted import MOST_COUNTED, Counted
 from byref.artifacts.store import Artifact
 from byref.db.payloads import Source
 from byref.db.tables import ArtifactRow, VariableRow
@@ -35,6 +37,11 @@ SANDBOX_NAMES = frozenset(
 _RESERVED = (
     frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | SANDBOX_NAMES | {"var_step"}
 )
+_IN_A_ROW = 32
+"""Numbers behind a name that are tried at once."""
+_DOUBLINGS = 40
+LATEST = 500
+"""Most variables of tools, and of code, that an error chooses names from."""
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 Path = tuple[str, ...]
@@ -127,20 +134,35 @@ def is_bindable(name: str) -> bool:
     return len(name) <= NAME_CHARS and name.isidentifier() and not _ALIAS.match(name)
 
 
-def unique(wanted: Sequence[str], taken: Collection[str]) -> list[str]:
-    """Return the names, each with the first free number (`users_2`) where it is taken."""
-    used, names = set(taken), []
+_NAMED = select(VariableRow.name).where(
+    VariableRow.session_id == bindparam("of_session"), VariableRow.name.in_(bindparam("names", expanding=True))
+)
+
+
+def taken(connection: Connection, session_id: int, names: Collection[str]) -> set[str]:
+    """Return those of the names that are bound in the session, to what has expired and was not swept yet, too."""
+    return {
+        name
+        for some in store.batched(set(names))
+        for name in connection.execute(_NAMED, {"of_session": session_id, "names": some}).scalars()
+    }
+
+
+def free(connection: Connection, session_id: int, wanted: Sequence[str], also: Collection[str] = ()) -> list[str]:
+    """Return the names, each with a free number (`users_2`) where it is taken in the session, or is one of `also`.
+
+    That is the first free one where numbers were given in a row, however many there are.
+    """
+    used, names = {*also, *taken(connection, session_id, wanted)}, []
     for name in wanted:
-        chosen, number = name, 2
-        while chosen in used:
-            chosen, number = f"{name}_{number}", number + 1
+        chosen = name if name not in used else _numbered(connection, session_id, name, used)
         used.add(chosen)
         names.append(chosen)
     return names
 
 
 # Built once: building takes longer than running what it builds.
-_OF_SESSION = select(
+_COLUMNS = (
     VariableRow.id,
     VariableRow.name,
     VariableRow.shape,
@@ -150,18 +172,27 @@ _OF_SESSION = select(
     VariableRow.kind,
     VariableRow.revision,
     VariableRow.artifact_id,
-).where(VariableRow.session_id == bindparam("of_session"))
+)
+_OF_SESSION = select(*_COLUMNS).where(VariableRow.session_id == bindparam("of_session"))
 _NAMED_SO = _OF_SESSION.where(VariableRow.name.in_(bindparam("values", expanding=True)))
 _BOUND_AT = _OF_SESSION.where(VariableRow.step.in_(bindparam("values", expanding=True)))
-_INSIDE = _OF_SESSION.where(VariableRow.artifact_id.in_(bindparam("values", expanding=True)))
+_AT = _OF_SESSION.where(VariableRow.id.in_(bindparam("values", expanding=True)))
+_INSIDE = select(*_COLUMNS).where(VariableRow.artifact_id.in_(bindparam("values", expanding=True)))
 _ALL = _OF_SESSION.order_by(VariableRow.id)
-_TAKEN = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
 _BIND = insert(VariableRow)
 
 
-def taken(connection: Connection, session_id: int) -> set[str]:
-    """Return every name bound in the session, to what has expired and was not swept yet, too."""
-    return set(connection.execute(_TAKEN, {"of_session": session_id}).scalars())
+def _numbered(connection: Connection, session_id: int, name: str, used: set[str]) -> str:
+    """A name with a number behind it that is free, after one that is not: the gap is found by halving, not by counting."""
+    last, numbers = 1, [*range(2, _IN_A_ROW), *(_IN_A_ROW << step for step in range(_DOUBLINGS))]
+    while True:
+        there = used | taken(connection, session_id, [f"{name}_{number}" for number in numbers])
+        first = next(number for number in numbers if f"{name}_{number}" not in there)
+        last = max((number for number in numbers if number < first), default=last)
+        if first - last == 1:
+            return f"{name}_{first}"
+        apart = -(-(first - last) // _IN_A_ROW)
+        numbers = [*range(last + apart, first, apart), first]
 
 
 def bind(
@@ -226,9 +257,6 @@ def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
 def find(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Variable]:
     """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
-    if len(bare) > store.MANY:  # than a statement takes: code may hold tens of thousands of names
-        there = taken(connection, session_id)
-        bare = {given: name for given, name in bare.items() if name in there or _ALIAS.match(name)}
     steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
     if not bare:
         return {}
@@ -259,38 +287,65 @@ def all_of(connection: Connection, source: Source, session_id: int) -> list[Vari
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 
-def inside(connection: Connection, session_id: int, artifact_rows: Collection[int]) -> dict[int, dict[Path, str]]:
-    """Return the paths inside artifacts that the session's variables stand for, with their shapes."""
+def inside(connection: Connection, artifact_rows: Collection[int]) -> dict[int, dict[Path, str]]:
+    """Return the paths inside artifacts that variables stand for, with their shapes: both are of one session, by key."""
     found: dict[int, dict[Path, str]] = {}
     for some in store.batched(artifact_rows):
-        for row in connection.execute(_INSIDE, {"of_session": session_id, "values": some}):
+        for row in connection.execute(_INSIDE, {"values": some}):
             found.setdefault(row.artifact_id, {})[tuple(json.loads(row.path))] = row.shape
     return found
 
 
-_LIVE = (
-    select(VariableRow.artifact_id, VariableRow.name, VariableRow.shape, func.count().over())
-    .join(ArtifactRow, ArtifactRow.id == VariableRow.artifact_id)
-    .where(VariableRow.session_id == bindparam("of_session"), store.is_live(bindparam("now")))
-    .limit(bindparam("most"))
-)
-_BY_AGE = VariableRow.artifact_id.desc(), VariableRow.id.desc()
-_NEWEST = _LIVE.order_by(*_BY_AGE)
-_OF_TOOLS_FIRST = _LIVE.add_columns(VariableRow.origin).order_by(
-    case((VariableRow.origin == "run", 1), else_=0), *_BY_AGE
-)
+def _newest_of(origin: str) -> Any:
+    newest = (
+        select(VariableRow.id, VariableRow.artifact_id, VariableRow.name, VariableRow.shape, VariableRow.origin)
+        .join(ArtifactRow, ArtifactRow.id == VariableRow.artifact_id)
+        .where(
+            VariableRow.session_id == bindparam("of_session"),
+            VariableRow.origin == origin,
+            store.is_live(bindparam("now")),
+        )
+        .order_by(VariableRow.artifact_id.desc(), VariableRow.id.desc())
+        .limit(bindparam("most"))
+    )
+    return select(newest.subquery())
 
 
-def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Named], int]:
+_NEWEST = union_all(*map(_newest_of, ("output", "host", "run")))
+
+
+def _newest(connection: Connection, session_id: int, limit: int) -> list[Any]:
+    """Rows of the newest data, at most `limit` of each origin, newest first."""
+    about = {"of_session": session_id, "now": datetime.now(UTC), "most": limit}
+    return sorted(connection.execute(_NEWEST, about), key=attrgetter("artifact_id", "id"), reverse=True)
+
+
+def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Named], Counted]:
     """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
-    rows = connection.execute(_NEWEST, {"of_session": session_id, "now": datetime.now(UTC), "most": limit}).all()
-    return [Named(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
+    window = max(limit, MOST_COUNTED)
+    rows = _newest(connection, session_id, window)
+    is_all = max(Counter(row.origin for row in rows).values(), default=0) < window
+    named = [Named(row.artifact_id, row.name, row.shape) for row in rows[:limit]]
+    return named, Counted(len(rows), is_all)
 
 
 def of_tools_first(connection: Connection, session_id: int, limit: int) -> dict[str, bool]:
     """Return names, those of what tools stored first, each kind newest first, and whether code bound them."""
-    rows = connection.execute(_OF_TOOLS_FIRST, {"of_session": session_id, "now": datetime.now(UTC), "most": limit})
-    return {row.name: row.origin == "run" for row in rows}
+    rows = sorted(_newest(connection, session_id, limit), key=lambda row: row.origin == "run")  # stable
+    return {row.name: row.origin == "run" for row in rows[:limit]}
+
+
+def latest(connection: Connection, source: Source, session_id: int) -> list[Variable]:
+    """Return the variables of the newest data in the order in which they were first bound, `LATEST` of each origin."""
+    ids = [row.id for row in _newest(connection, session_id, LATEST)]
+    rows = [
+        row
+        for some in store.batched(ids)
+        for row in connection.execute(_AT, {"of_session": session_id, "values": some})
+    ]
+    rows.sort(key=attrgetter("id"))
+    artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+    return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 
 def _variable(row: Any, artifacts: Mapping[int, Artifact]) -> Variable:

@@ -14,10 +14,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from material import page, prose, records
+from sqlalchemy import Connection, select
 
 from byref import ConfigurationError, Engine, Policy, Session
+from byref.db.tables import ArtifactRow
 from byref.describe.shape import shape
-from byref.variables import MAX_PARTS, NAME_CHARS, SANDBOX_NAMES, identifier, parts, unique
+from byref.variables import MAX_PARTS, NAME_CHARS, SANDBOX_NAMES, Part, bind, free, identifier, parts
 from byref_sandbox import Sandbox
 
 NAMES = {
@@ -92,15 +94,34 @@ def test_names_that_the_sandbox_binds_are_all_kept_free(sandbox: Sandbox) -> Non
         assert sandbox.run(f"{name}\nNone").error is None, name
 
 
-@given(
-    st.lists(st.sampled_from(["a", "a_2", "b", "var_step_", "x_3"]), max_size=8),
-    st.sets(st.sampled_from(["a", "a_2", "a_3", "b"])),
+@pytest.mark.parametrize(
+    ("bound", "wanted", "also", "names"),
+    [
+        ([], ["a", "a", "b"], [], ["a", "a_2", "b"]),
+        (["a", "a_2", "b"], ["a", "a_2", "b"], [], ["a_3", "a_2_2", "b_2"]),
+        (["a"], ["a", "a_2", "a"], [], ["a_2", "a_2_2", "a_3"]),
+        (["a", "a_3"], ["a", "a"], ["a_2"], ["a_4", "a_5"]),
+        (["a", *(f"a_{n}" for n in range(2, 700))], ["a", "a", "b"], ["b"], ["a_700", "a_701", "b_2"]),
+        (["a", *(f"a_{n}" for n in range(2, 700) if n != 20)], ["a"], [], ["a_20"]),
+        (["a", *(f"a_{n}" for n in range(2, 65))], ["a"] * 3, ["a_66"], ["a_65", "a_67", "a_68"]),
+    ],
 )
-def test_names_are_made_unique(wanted: list[str], taken: set[str]) -> None:
-    names = unique(wanted, taken)
-    assert len({*names, *taken}) == len(names) + len(taken)
-    for name, wish in zip(names, wanted, strict=True):
-        assert name == wish or name.rpartition("_")[0] == wish
+def test_names_are_made_unique(
+    session: Session, bound: list[str], wanted: list[str], also: list[str], names: list[str]
+) -> None:
+    """The first free number, in a row of any length; in few statements."""
+    scope = session._scope
+    session.process({"rows": [{"n": 1}] * 9_000}, tool="rows", call_id="c")
+
+    def work(connection: Connection) -> list[str]:
+        artifact = connection.execute(select(ArtifactRow.id).where(ArtifactRow.session_id == scope.row)).scalar_one()
+        named = [(name, Part(name, (), "string")) for name in bound]
+        if named:
+            about: Any = {"tenant": scope.tenant, "session_id": scope.row, "artifact_row": artifact}
+            bind(connection, named=named, step=1, origin="run", **about)
+        return free(connection, scope.row, wanted, also)
+
+    assert scope.write(work) == names
 
 
 def test_one_part_per_top_level_container() -> None:

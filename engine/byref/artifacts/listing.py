@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
+from operator import attrgetter
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Text, func, literal, or_, select, type_coerce
+from sqlalchemy import Connection, Text, bindparam, exists, func, literal, or_, select, type_coerce
 
-from byref.artifacts.store import is_live
+from byref.artifacts.counted import MOST_COUNTED, Counted
+from byref.artifacts.store import batched, is_live
 from byref.db.tables import ArtifactRow, EscapedText, VariableRow
 
 ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
@@ -41,7 +43,7 @@ class Unbound(NamedTuple):
 
 def page_of(
     connection: Connection, session_id: int, *, prefix: str, after: int, limit: int
-) -> tuple[list[Listed], int]:
+) -> tuple[list[Listed], Counted]:
     """Return the oldest artifacts behind a row id whose name or id begins with `prefix`, and how many there are."""
     row = ArtifactRow
     where = [row.session_id == session_id, row.id > after, is_live()]
@@ -52,19 +54,42 @@ def page_of(
         where.append(or_(begins, func.substr(row.public_id, 1, len(prefix)) == literal(stored, Text)))
     query = select(row.id, row.public_id, row.name, row.size_bytes, row.preview, row.content_type, row.created_at)
     rows = connection.execute(query.where(*where).order_by(row.id).limit(limit)).all()
-    total = connection.execute(select(func.count()).select_from(row).where(*where)).scalar_one()
-    return [Listed(*one) for one in rows], total
+    count = len(rows)
+    if count == limit:
+        counted = select(row.id).where(*where).order_by(row.id).limit(MOST_COUNTED + 1).subquery()
+        count = connection.execute(select(func.count()).select_from(counted)).scalar_one()
+    return [Listed(*one) for one in rows], Counted.of(count)
 
 
-def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple[list[Unbound], int]:
-    """Return the artifacts stored last that no variable stands for, newest first, and how many there are."""
-    row = ArtifactRow
-    bound = select(VariableRow.artifact_id).where(VariableRow.session_id == session_id)
-    query = select(row.id, row.public_id, row.name, row.size_bytes, row.shape, row.step, func.count().over())
-    rows = connection.execute(
-        query.where(row.session_id == session_id, row.id.not_in(bound), is_live()).order_by(row.id.desc()).limit(limit)
-    ).all()
-    return [Unbound(*one[:-1]) for one in rows], rows[0][-1] if rows else 0
+_NEWEST = (
+    select(ArtifactRow.id)
+    .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
+    .order_by(ArtifactRow.id.desc())
+    .limit(bindparam("window"))
+    .subquery()
+)
+_UNBOUND = (
+    select(_NEWEST.c.id).where(~exists().where(VariableRow.artifact_id == _NEWEST.c.id)).order_by(_NEWEST.c.id.desc())
+)
+_LOOKED_AT = select(func.count()).select_from(_NEWEST)
+_TOLD = select(
+    *(ArtifactRow.id, ArtifactRow.public_id, ArtifactRow.name, ArtifactRow.size_bytes),
+    *(ArtifactRow.shape, ArtifactRow.step),
+).where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
+
+
+def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple[list[Unbound], Counted]:
+    """Return the artifacts stored last that no variable stands for, newest first, and how many there are.
+
+    No more than `limit` and `MOST_COUNTED` of the newest are looked at.
+    """
+    window = max(limit, MOST_COUNTED)
+    about = {"of_session": session_id, "now": datetime.now(UTC), "window": window}
+    ids = connection.execute(_UNBOUND, about).scalars().all()
+    is_all = connection.execute(_LOOKED_AT, about).scalar_one() < window
+    rows = [row for some in batched(ids[:limit]) for row in connection.execute(_TOLD, {"ids": some})]
+    rows.sort(key=attrgetter("id"), reverse=True)
+    return [Unbound(*one) for one in rows], Counted(len(ids), is_all)
 
 
 def made_by(connection: Connection, session_id: int, step: int) -> list[str]:

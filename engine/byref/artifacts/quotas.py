@@ -1,7 +1,8 @@
 """Quotas: how many bytes a session and a tenant may have stored.
 
 What counts are payloads as they came, before compression, each once: equal bytes are stored once within a tenant, so a
-second artifact of them is free. The session's sum is checked under the session's lock and holds exactly. The tenant's is
+second artifact of them is free. The session's sum is checked under the session's lock and holds exactly: a bound of it is
+kept with the session, and all is counted only where that leaves no room. The tenant's is
 not guarded by a lock of its own, which would make conversations wait for each other: commits of one moment may pass it
 together, each by one output.
 
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, update
 
 from byref.artifacts.store import is_live
-from byref.db.tables import ArtifactRow, BlobRow, NameRow
+from byref.db.tables import ArtifactRow, BlobRow, NameRow, SessionRow
 from byref.errors import QuotaExceeded
 from byref.policy import Policy
 
@@ -47,21 +48,40 @@ class Excess:
 
 
 def excess(
-    connection: Connection, policy: Policy, *, tenant: str, session: str, session_id: int, adding: Mapping[bytes, int]
+    connection: Connection,
+    policy: Policy,
+    *,
+    tenant: str,
+    session: str,
+    session_id: int,
+    adding: Mapping[bytes, int],
+    is_locked: bool = False,
 ) -> Excess | None:
-    """Return the quota that storing payloads, given as sizes by digest, would pass, told to the log; None: there is room."""
-    found = _excess(connection, policy, tenant, session_id, adding)
+    """Return the quota that storing payloads, given as sizes by digest, would pass, told to the log; None: there is room.
+
+    Under the session's lock (`is_locked`) what was counted is kept with the session, so that the next call need not.
+    """
+    found = _excess(connection, policy, tenant, session_id, adding, is_locked=is_locked)
     if found is not None:
         tell(found.reason, str(found), tenant=tenant, session=session, session_id=session_id)
     return found
 
 
 def _excess(
-    connection: Connection, policy: Policy, tenant: str, session_id: int, adding: Mapping[bytes, int]
+    connection: Connection,
+    policy: Policy,
+    tenant: str,
+    session_id: int,
+    adding: Mapping[bytes, int],
+    *,
+    is_locked: bool,
 ) -> Excess | None:
     if policy.max_session_bytes is not None:
-        whose: dict[str, Any] = {"whose": session_id, "now": datetime.now(UTC)}
-        total = _total(connection, _OF_SESSION, whose, adding) + _names(connection, _NAMES_OF_SESSION, session_id)
+        room = policy.max_session_bytes - sum(adding.values())
+        if _at_most(connection, session_id, room, is_locked=is_locked) > room:
+            total = _exactly(connection, session_id, adding, is_locked=is_locked)
+        else:
+            total = 0
         if total > policy.max_session_bytes:
             return Excess("max_session_bytes", total, policy.max_session_bytes)
     if policy.max_tenant_bytes is not None:
@@ -72,10 +92,18 @@ def _excess(
 
 
 def check(
-    connection: Connection, policy: Policy, *, tenant: str, session: str, session_id: int, adding: Mapping[bytes, int]
+    connection: Connection,
+    policy: Policy,
+    *,
+    tenant: str,
+    session: str,
+    session_id: int,
+    adding: Mapping[bytes, int],
+    is_locked: bool = False,
 ) -> None:
     """Raise QuotaExceeded where `excess` finds one."""
-    if found := excess(connection, policy, tenant=tenant, session=session, session_id=session_id, adding=adding):
+    about: Any = {"tenant": tenant, "session": session, "session_id": session_id, "is_locked": is_locked}
+    if found := excess(connection, policy, adding=adding, **about):
         raise QuotaExceeded(str(found))
 
 
@@ -105,6 +133,40 @@ _told: dict[tuple[int, str], float] = {}
 """When the log was told, by session and quota, the longest ago first. Threads may tell it of one twice."""
 
 
+def _at_most(connection: Connection, session_id: int, room: int, *, is_locked: bool) -> int:
+    """What the session has stored, or more: what was counted once, and all that came since, whether or not it is still there.
+
+    Where that is within the room nothing else has to be looked at. What an older byref stored beside this one is among what
+    came since.
+    """
+    known = connection.execute(_KNOWN, {"whose": session_id}).one_or_none()
+    if known is None:
+        return 0
+    since = {"whose": session_id, "artifact": known.stored_artifact, "name": known.stored_name}
+    artifacts = connection.execute(_ARTIFACTS_SINCE, since).one()
+    names = connection.execute(_NAMES_SINCE, since).one()
+    total = int(known.stored_bytes) + int(artifacts.bytes or 0) + int(names.bytes or 0)
+    if is_locked and total <= room and artifacts.rows + names.rows > _SINCE:
+        last = artifacts.last or known.stored_artifact, names.last or known.stored_name
+        _keep(connection, session_id, total, *last)
+    return total
+
+
+def _exactly(connection: Connection, session_id: int, adding: Mapping[bytes, int], *, is_locked: bool) -> int:
+    """What the session would have stored, counted anew."""
+    whose = {"whose": session_id, "now": datetime.now(UTC)}
+    names = _names(connection, _NAMES_OF_SESSION, session_id)
+    if is_locked:
+        stored = _total(connection, _OF_SESSION, whose, {}) + names
+        _keep(connection, session_id, stored, *connection.execute(_LAST, {"whose": session_id}).one())
+    return _total(connection, _OF_SESSION, whose, adding) + names
+
+
+def _keep(connection: Connection, session_id: int, stored: int, artifact: int, name: int) -> None:
+    values = {"whose": session_id, "new_bytes": stored, "new_artifact": artifact, "new_name": name}
+    connection.execute(_KEEP, values)
+
+
 def _total(connection: Connection, query: Any, whose: Mapping[str, Any], adding: Mapping[bytes, int]) -> int:
     """What is stored, and of what is added the bytes that are not."""
     used, known = connection.execute(query, {**whose, "adding": list(adding)}).one()
@@ -130,3 +192,37 @@ _OF_SESSION = _sums(
 _OF_TENANT = _sums((BlobRow.tenant == bindparam("whose")) & BlobRow.published_at.is_not(None))
 _NAMES_OF_SESSION = select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == bindparam("whose"))
 _NAMES_OF_TENANT = select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == bindparam("whose"))
+_SINCE = 64
+"""So many rows are counted at each call before they are added to what is kept."""
+_KNOWN = select(SessionRow.stored_bytes, SessionRow.stored_artifact, SessionRow.stored_name).where(
+    SessionRow.id == bindparam("whose")
+)
+_KEEP = (
+    update(SessionRow)
+    .where(SessionRow.id == bindparam("whose"))
+    .values(
+        stored_bytes=bindparam("new_bytes"),
+        stored_artifact=bindparam("new_artifact"),
+        stored_name=bindparam("new_name"),
+    )
+)
+_ARTIFACTS_SINCE = (
+    select(
+        func.sum(BlobRow.size_bytes).label("bytes"), func.count().label("rows"), func.max(ArtifactRow.id).label("last")
+    )
+    .join(ArtifactRow, ArtifactRow.blob_id == BlobRow.id)
+    .where(ArtifactRow.session_id == bindparam("whose"), ArtifactRow.id > bindparam("artifact"))
+)
+_NAMES_SINCE = select(
+    func.sum(NameRow.size_bytes).label("bytes"), func.count().label("rows"), func.max(NameRow.id).label("last")
+).where(
+    NameRow.session_id == bindparam("whose"),
+    NameRow.kind.in_(("source", "exact")),
+    NameRow.id > bindparam("name"),
+)
+_LAST = select(
+    *(
+        select(func.coalesce(func.max(row.id), 0)).where(row.session_id == bindparam("whose")).scalar_subquery()
+        for row in (ArtifactRow, NameRow)
+    )
+)

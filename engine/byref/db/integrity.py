@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from byref.db import sums
 from byref.db.database import Database
 from byref.db.discards import drafts, strays
 from byref.db.payloads import Source, StoredPayload
@@ -154,6 +155,7 @@ def _found(connection: Connection, grace: timedelta) -> Iterator[Problem]:
     for check, table, query, detail in (*_references(), *_bytes(grace), *_sessions(), *_states()):
         for row in connection.execute(query.limit(MOST)).mappings():
             yield Problem(check, table.__tablename__, _named(dict(row)), detail.format_map(row))
+    yield from _totals(connection)
     yield from _json(connection)
     yield from _compatibility(connection)
 
@@ -310,6 +312,43 @@ def _sessions() -> Iterator[_Check]:
         ),
     )
     yield "run without its reply", RunRow, run, "step {step} is no reply"
+
+    bytes_of = select(func.coalesce(func.sum(BlobRow.size_bytes), 0)).where(
+        BlobRow.id.in_(
+            select(ArtifactRow.blob_id)
+            .where(ArtifactRow.session_id == SessionRow.id, ArtifactRow.id <= SessionRow.stored_artifact)
+            .correlate(SessionRow)
+        )
+    )
+    names_of = select(func.coalesce(func.sum(NameRow.size_bytes), 0)).where(
+        NameRow.session_id == SessionRow.id, NameRow.id <= SessionRow.stored_name
+    )
+    there = bytes_of.correlate(SessionRow).scalar_subquery() + names_of.scalar_subquery()
+    short: Any = select(SessionRow.id, SessionRow.stored_bytes, there.label("there")).where(
+        or_(SessionRow.stored_artifact > 0, SessionRow.stored_name > 0), SessionRow.stored_bytes < there
+    )
+    yield "stored bytes", SessionRow, short, "at most {stored_bytes} bytes are said to be stored, {there} are"
+    ahead = select(SessionRow.id, SessionRow.totals_through, taken.label("taken"))
+    ahead = ahead.where(SessionRow.totals_through > taken)
+    yield "totals", SessionRow, ahead, "they are those of {totals_through} steps; {taken} were taken"
+
+
+def _totals(connection: Connection) -> Iterator[Problem]:
+    """Sums that sessions keep, which have to be their ledgers'."""
+    found = 0
+    for session_id, totals, through in connection.execute(
+        select(SessionRow.id, SessionRow.totals, SessionRow.totals_through).where(SessionRow.totals.is_not(None))
+    ).yield_per(MOST):
+        counted = sums.through(connection, session_id, through)
+        try:
+            is_right = json.loads(totals or "null") == counted
+        except ValueError:
+            is_right = False
+        if not is_right and found < MOST:
+            found += 1
+            yield Problem(
+                "totals", SessionRow.__tablename__, f"id {session_id}", f"they are not the sums of {through} steps"
+            )
 
 
 def _states() -> Iterator[_Check]:

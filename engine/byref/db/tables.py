@@ -53,6 +53,14 @@ NEVER_REUSED = {"sqlite_autoincrement": True}
 SURROGATE_KEY = BigInteger().with_variant(Integer, "sqlite")
 
 
+EXPIRED_CALL = "call_digest IS NULL AND length(call_id) <= 600"
+"""Steps whose data expired, by call id as it is stored: no longer one fits an index key on PostgreSQL."""
+EXPIRED_CALL_CHARS = 600
+ENDS_TURN = "kind IN ('usage', 'compaction')"
+IS_FILE = "origin = 'run' AND name IS NOT NULL"
+"""What indexes are limited to; a query that is to use one says so in the same words, not by parameters."""
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """An aware point in time, kept and returned in UTC on every database."""
 
@@ -120,6 +128,11 @@ def _one_of(column: str, *values: str) -> str:
     return f"{column} IN ({', '.join(repr(value) for value in values)})"
 
 
+def _index(name: str, *columns: str, where: str) -> Index:
+    """An index of some rows only."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 def _of_session() -> ForeignKeyConstraint:
     """A row and its session are of one tenant, by key."""
     return ForeignKeyConstraint(
@@ -137,7 +150,7 @@ class CompatibilityRow(Base):
 
 
 class SessionRow(Base):
-    """One conversation. `next_step`, the context and its calibration change only under this row's lock."""
+    """One conversation. `next_step`, the context, its calibration and the sums change only under this row's lock."""
 
     __tablename__ = "byref_sessions"
     __table_args__ = (
@@ -178,6 +191,14 @@ class SessionRow(Base):
     """How long the conversation is kept after its last step, once it has no artifacts; None: until it is deleted."""
     expires_at: Mapped[datetime | None]
     """When a sweep looks whether that time is over; None where `ledger_seconds` is."""
+    totals: Mapped[str | None] = mapped_column(Text)
+    """JSON: sums over the ledger's steps up to `totals_through`; None: over none. Later steps are summed when asked for."""
+    totals_through: Mapped[int] = mapped_column(server_default=text("0"))
+    stored_bytes: Mapped[int] = mapped_column(server_default=text("0"))
+    """At most what artifacts up to the row id `stored_artifact` and names up to `stored_name` have stored: of what has gone
+    since it is not known."""
+    stored_artifact: Mapped[int] = mapped_column(server_default=text("0"))
+    stored_name: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class BlobRow(Base):
@@ -269,6 +290,7 @@ class ArtifactRow(Base):
         Index("ix_byref_artifacts_session_blob", "session_id", "blob_id", "expires_at"),
         Index("ix_byref_artifacts_blob_id", "blob_id"),
         Index("ix_byref_artifacts_expires_at", "expires_at"),
+        _index("ix_byref_artifacts_files", "session_id", "id", where=IS_FILE),
         CheckConstraint("(ttl_seconds IS NULL) = (expires_at IS NULL) AND ttl_seconds > 0", name="ttl"),
         CheckConstraint("NOT kept OR expires_at IS NULL", name="kept"),
         CheckConstraint(_one_of("kind", "json", "text", "image", "document"), name="kind"),
@@ -313,6 +335,8 @@ class VariableRow(Base):
         ),
         UniqueConstraint("session_id", "name"),
         Index("ix_byref_variables_artifact_id", "artifact_id"),
+        Index("ix_byref_variables_age", "session_id", "origin", "artifact_id", "id"),
+        Index("ix_byref_variables_step", "session_id", "step"),
         CheckConstraint(_one_of("origin", "output", "run", "host"), name="origin"),
         CheckConstraint(_one_of("kind", "value", "dataframe"), name="kind"),
         CheckConstraint("revision >= 1", name="revision"),
@@ -345,6 +369,7 @@ class NameRow(Base):
         ),
         UniqueConstraint("session_id", "name"),
         Index("ix_byref_names_artifact_id", "artifact_id"),
+        Index("ix_byref_names_age", "session_id", "kind", "id"),
         CheckConstraint(_one_of("kind", "exact", "source"), name="kind"),
         CheckConstraint("(kind = 'exact') = (artifact_id IS NOT NULL)", name="artifact"),
         CheckConstraint("size_bytes >= 0", name="size"),
@@ -390,7 +415,10 @@ class LedgerRow(Base):
             sqlite_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
             postgresql_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
         ),
-        Index("ix_byref_ledger_content", "session_id", "content_digest"),
+        Index("ix_byref_ledger_content_step", "session_id", "content_digest", "step"),
+        _index("ix_byref_ledger_call", "session_id", "call_digest", "step", where="call_digest IS NOT NULL"),
+        _index("ix_byref_ledger_expired_call", "session_id", "call_id", "step", where=EXPIRED_CALL),
+        _index("ix_byref_ledger_turn", "session_id", "kind", "step", where=ENDS_TURN),
         Index("ix_byref_ledger_artifact_id", "artifact_id"),
         CheckConstraint("step >= 1", name="step"),
         CheckConstraint(_one_of("kind", "output", "reply", "usage", "compaction", "resolution"), name="kind"),

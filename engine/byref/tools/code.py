@@ -32,7 +32,7 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     execution = interpreter.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
     error = execution.outcome.error
     known = (
-        scope.read(lambda connection: variables.all_of(connection, scope.source, scope.row))
+        scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
         if error is not None and error.kind == "NameError"
         else []
     )

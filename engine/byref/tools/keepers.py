@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from byref import gates, variables
 from byref.artifacts import listing, quotas, staging, store
+from byref.artifacts.counted import Counted
 from byref.artifacts.notes import first_note
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
@@ -139,7 +140,7 @@ def insert_value(
     step: int | None,
 ) -> str:
     """Publish a staged value as an artifact of the session and return its id."""
-    _see_that_it_fits(connection, scope, staged.digest, staged.size)
+    _see_that_it_fits(connection, scope, staged.digest, staged.size, is_locked=True)
     published = staging.publish_kept(connection, scope.place, staged)
     public_id = store.new_id()
     store.insert_artifact(
@@ -157,9 +158,11 @@ def insert_value(
     return public_id
 
 
-def _see_that_it_fits(connection: Connection, scope: Scope, digest: bytes, size: int) -> None:
-    adding = {digest: size}
-    quotas.check(connection, scope.policy, tenant=scope.tenant, session=scope.name, session_id=scope.row, adding=adding)
+def _see_that_it_fits(
+    connection: Connection, scope: Scope, digest: bytes, size: int, *, is_locked: bool = False
+) -> None:
+    about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
+    quotas.check(connection, scope.policy, adding={digest: size}, is_locked=is_locked, **about)
 
 
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
@@ -218,7 +221,7 @@ def _list(scope: Scope, arguments: ListArguments) -> Answer:
     if prefix.startswith("art:"):
         prefix = "art_" + prefix.removeprefix("art:")
 
-    def work(connection: Connection) -> tuple[list[listing.Listed], int]:
+    def work(connection: Connection) -> tuple[list[listing.Listed], Counted]:
         after = listing.row_id_of(connection, scope.row, arguments.after) if arguments.after else 0
         if after is None:
             raise ToolError(f"after={arguments.after[:100]!r} is no pointer in this conversation")
@@ -237,11 +240,11 @@ def _list(scope: Scope, arguments: ListArguments) -> Answer:
     return Answer(content)
 
 
-def _page(listed: list[listing.Listed], total: int, most: int) -> str:
+def _page(listed: list[listing.Listed], total: Counted, most: int) -> str:
     content = _json([_entry(artifact, most) for artifact in listed])
-    left = total - len(listed)
+    left = total.beside(len(listed))
     return (
-        noted(content, f'INCOMPLETE: {left:,} more. Go on with after="{_pointer(listed[-1].id)}".') if left else content
+        noted(content, f'INCOMPLETE: {left} more. Go on with after="{_pointer(listed[-1].id)}".') if left else content
     )
 
 

@@ -41,7 +41,9 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
 
     def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, Variable]]:
-        return names_of.of_session(connection, scope.row), _variables(connection, scope, names, keep)
+        found = _variables(connection, scope, names, keep)
+        exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
+        return names_of.Names(names_of.definitions(connection, scope.row), exact), found
 
     known, found = scope.read(look_up)
     _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
@@ -70,7 +72,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     )
     error = outcome.error
     listed = (
-        scope.read(lambda connection: variables.all_of(connection, scope.source, scope.row))
+        scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
         if error is not None and error.kind == "NameError"
         else []
     )

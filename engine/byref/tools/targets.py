@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from byref import variables
 from byref.artifacts import listing as listings
 from byref.artifacts import store, tombstones
+from byref.artifacts.counted import Counted
 from byref.artifacts.lines import Payload
 from byref.artifacts.store import Artifact
 from byref.errors import ToolError
@@ -200,11 +201,11 @@ def listing(scope: Scope, key: str) -> str:
     return text if near is None else f"{text}. Did you mean {_short(near)!r}?"
 
 
-def _newest(names: list[str], total: int) -> str:
+def _newest(names: list[str], total: Counted) -> str:
     """The newest of some names, the last of all at the end."""
     shown = [_short(name) for name in reversed(names[:_LISTED])]
-    more = total - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+    more = total.beside(len(shown))
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _short(name: str) -> str:
