@@ -202,6 +202,9 @@ CALLS: dict[str, Callable[[byref.Session], Any]] = {
     "record_usage": lambda session: session.record_usage(byref.Usage(input_tokens=9, output_tokens=9), context=False),
     "context_tokens": lambda session: session.context_tokens(),
     "list_artifacts": _replied("list_artifacts"),
+    "ledger, a page": lambda session: session.ledger(after=50, limit=20),
+    "variables, a page": lambda session: session.variables(after="data", limit=20),
+    "artifacts, a page": lambda session: session.artifacts(limit=20),
     "variable": lambda session: session.variable("data"),
     "get_artifact": lambda session: session.get_artifact("art_none"),
 }

@@ -26,6 +26,7 @@ NAMES = (
     "storage",
     "ledger",
     "reading",
+    "growth",
     "interpreter",
     "imports",
     "serving",

@@ -51,6 +51,7 @@ TINY = {
     },
     "describe": {"SHORT_BYTES": 20_000},
     "tokens": {"SHORT_CHARACTERS": 40_000},
+    "growth": {"SHORT_MANY": 200, "SHORT_RUNS": 1},
     "envelopes": {},
 }
 """What is smaller than in the short form, of those benchmarks that are cheap enough to be run at each test."""
@@ -81,7 +82,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("name", [*list(TINY)[:-1], pytest.param("envelopes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [*list(TINY)[:-2], *(pytest.param(name, marks=pytest.mark.slow) for name in list(TINY)[-2:])]
+)
 def test_every_figure_comes_out(name: str, monkeypatch: pytest.MonkeyPatch, shared_sandbox: None) -> None:
     module = import_module(f"benchmarks.bench_{name}")
     for constant, value in TINY[name].items():

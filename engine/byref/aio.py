@@ -363,9 +363,9 @@ class AsyncSession:
         """As `Session.usage`."""
         return await self._run(self._session.usage)
 
-    async def ledger(self) -> list[Entry]:
+    async def ledger(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """As `Session.ledger`."""
-        return await self._run(self._session.ledger)
+        return await self._run(self._session.ledger, after=after, limit=limit)
 
     async def explain(self, call_id_or_step: str | int) -> Explanation:
         """As `Session.explain`."""
@@ -381,17 +381,17 @@ class AsyncSession:
 
     # Data
 
-    async def variables(self) -> list[Variable]:
+    async def variables(self, *, after: str | None = None, limit: int | None = None) -> list[Variable]:
         """As `Session.variables`."""
-        return await self._run(self._session.variables)
+        return await self._run(self._session.variables, after=after, limit=limit)
 
     async def variable(self, name: str) -> Variable:
         """As `Session.variable`; its data by `value`."""
         return await self._run(self._session.variable, name)
 
-    async def artifacts(self) -> list[Artifact]:
+    async def artifacts(self, *, after: str | None = None, limit: int | None = None) -> list[Artifact]:
         """As `Session.artifacts`."""
-        return await self._run(self._session.artifacts)
+        return await self._run(self._session.artifacts, after=after, limit=limit)
 
     async def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
         """As `Session.get_artifact`; its data by `value`."""

@@ -379,10 +379,13 @@ def _settle(connection: Connection, session_row: int, **settled: int | None) -> 
     connection.execute(_SETTLE, {"of_session": session_row} | {f"new_{name}": settled[name] for name in _SETTLED})
 
 
-def entries(connection: Connection, session_row: int) -> list[Entry]:
-    """Return every step in order."""
-    query = _ENTRIES.order_by(LedgerRow.step)
-    return [_entry(row) for row in connection.execute(query, {"of_session": session_row}).all()]
+_PAGE = _ENTRIES.where(LedgerRow.step > bindparam("after")).order_by(LedgerRow.step)
+
+
+def entries(connection: Connection, session_row: int, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+    """Return the steps behind one in order, at most `limit`."""
+    page = {"of_session": session_row, "after": after}
+    return [_entry(row) for row in connection.execute(_PAGE.limit(limit), page).all()]
 
 
 def entry(connection: Connection, session_row: int, key: str | int) -> Entry | None:

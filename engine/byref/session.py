@@ -289,9 +289,16 @@ class Session:
         saved = None if scope.model is None else scope.models.input_cost(scope.model, totals.tokens_saved)
         return replace(totals, cost_saved=saved)
 
-    def ledger(self) -> list[Entry]:
-        """Return every step in order."""
-        return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row))
+    def ledger(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Return the steps behind `after` in order, at most `limit`; None: all.
+
+        Raises:
+            ConfigurationError: `after` is no step, or `limit` no number of steps.
+        """
+        if not is_count(after):
+            raise ConfigurationError(f"after={shown(after)}: expected the number of a step, 0 for the first page")
+        most = _limit(limit)
+        return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row, after=after, limit=most))
 
     def explain(self, call_id_or_step: str | int) -> Explanation:
         """Return why an output took its route: by its step, or by the call id of the newest with that id.
@@ -338,9 +345,20 @@ class Session:
 
     # Data
 
-    def variables(self) -> list[Variable]:
-        """Return the session's variables in the order in which they were first bound."""
-        return self._scope.read(lambda connection: variables.all_of(connection, self._scope.source, self._scope.row))
+    def variables(self, *, after: str | None = None, limit: int | None = None) -> list[Variable]:
+        """Return the session's variables in the order in which they were first bound.
+
+        A page has those behind the variable `after`, at most `limit`: fewer where data of some has expired, none at the end.
+
+        Raises:
+            ConfigurationError: `after` is no variable any more, or `limit` no number of them.
+        """
+        scope, most = self._scope, _limit(limit)
+        name = None if after is None else _text("after", after).removeprefix("$")
+        found = scope.read(lambda c: variables.all_of(c, scope.source, scope.row, after=name, limit=most))
+        if found is None:
+            raise ConfigurationError(f"after={shown(after)}: no variable of session {self.id!r}, or none any more")
+        return found
 
     def variable(self, name: str) -> Variable:
         """Return a variable by its name, with or without `$`, or by its alias `var_step_N`.
@@ -360,9 +378,20 @@ class Session:
         found[name].artifact.use()
         return found[name]
 
-    def artifacts(self) -> list[Artifact]:
-        """Return the session's artifacts, oldest first, each once."""
-        return self._scope.read(lambda connection: store.all_of(connection, self._scope.source, self._scope.row))
+    def artifacts(self, *, after: str | None = None, limit: int | None = None) -> list[Artifact]:
+        """Return the session's artifacts, oldest first, each once.
+
+        A page has those behind the artifact with the id or pointer `after`, at most `limit`; the last one has fewer.
+
+        Raises:
+            ConfigurationError: `after` is no artifact any more, or `limit` no number of them.
+        """
+        scope, most = self._scope, _limit(limit)
+        id_ = None if after is None else _text("after", after)
+        found = scope.read(lambda c: store.all_of(c, scope.source, scope.row, after=id_, limit=most))
+        if found is None:
+            raise ConfigurationError(f"after={shown(after)}: no artifact of session {self.id!r}, or none any more")
+        return found
 
     def get_artifact(self, id_pointer_or_name: str) -> Artifact | None:
         """Return an artifact by id (`art_…`), pointer (`art:…`) or name, the newest of that name; None if there is none."""
@@ -490,6 +519,13 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{name}={shown(value)}: expected a string")
     return str.__str__(value)  # whatever a subclass makes of itself
+
+
+def _limit(value: object) -> int | None:
+    """Rows of a page."""
+    if value is None or (type(value) is int and 0 < value < 2**63):
+        return value
+    raise ConfigurationError(f"limit={shown(value)}: expected how many at most, from 1 on, or None for all")
 
 
 def _call_id(value: object) -> str | None:

@@ -178,7 +178,7 @@ _NAMED_SO = _OF_SESSION.where(VariableRow.name.in_(bindparam("values", expanding
 _BOUND_AT = _OF_SESSION.where(VariableRow.step.in_(bindparam("values", expanding=True)))
 _AT = _OF_SESSION.where(VariableRow.id.in_(bindparam("values", expanding=True)))
 _INSIDE = select(*_COLUMNS).where(VariableRow.artifact_id.in_(bindparam("values", expanding=True)))
-_ALL = _OF_SESSION.order_by(VariableRow.id)
+_ALL = _OF_SESSION.where(VariableRow.id > bindparam("behind")).order_by(VariableRow.id)
 _BIND = insert(VariableRow)
 
 
@@ -280,11 +280,26 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
     return found
 
 
-def all_of(connection: Connection, source: Source, session_id: int) -> list[Variable]:
-    """Return the session's variables in the order in which they were first bound."""
-    rows = connection.execute(_ALL, {"of_session": session_id}).all()
-    artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
-    return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
+def all_of(
+    connection: Connection, source: Source, session_id: int, *, after: str | None = None, limit: int | None = None
+) -> list[Variable] | None:
+    """Return the session's variables in the order in which they were first bound, those behind the name `after`, which
+    has to be bound: else None. A page of `limit` may have fewer where data has expired; it is empty at the end only.
+    """
+    row_id = 0
+    if after is not None:
+        name = {"of_session": session_id, "values": [after]}
+        found = connection.execute(_NAMED_SO, name).one_or_none() if is_name(after) else None
+        if found is None:
+            return None
+        row_id = found.id
+    while True:
+        rows = connection.execute(_ALL.limit(limit), {"of_session": session_id, "behind": row_id}).all()
+        artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+        live = [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
+        if live or limit is None or len(rows) < limit:
+            return live
+        row_id = rows[-1].id
 
 
 def inside(connection: Connection, artifact_rows: Collection[int]) -> dict[int, dict[Path, str]]:

@@ -29,6 +29,7 @@ INDEXES = (
     ("ix_byref_ledger_turn", "byref_ledger", ["session_id", "kind", "step"], "kind IN ('usage', 'compaction')"),
     ("ix_byref_variables_age", "byref_variables", ["session_id", "origin", "artifact_id", "id"], None),
     ("ix_byref_variables_step", "byref_variables", ["session_id", "step"], None),
+    ("ix_byref_variables_session_id", "byref_variables", ["session_id", "id"], None),
     ("ix_byref_names_age", "byref_names", ["session_id", "kind", "id"], None),
     ("ix_byref_artifacts_files", "byref_artifacts", ["session_id", "id"], "origin = 'run' AND name IS NOT NULL"),
 )

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from benchmarks import bench_growth
 from benchmarks.bench_growth import CALLS
-from sqlalchemy import event
+from sqlalchemy import Connection, event, select, update
 
 import byref
 from byref import db
+from byref.db.tables import SessionRow
 
 FEW, MANY = 120, 2_500
 MOST_ROWS = 1_300
@@ -46,7 +47,78 @@ def filled(
 
 
 def test_what_the_benchmark_fills_is_whole(filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
-    assert db.verify(filled[0]._database.engine) == []
+    engine, _, large = filled
+    assert db.verify(engine._database.engine) == []
+
+    def kept(connection: Connection) -> Any:
+        columns = (SessionRow.totals_through, SessionRow.stored_artifact, SessionRow.stored_name)
+        return connection.execute(select(*columns).where(SessionRow.id == large._scope.row)).one()
+
+    assert min(engine._database.read(kept)) > 1_000
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        ("totals = '{}'", "totals"),
+        ("totals = 'no JSON'", "totals"),
+        ("totals_through = next_step", "totals"),
+        ("stored_bytes = 9", "stored bytes"),
+    ],
+)
+def test_sums_that_are_wrong_are_found(
+    broken: str, check: str, filled: tuple[byref.Engine, byref.Session, byref.Session]
+) -> None:
+    engine, _, large = filled
+    with engine._database.engine.begin() as connection:
+        held = (
+            connection.execute(select(SessionRow.__table__).where(SessionRow.id == large._scope.row)).mappings().one()
+        )
+        connection.exec_driver_sql(f"UPDATE byref_sessions SET {broken} WHERE id = {large._scope.row}")
+    try:
+        assert check in {problem.check for problem in db.verify(engine._database.engine)}
+    finally:
+        with engine._database.engine.begin() as connection:
+            back = {name: held[name] for name in ("totals", "totals_through", "stored_bytes")}
+            connection.execute(update(SessionRow).where(SessionRow.id == large._scope.row).values(back))
+
+
+PAGED: dict[str, tuple[Callable[..., list[Any]], Callable[[Any], Any]]] = {
+    "ledger": (byref.Session.ledger, lambda entry: entry.step),
+    "variables": (byref.Session.variables, lambda variable: variable.name),
+    "artifacts": (byref.Session.artifacts, lambda artifact: artifact.id),
+}
+
+
+@pytest.mark.parametrize("name", PAGED)
+def test_pages_are_the_whole(name: str, filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
+    session, (listed, key) = filled[1], PAGED[name]
+    whole = listed(session)
+    pages = [listed(session, limit=50)]
+    while pages[-1]:
+        pages.append(listed(session, after=key(pages[-1][-1]), limit=50))
+    assert [one for page in pages for one in page] == whole
+    assert len(whole) > 100 and {len(page) for page in pages[:-2]} == {50}
+    for limit in (0, -1, 2.0, "3", True):
+        with pytest.raises(byref.ConfigurationError, match="limit="):
+            listed(session, limit=limit)
+    for after in ("art_gone", "no name", "\0", -1, 1.5):
+        with pytest.raises(byref.ConfigurationError, match="after"):
+            listed(session, after=after, limit=1)
+
+
+def test_sums_are_those_of_the_ledger(filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
+    """Whatever wrote the steps: one that knows nothing of sums leaves them to be added."""
+    _, small, large = filled
+    for session in (small, large):
+        entries, totals = session.ledger(), session.usage()
+        outputs = [entry for entry in entries if entry.kind == "output"]
+        usages = [entry for entry in entries if entry.kind == "usage"]
+        assert (totals.outputs, totals.requests) == (len(outputs), len(usages))
+        assert totals.original_tokens == sum(entry.original_tokens or 0 for entry in outputs)
+        assert totals.tokens == sum(entry.tokens for entry in outputs)
+        assert totals.input_tokens == sum(entry.input_tokens or 0 for entry in usages)
+        assert (totals.cost, totals.cache_read_tokens) == (None, None)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def test_names_that_the_sandbox_binds_are_all_kept_free(sandbox: Sandbox) -> Non
         (["a", "a_3"], ["a", "a"], ["a_2"], ["a_4", "a_5"]),
         (["a", *(f"a_{n}" for n in range(2, 700))], ["a", "a", "b"], ["b"], ["a_700", "a_701", "b_2"]),
         (["a", *(f"a_{n}" for n in range(2, 700) if n != 20)], ["a"], [], ["a_20"]),
-        (["a", *(f"a_{n}" for n in range(2, 65))], ["a"] * 3, ["a_66"], ["a_65", "a_67", "a_68"]),
+        (["a", *(f"a_{n}" for n in range(2, 65))], ["a"] * 3, ["a_66"], ["a_67", "a_68", "a_69"]),
     ],
 )
 def test_names_are_made_unique(

@@ -269,7 +269,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
             session = self.session(agent)
             if not is_side_call(session):
                 session.on_compaction(tokens)
-            return session.reminder() if session.artifacts() else ""
+            return session.reminder() if session.artifacts(limit=1) else ""
 
         try:
             reminder = await asyncio.to_thread(noted)

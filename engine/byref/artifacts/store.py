@@ -249,6 +249,7 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
     .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
 )
+_ALL = _LIVE.where(ArtifactRow.id > bindparam("behind")).order_by(ArtifactRow.id)
 _LIVE_ROWS = _LIVE.where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
 _LIVE_IDS = select(ArtifactRow.public_id, ArtifactRow.id).where(
     ArtifactRow.session_id == bindparam("of_session"),
@@ -348,9 +349,17 @@ def batched(values: Collection[T]) -> Iterator[list[T]]:
         yield some
 
 
-def all_of(connection: Connection, source: Source, session_id: int) -> list[Artifact]:
-    """Return the session's artifacts, oldest first."""
-    rows = connection.execute(_LIVE.order_by(ArtifactRow.id), _now_of(session_id)).all()
+def all_of(
+    connection: Connection, source: Source, session_id: int, *, after: str | None = None, limit: int | None = None
+) -> list[Artifact] | None:
+    """Return the session's artifacts, oldest first, those behind the one with the id `after`, which has to be there: else None."""
+    row_id = 0
+    if after is not None:
+        found = by_ids(connection, source, session_id, [after]).get(after)
+        if found is None:
+            return None
+        row_id = found.row_id
+    rows = connection.execute(_ALL.limit(limit), {**_now_of(session_id), "behind": row_id}).all()
     return [_artifact(row, source) for row in rows]
 
 

@@ -337,6 +337,7 @@ class VariableRow(Base):
         Index("ix_byref_variables_artifact_id", "artifact_id"),
         Index("ix_byref_variables_age", "session_id", "origin", "artifact_id", "id"),
         Index("ix_byref_variables_step", "session_id", "step"),
+        Index("ix_byref_variables_session_id", "session_id", "id"),
         CheckConstraint(_one_of("origin", "output", "run", "host"), name="origin"),
         CheckConstraint(_one_of("kind", "value", "dataframe"), name="kind"),
         CheckConstraint("revision >= 1", name="revision"),
