@@ -74,7 +74,7 @@ def _excess(
     session_id: int,
     adding: Mapping[bytes, int],
     *,
-    is_locked: bool,
+    is_locked: bool = False,
 ) -> Excess | None:
     if policy.max_session_bytes is not None:
         room = policy.max_session_bytes - sum(adding.values())
