@@ -90,8 +90,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected is there to stay: looking through it again and again takes a part of the run's time."""
-    gc.collect()
+    """What was imported and collected is there to stay: looking through it again and again takes a part of the run's time.
+
+    Not even once, for what of it could go: there is little of that.
+    """
     gc.freeze()
     gc.enable()
 

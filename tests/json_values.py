@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -139,11 +140,12 @@ EVERYDAY: dict[str, Any] = {
 @functools.cache
 def installed_files() -> dict[str, Path]:
     """JSON files below 1 MB that installed packages carry: bills of materials, data sets, metaschemas."""
-    root = Path(sysconfig.get_path("purelib"))
-    files = (path for path in sorted(root.rglob("*.json")) if path.stat().st_size < 1_000_000)
-    return {str(path.relative_to(root)): path for path in files}
+    root = sysconfig.get_path("purelib")
+    names = [os.path.join(at, name) for at, _, names in os.walk(root) for name in names if name.endswith(".json")]
+    return {name[len(root) + 1 :]: Path(name) for name in sorted(names) if os.path.getsize(name) < 1_000_000}
 
 
+@functools.cache
 def installed_packages() -> dict[str, list[Path]]:
     """The same by what stands first in their paths: the package, mostly."""
     packages: dict[str, list[Path]] = {}

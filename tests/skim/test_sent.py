@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -40,9 +41,16 @@ def test_long_json_has_the_shape_of_its_value(name: str, lines: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [[[0] * 5_000_000], {f"k{number}": number for number in range(700_000)}, [[1, "x"]] * 1_000_000]
+    "made",
+    [
+        lambda: [[0] * 5_000_000],
+        lambda: {f"k{number}": number for number in range(700_000)},
+        lambda: [[1, "x"]] * 1_000_000,
+    ],
+    ids=["numbers", "keys", "lists"],
 )
-def test_what_is_too_much_to_be_outlined_is_counted_and_begins_as_it_does(value: Any) -> None:
+def test_what_is_too_much_to_be_outlined_is_counted_and_begins_as_it_does(made: Callable[[], Any]) -> None:
+    value = made()
     found = Sent(msgspec.json.encode(value))
     assert found.outline is None or len(found.data) < sent._SKIMMED
     assert found.shape.startswith(f"array({len(value)})" if isinstance(value, list) else f"object({len(value)} keys)")
