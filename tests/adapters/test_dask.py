@@ -201,10 +201,12 @@ def test_a_session_stays_on_its_worker(client: Client, interpreter: DaskInterpre
     assert len(warm) == 1
 
 
-def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_is_closed_leaves_nothing_on_the_workers(client: Client, cluster: LocalCluster, everywhere: bool) -> None:
     before = sandboxes(pids(client))
     other = DaskInterpreter(cluster.scheduler_address, sessions=3)
-    other.start()
+    if everywhere:
+        other.start()
     assert other.run("1 + 1", session="s").value == 2
     assert len(sandboxes(pids(client)) - before) >= 3
     other.close()

@@ -547,10 +547,16 @@ def show_orders() -> dict[str, Any]:
 SUMMARY = HumanMessage("Earlier: orders.", id="s", additional_kwargs={"lc_source": "summarization"})
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("shown_otherwise", [False, True])
-@pytest.mark.parametrize("way", ["append", "insert", "exchange", "another list"])
+@pytest.mark.parametrize(
+    ("way", "mode"),
+    [
+        pytest.param(way, mode, marks=[] if mode == "sync" or way == "exchange" else pytest.mark.slow)
+        for way in ("append", "insert", "exchange", "another list")
+        for mode in MODES
+    ],
+)
 def test_what_a_middleware_does_to_the_list_of_messages_is_in_the_state_as_without_byref(
     engine: Engine, tenant: str, mode: str, first: bool, shown_otherwise: bool, way: str
 ) -> None:

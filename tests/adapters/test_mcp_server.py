@@ -218,8 +218,8 @@ def test_a_session_goes_on_in_another_process_if_it_is_named(folder: Path) -> No
         async with over_stdio(folder, "--session", "project") as client:
             (listed,) = [one for one in (await client.list_resources()).resources if one.name == "list_users"]
             assert json.loads(await read(client, listed.uri)) == USERS
-            ran = await client.call_tool("code_interpreter", {"code": "len(users)"})
-            assert text_of(ran) == "3000"
+            found = await client.call_tool("artifact_jq", {"artifact_id": "users", "expression": "length"})
+            assert text_of(found) == "3000"
 
     asyncio.run(main())
     with byref.Engine(f"sqlite:///{folder / 'mcp.db'}", create=False) as engine:

@@ -32,6 +32,12 @@ CHECKOUT = Path(__file__).parents[2]
 TABLES = {*Base.metadata.tables, "byref_version"}
 
 
+ON_SQLITE = pytest.mark.parametrize(
+    "empty_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+"""What is decided before a database does anything of its own."""
+
+
 @pytest.fixture
 def engine(empty_url: str) -> Iterator[Engine]:
     engine = create_engine(empty_url)
@@ -159,6 +165,7 @@ def test_a_failed_downgrade_leaves_everything(engine: Engine) -> None:
     assert structure(engine) == built
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("revision", ["9999", "no such", "head:base", "", "+9"])
 def test_an_unknown_revision_is_named(engine: Engine, revision: str) -> None:
     with pytest.raises(ConfigurationError, match="there are base, 0001"):
@@ -233,6 +240,7 @@ class TestMismatch:
         ):
             db.check(engine)
 
+    @ON_SQLITE
     @pytest.mark.parametrize("act", [db.check, db.upgrade, lambda engine: db.downgrade(engine, "base")])
     def test_newer(self, engine: Engine, act: Callable[[Engine], None]) -> None:
         db.upgrade(engine)
@@ -296,6 +304,7 @@ class TestCompatibility:
             act(engine)
         assert db.current(engine) == "ffff"
 
+    @ON_SQLITE
     @pytest.mark.parametrize(
         ("oldest", "marked"),
         [("fffe", "ffff"), ("ffff", "ffff"), ("0001", "fffe")],

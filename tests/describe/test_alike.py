@@ -216,7 +216,7 @@ def test_types_are_bounded() -> None:
     assert chunks_read(long(deep, chunks=5)) == 5
 
 
-@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("fold", [True, pytest.param(False, marks=pytest.mark.slow)])  # as the test of any records does
 @pytest.mark.parametrize(
     "value",
     [ragged_records(3_000), wide_records(2_100, 40), [compatibility(2)] * 1_700],

@@ -116,7 +116,16 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("swept", [False, True])
+@pytest.mark.parametrize(
+    ("shared_url", "swept"),
+    [
+        ("sqlite", False),
+        ("postgresql", True),
+        pytest.param("sqlite", True, marks=pytest.mark.slow),
+        pytest.param("postgresql", False, marks=pytest.mark.slow),
+    ],
+    indirect=["shared_url"],
+)
 def test_every_reader_says_what_it_was_and_which_call_makes_it_again(own: Engine, swept: bool) -> None:
     session = own.session("s", tools=ALL)
     session.process(page(2_000), tool="users", call_id="c", arguments={"page": 1, "of": "ü"})

@@ -147,7 +147,7 @@ class Bombs(BaseHTTPRequestHandler):
             case "stream feeds":
                 self.chunked(iter([*[b"\n" * MB] * 60, event]))
             case "stream id":
-                self.chunked(iter([b"id: " + b"x" * (60 * MB) + b"\n", event]))
+                self.chunked(iter([b"id: " + b"x" * (4 * MB) + b"\n", event]))
             case "stream retry":
                 self.chunked(iter([b"retry: " + b"9" * MB + b"\n", event]))
             case "stream sound":

@@ -257,6 +257,7 @@ def main() -> None:
                 result(request, {"vendor": {key: value for key, value in request["params"].items() if key != "_meta"}})
             case _:
                 send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
+    note("eof")
     if BEHAVIOUR == "stubborn":
         time.sleep(3600)
 

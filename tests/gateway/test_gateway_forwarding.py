@@ -135,6 +135,7 @@ def test_data_that_does_not_fit_is_told_to_the_model(two: Two) -> None:
     assert result.is_error and "map(.id)" in text_of(result)
 
 
+@pytest.mark.parametrize("two", ["legacy", pytest.param("auto", marks=pytest.mark.slow)], indirect=True)
 def test_our_tools_work_on_all_of_the_data(two: Two) -> None:
     two.held.call("north__list_users", {"count": 20_000})
     counted = two.held.call("code_interpreter", {"code": "sum(user['score'] for user in users)"})

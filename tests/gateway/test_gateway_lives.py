@@ -371,7 +371,7 @@ class by_hand:
     [*(pytest.param(how, marks=pytest.mark.slow) for how in ("eof", "sigterm", "sigint")), "sigkill"],
 )
 def test_servers_end_with_the_gateway(place: Place, how: str) -> None:
-    config = place.write({"north": place.own_shop("north")})
+    config = place.write({"north": {**raw("plain"), "env": {"SHOP_NOTES": str(place.notes)}}})
     with by_hand(place, "--config", config) as (ask, process):
         ask("tools/list", {})
         servers = children_of(process.pid)
@@ -384,7 +384,7 @@ def test_servers_end_with_the_gateway(place: Place, how: str) -> None:
         process.wait(15)
         assert process.returncode == (-signal.SIGKILL if how == "sigkill" else 0)
         assert soon(lambda: not any(is_alive(pid) for pid in servers), 10)
-    assert place.noted("north eof")
+    assert place.noted("eof")
 
 
 def test_a_call_is_cancelled_when_the_client_leaves(place: Place) -> None:

@@ -56,9 +56,12 @@ def test_the_zygote_has_one_thread_and_no_environment(sandbox: Sandbox) -> None:
 
 @pytest.fixture(scope="module")
 def host(script: Script) -> list[str]:
-    """What a host of its own prints, that leaves a descriptor open and closes its sandbox."""
+    """What a host of its own prints that leaves a descriptor open and forks, and what its copy prints.
+
+    The copy closes its sandbox, the host itself ends without a word to it.
+    """
     source = """
-import os
+import os, sys
 from pathlib import Path
 from byref_sandbox import Sandbox
 from byref_sandbox.testing import run_in_jail
@@ -66,19 +69,29 @@ inherited = os.open("/etc/passwd", os.O_RDONLY)
 os.set_inheritable(inherited, True)
 os.environ["SECRET"] = "x"
 children = lambda: Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-with Sandbox() as sandbox:
-    before = children()
-    value = sandbox.run("1 + 1").value
-    print(before, value, len(children()))
-    outcome = run_in_jail('''
+sandbox = Sandbox()
+before = children()
+value = sandbox.run("1 + 1", session="s").value
+print(before, value, len(children()))
+outcome = run_in_jail('''
 import os
 result = [dict(os.environ)]
 for fd in range(4096):
     try: result.append(os.read(fd, 10).decode())
     except OSError: pass
 ''', sandbox=sandbox)
-    print(outcome.value)
-print(children())
+print(outcome.value, flush=True)
+parent = sandbox._root.pid
+child = os.fork()
+if child == 0:
+    value = sandbox.run("2", session="s").value
+    print("child", value, sandbox._root.pid != parent, len(children()))
+    sandbox.close()
+    print(children(), flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print("parent", sandbox.run("3", session="s").value, sandbox._root.pid == parent)
+print(parent)
 """
     done = script(source)
     assert done.stderr == ""
@@ -86,7 +99,7 @@ print(children())
 
 
 def test_it_starts_when_it_is_first_used(host: list[str]) -> None:
-    assert [host[0], host[2]] == ["[] 2 1", "[]"]
+    assert [host[0], host[3]] == ["[] 2 1", "[]"]
 
 
 def test_a_descriptor_the_host_left_open_does_not_reach_a_run(host: list[str]) -> None:
@@ -373,32 +386,8 @@ def test_a_killed_root_takes_all_with_it(own: Sandbox) -> None:
     assert own.run("1 + 1", session="a").value == 2
 
 
-@pytest.fixture(scope="module")
-def forked_host(script: Script) -> list[str]:
-    """What a host that forks prints, and its copy; it ends without a word to its sandbox."""
-    source = """
-import os, sys
-from byref_sandbox import Sandbox
-sandbox = Sandbox()
-assert sandbox.run("1", session="s").value == 1
-parent = sandbox._root.pid
-child = os.fork()
-if child == 0:
-    value = sandbox.run("2", session="s").value
-    print("child", value, sandbox._root.pid != parent, flush=True)
-    sandbox.close()
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-print("parent", sandbox.run("3", session="s").value, sandbox._root.pid == parent)
-print(parent)
-"""
-    done = script(source)
-    assert done.stderr == ""
-    return done.stdout.splitlines()
-
-
-def test_a_forked_host_makes_its_own(forked_host: list[str]) -> None:
-    assert forked_host[:2] == ["child 2 True", "parent 3 True"]
+def test_a_forked_host_makes_its_own(host: list[str]) -> None:
+    assert [host[2], host[4]] == ["child 2 True 1", "parent 3 True"]
 
 
 @pytest.mark.slow
@@ -432,8 +421,8 @@ sandbox.close()
     assert done.stderr == ""
 
 
-def test_a_host_that_ends_ends_them(forked_host: list[str]) -> None:
-    assert until(lambda: not alive({int(forked_host[2])}))
+def test_a_host_that_ends_ends_them(host: list[str]) -> None:
+    assert until(lambda: not alive({int(host[5])}))
 
 
 @pytest.mark.slow
