@@ -83,10 +83,6 @@ class Place:
         command, *args = FORKS.command(SHOP, name)
         return {"command": command, "args": args, "env": env, **more}
 
-    def own_shop(self, name: str) -> dict[str, Any]:
-        """The same program, not forked: the gateway's own child."""
-        return {**self.shop(name), "command": sys.executable, "args": [SHOP, name]}
-
     def write(self, servers: dict[str, Any], **byref: Any) -> str:
         path = self.folder / "mcp.json"
         path.write_text(json.dumps({"mcpServers": servers, **({"byref": byref} if byref else {})}))

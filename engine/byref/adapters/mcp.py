@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextvars import copy_context
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,6 +21,7 @@ from sqlalchemy import Connection
 
 from byref import Engine, Policy, Session, lifecycle
 from byref.adapters.extras import missing
+from byref.adapters.shares import SharedThreads
 from byref.artifacts import listing
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, SessionGone, ToolError
 from byref.policy import INTERPRETER
@@ -51,6 +55,8 @@ PAGE = 100
 """Resources of one page of the list."""
 HEARTBEAT_SECONDS = 5.0
 """Between two notices of progress, for a client that asked for them."""
+WORKERS = min(32, (os.cpu_count() or 1) + 4)
+"""Threads of the engine's work, as many as asyncio has; of several tenants none has more than half, and each has one in any case."""
 MAX_LISTENERS = 1024
 """Streams of notifications that are open at once."""
 
@@ -100,7 +106,8 @@ def server(
     of its own does well to have `headroom_percentage=1.0`.
     """
     settings = {"model": model, "policy": policy, "tools": tools}
-    return _Server(_Sessions(engine, tenant, session, settings), name, instructions)
+    threads = SharedThreads(WORKERS, "byref-mcp", several=callable(tenant))
+    return _Server(_Sessions(engine, tenant, session, settings), threads, name, instructions)
 
 
 def tenant_of_token(context: Context) -> str:
@@ -212,7 +219,7 @@ def _own_session(context: Context) -> str:
 class _Server(Server[Any]):
     """The handlers of one server. What they ask of the engine runs on threads, never on the event loop."""
 
-    def __init__(self, sessions: _Sessions, name: str, instructions: str | None) -> None:
+    def __init__(self, sessions: _Sessions, threads: SharedThreads, name: str, instructions: str | None) -> None:
         super().__init__(
             name,
             version=_version(),
@@ -226,6 +233,7 @@ class _Server(Server[Any]):
         )
         self.add_request_handler("server/discover", types.RequestParams, self._discover)
         self._sessions = sessions
+        self._threads = threads
         self._listened: dict[Key, tuple[InMemorySubscriptionBus, int]] = {}
 
     def create_initialization_options(
@@ -246,15 +254,15 @@ class _Server(Server[Any]):
 
     async def _list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         key = self._sessions.key(context)
-        own = await _on_thread(context, lambda: self._sessions.open(key).tools("mcp"))
+        own = await self._run(key, context, lambda: self._sessions.open(key).tools("mcp"))
         return types.ListToolsResult(tools=[PROCESS_OUTPUT, *map(_definition, own)])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         key, version, arguments = self._sessions.key(context), context.protocol_version, params.arguments or {}
         if params.name == PROCESS_OUTPUT.name:
-            result, changed = await _on_thread(context, lambda: self._process(key, arguments, version))
+            result, changed = await self._run(key, context, lambda: self._process(key, arguments, version))
         else:
-            result, changed = await _on_thread(context, lambda: self._call(key, params.name, arguments, version))
+            result, changed = await self._run(key, context, lambda: self._call(key, params.name, arguments, version))
         if changed:
             await self._tell(context, key)
         return result
@@ -308,21 +316,24 @@ class _Server(Server[Any]):
                 next_cursor=page[-1].id if begin + PAGE < len(artifacts) else None,
             )
 
-        return await _on_thread(context, work)
+        return await self._run(key, context, work)
 
     async def _list_templates(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         key = self._sessions.key(context)
-        found = await _on_thread(context, lambda: mcp_content.templates(self._sessions.open(key)))
+        found = await self._run(key, context, lambda: mcp_content.templates(self._sessions.open(key)))
         return types.ListResourceTemplatesResult(resource_templates=found)
 
     async def _read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         key = self._sessions.key(context)
-        contents = await _on_thread(context, lambda: mcp_content.read(self._sessions.open(key), params.uri))
+        contents = await self._run(key, context, lambda: mcp_content.read(self._sessions.open(key), params.uri))
         return types.ReadResourceResult(contents=[contents])
+
+    async def _run(self, key: Key, context: Context, work: Callable[[], T]) -> T:
+        return await _on_thread(self._threads.of(key[0]), context, work)
 
     async def _tell(self, context: Context, key: Key) -> None:
         """Tell the client that the list of resources has changed, and who else listens to the session."""
@@ -359,13 +370,13 @@ def _definition(tool: Mapping[str, Any]) -> types.Tool:
     )
 
 
-async def _on_thread(context: Context, work: Callable[[], T]) -> T:
+async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]) -> T:
     """Run work on a thread and say meanwhile, to a client that wants to know, that it goes on.
 
     Where the request is cancelled the caller is free at once; work that has begun goes on to its end, and what it did is
     committed or rolled back whole.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(_answered, work))
+    running = asyncio.get_running_loop().run_in_executor(executor, copy_context().run, _answered, work)
     waited = 0.0
     try:
         while not (await asyncio.wait({running}, timeout=HEARTBEAT_SECONDS))[0]:

@@ -26,8 +26,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from byref.adapters.mcp import SESSION_HEADER, BearerTokens
+from byref.adapters.shares import Shares
 from byref.errors import InvalidId
-from byref.gateway.shares import Shares
 from byref.lifecycle import check_id
 
 PATH = "/mcp"

@@ -10,7 +10,6 @@ import logging
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -27,18 +26,18 @@ from pydantic import ValidationError
 
 from byref import Engine, Session
 from byref.adapters.mcp import SESSION_HEADER
+from byref.adapters.shares import SharedThreads, Shares
 from byref.errors import ByrefError
 from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained, is_failure
 from byref.gateway.conversation import Conversation
 from byref.gateway.messages import Allowance
-from byref.gateway.shares import Shares
 from byref.gateway.threads import on_thread
 from byref.gateway.wire import capable, dumped, finished
 
 WORKERS = 32
-"""Threads of the engine's work, of all conversations."""
+"""Threads of the engine's work; of several tenants none has more than half of them, and each has one in any case."""
 MAX_CONVERSATIONS = 100
 """Each has processes of its own; of several tenants none has more than half of them, and who has none gets one."""
 ROOM_SECONDS = 60.0
@@ -78,7 +77,7 @@ class Gateway:
         self._tenant = tenant
         self._session = session
         self._settings: dict[str, Any] = {"model": model, "context_window": context_window}
-        self._executor = ThreadPoolExecutor(WORKERS, "byref-gateway")
+        self._threads = SharedThreads(WORKERS, "byref-gateway", several=has_several_tenants)
         self._own = f"gateway-{secrets.token_hex(8)}"
         self._allowances = {server.name: Allowance(server.name) for server in config.servers}
         self._shared: dict[tuple[str, str], Conversation] = {}
@@ -100,7 +99,7 @@ class Gateway:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         try:
@@ -200,7 +199,7 @@ class Gateway:
             session,
             tools,
             self._config,
-            self._executor,
+            self._threads.of(tenant),
             self._allowances,
             capabilities=capabilities,
             info=info,
@@ -229,7 +228,7 @@ class Gateway:
             return session, session.tools("mcp")
 
         try:
-            return await on_thread(self._executor, work)
+            return await on_thread(self._threads.of(tenant), work)
         except ByrefError as error:
             logger.exception("byref could not open a session")
             raise MCPError(INTERNAL_ERROR, f"byref could not open a session: {type(error).__name__}") from error

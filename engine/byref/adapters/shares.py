@@ -1,0 +1,116 @@
+"""How what there is of something is shared out between tenants."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Shares:
+    """A number of places: of several tenants none has more than half of them, and who has few gets one in any case.
+
+    So no more than `places`, and `kept` for each tenant, are ever taken.
+    """
+
+    def __init__(self, places: int, *, several: bool, kept: int = 1) -> None:
+        self.places = places
+        self.share = places // 2 if several else places
+        self._kept = kept if several else 0
+        self._taken: Counter[str] = Counter()
+
+    @property
+    def told(self) -> str:
+        """How many there are, for whom there is none."""
+        return (
+            f"{self.places:,}" if self.share == self.places else f"{self.share:,} of one tenant, {self.places:,} of all"
+        )
+
+    def take(self, tenant: str, *, in_exchange: bool = False) -> bool:
+        """Take a place for a tenant, if there is one; in exchange for one that it has just given back there is."""
+        mine = self._taken[tenant]
+        if not in_exchange and mine >= self._kept and (mine >= self.share or self._taken.total() >= self.places):
+            return False
+        self._taken[tenant] += 1
+        return True
+
+    def give_back(self, tenant: str) -> None:
+        """Say that a place of a tenant is free again."""
+        self._taken[tenant] -= 1
+        if not self._taken[tenant]:
+            del self._taken[tenant]
+
+
+class SharedThreads:
+    """A number of threads, shared out as `Shares` does: work that finds no place waits until one of its tenant's is free."""
+
+    def __init__(self, places: int, name: str, *, several: bool) -> None:
+        self._shares = Shares(places, several=several)
+        self._pool = ThreadPoolExecutor(
+            2 * places, name
+        )  # those that each tenant has in any case are beside the places
+        self._waiting: deque[tuple[str, Future[Any], Callable[[], Any]]] = deque()
+        self._lock = Lock()
+
+    def of(self, tenant: str) -> Executor:
+        """Return what runs the work of one tenant."""
+        return _Share(self, tenant)
+
+    def submit(self, tenant: str, work: Callable[[], T]) -> Future[T]:
+        """Have work of a tenant done, in the order in which it came."""
+        future: Future[T] = Future()
+        with self._lock:
+            self._waiting.append((tenant, future, work))
+            self._begin()
+        return future
+
+    def shutdown(self) -> None:
+        """Begin nothing more; what waits is cancelled, what has begun goes on to its end."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        for _, future, _ in waiting:
+            if future.cancel():
+                future.set_running_or_notify_cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        """Begin all work that has a place."""
+        left: deque[tuple[str, Future[Any], Callable[[], Any]]] = deque()
+        refused: set[str] = set()
+        for tenant, future, work in self._waiting:
+            if future.cancelled():
+                future.set_running_or_notify_cancel()
+                continue
+            if tenant in refused or not self._shares.take(tenant):
+                refused.add(tenant)
+                left.append((tenant, future, work))
+                continue
+            self._pool.submit(self._run, tenant, future, work)
+        self._waiting = left
+
+    def _run(self, tenant: str, future: Future[Any], work: Callable[[], Any]) -> None:
+        try:
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = work()
+                except BaseException as error:  # noqa: BLE001  the caller's to handle
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+        finally:
+            with self._lock:
+                self._shares.give_back(tenant)
+                self._begin()
+
+
+class _Share(Executor):
+    def __init__(self, threads: SharedThreads, tenant: str) -> None:
+        self._threads, self._tenant = threads, tenant
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return self._threads.submit(self._tenant, partial(fn, *args, **kwargs))
