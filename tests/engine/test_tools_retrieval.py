@@ -145,8 +145,15 @@ def paged(session: Session, tool: str, first: dict[str, Any], going_on: str) -> 
     raise AssertionError("there is no end")
 
 
-@pytest.mark.parametrize("form", ONE_LINE)
-@pytest.mark.parametrize("came", ["stored", "as an output"])
+@pytest.mark.parametrize(
+    ("form", "came"),
+    [
+        ("json", "as an output"),
+        ("text", "stored"),
+        pytest.param("json", "stored", marks=pytest.mark.slow),
+        pytest.param("text", "as an output", marks=pytest.mark.slow),
+    ],
+)
 def test_one_line_is_read_to_its_end_by_every_reader(local: Engine, tenant: str, form: str, came: str) -> None:
     text = ONE_LINE[form]
     session = local.session(f"{form} {came}", tenant=tenant, policy=Policy.previews(), tools=list(TOOL_NAMES))
