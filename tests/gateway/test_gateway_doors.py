@@ -558,7 +558,6 @@ def test_one_tenant_leaves_the_others_their_sessions(tmp_path: Path, monkeypatch
 
 def test_one_tenant_leaves_the_others_their_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_server, "MAX_CONVERSATIONS", 6)
-    monkeypatch.setattr(gateway_server, "ROOM_SECONDS", 0.5)
 
     async def work(server: Served) -> None:
         assert server.gateway is not None
@@ -576,6 +575,7 @@ def test_one_tenant_leaves_the_others_their_conversations(tmp_path: Path, monkey
         assert "result" in (await server.send(modern("a"))).message
         for tenant in ("globex", "globex", "globex", "initech"):
             assert "result" in (await server.begin(tenant)).message
+        monkeypatch.setattr(gateway_server, "ROOM_SECONDS", 0.5)
         await asyncio.sleep(0.5)
         assert "result" in (await server.send(modern("a"))).message
         assert "result" in (await server.send(modern("c"))).message
