@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from byref.describe.gaps import CutString, Gap, Kind
 from byref.describe.jsontext import encodable
-from byref.describe.room import example_shares, shares, size_within
+from byref.describe.room import Sizes, Within, example_shares, shares, size_within
 from byref.describe.rows import Rows, between, ends
 
 _DEPTH: Final = 40
@@ -36,18 +36,22 @@ _PATH: Final = 80
 """Characters of a path from which on its start is cut."""
 
 
-def cut(value: object, room: int) -> tuple[Any, list[Gap]]:
-    """The value in about `room` characters, as JSON with `Gap` and `CutString` objects in it, and all its gaps in order."""
-    cutter = _Cutter()
+def cut(value: object, room: int, sizes: Sizes) -> tuple[Any, list[Gap]]:
+    """The value in about `room` characters, as JSON with `Gap` and `CutString` objects in it, and all its gaps in order.
+
+    `sizes` are the value's, which several cuts of it share.
+    """
+    cutter = _Cutter(sizes)
     return cutter.cut(value, room, "", 0), cutter.gaps
 
 
 class _Cutter:
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         self.gaps: list[Gap] = []
+        self._within = sizes.within
 
     def cut(self, value: Any, room: int, path: str, depth: int) -> Any:
-        if size_within(value, room) <= room:
+        if self._within(value, room) <= room:
             return _plain(value)
         if type(value) is dict:
             return self._object(value, room if depth < _DEPTH else 0, path, depth + 1)
@@ -73,13 +77,13 @@ class _Cutter:
         count, below = len(values), f"{path or '$'}[]"
         start, end = ends(values)
         if count <= _FEW and count <= len(start) and room >= count * _LEAST:
-            granted = shares(count, room - 2 - count, lambda i, limit: size_within(start[i], limit))
+            granted = shares(count, room - 2 - count, lambda i, limit: self._within(start[i], limit))
             few: list[Any] = []
             for value, share in zip(start, granted, strict=True):
                 few.append(self.cut(value, share, below, depth))
             return few
         left = room - 2 - _GAP
-        head, tail = _whole_ends(start, end, count, left)
+        head, tail = _whole_ends(start, end, count, left, self._within)
         if head:
             shown: list[Any] = []
             for value in start[:head]:
@@ -95,7 +99,7 @@ class _Cutter:
             shown = [self.cut(start[0], left, below, depth)]
             return shown if count == 1 else [*shown, self._items_gap(values, 1, 0, path)]
         outer = (start[0], end[-1])
-        granted = shares(2, left, lambda i, limit: size_within(outer[i], limit))
+        granted = shares(2, left, lambda i, limit: self._within(outer[i], limit))
         first = self.cut(outer[0], granted[0], below, depth)
         gap = self._items_gap(values, 1, 1, path)
         return [first, gap, self.cut(outer[1], granted[1], below, depth)]
@@ -116,7 +120,7 @@ class _Cutter:
         granted = example_shares(
             len(large),
             left,
-            lambda n, limit: size_within(members[large[n]][1], limit),
+            lambda n, limit: self._within(members[large[n]][1], limit),
             few=_FEW - 1 if len(chosen) == len(value) else 1,
         )
         room_of = dict(zip(large, granted, strict=True))
@@ -141,16 +145,16 @@ class _Cutter:
         return encodable(key[: _KEY // 2]) + gap.mark(0)
 
 
-def _whole_ends(start: list[Any], end: list[Any], count: int, room: int) -> tuple[int, int]:
+def _whole_ends(start: list[Any], end: list[Any], count: int, room: int, within: Within) -> tuple[int, int]:
     """How many whole elements to show from the start (two thirds of them) and from the end: of both or of none."""
-    last = size_within(end[-1], room) + 1
-    first = size_within(start[0], room) + 1
+    last = within(end[-1], room) + 1
+    first = within(start[0], room) + 1
     if count < 2 or first + last > room:
         return 0, 0
     left, head, tail = room - first - last, 1, 1
     while head + tail < count and head < len(start) and tail < len(end):
         from_start = head <= 2 * tail
-        size = size_within(start[head] if from_start else end[-1 - tail], left) + 1
+        size = within(start[head] if from_start else end[-1 - tail], left) + 1
         if size > left:
             break
         left -= size

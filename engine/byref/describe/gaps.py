@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from byref.describe.room import size_within
+from byref.describe.room import Sizes, Within
 
 _SAMPLE: Final = 2_048
 _SAMPLES: Final = 10_000
@@ -26,11 +26,11 @@ class Gap:
     sample: Sequence[Any]
     """Some of what was left out of an array or object."""
 
-    def weigh(self, limit: int) -> tuple[int, bool]:
+    def weigh(self, limit: int, within: Within) -> tuple[int, bool]:
         """About how many characters of JSON were left out; whether some of it is larger than the `limit` for one value."""
         if not self.sample:
             return self.omitted, False
-        sizes = [size_within(value, limit) + 1 for value in self.sample]
+        sizes = [within(value, limit) + 1 for value in self.sample]
         return max(sum(sizes) * self.omitted // len(sizes), 1), max(sizes) > limit + 1
 
     def mark(self, tokens: int) -> str:
@@ -74,12 +74,12 @@ def shown(tree: Any, mark: Callable[[Gap], str] | None) -> Any:
     return tree
 
 
-def attribute(gaps: Sequence[Gap], amount: int, per_character: float) -> dict[Gap, int]:
-    """Divide the amount left out among the gaps; what the known sizes do not explain lies beyond what was looked at."""
+def attribute(gaps: Sequence[Gap], amount: int, per_character: float, sizes: Sizes) -> dict[Gap, int]:
+    """Divide the amount left out among the gaps, by the value's `sizes`; what the known sizes do not explain lies beyond what was looked at."""
     limit = min(_SAMPLE, _SAMPLES // len(gaps))
-    sizes = {gap: gap.weigh(limit) for gap in gaps}
-    weights = {gap: max(round(size * per_character), 1) for gap, (size, _) in sizes.items()}
-    beyond = {gap: size for gap, (size, above) in sizes.items() if above}
+    weighed = {gap: gap.weigh(limit, sizes.within) for gap in gaps}
+    weights = {gap: max(round(size * per_character), 1) for gap, (size, _) in weighed.items()}
+    beyond = {gap: size for gap, (size, above) in weighed.items() if above}
     unexplained = amount - sum(weights.values())
     if beyond and unexplained > 0:
         known = sum(beyond.values())

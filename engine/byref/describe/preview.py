@@ -9,7 +9,7 @@ from typing import Any, Final
 from byref.describe.cuts import cut
 from byref.describe.gaps import Gap, attribute, shown
 from byref.describe.jsontext import compact
-from byref.describe.room import size_within
+from byref.describe.room import Sizes
 from byref.describe.search import most_within
 
 _GUESS: Final = 3.2
@@ -46,33 +46,33 @@ def preview(value: object, *, budget: int, measure: Callable[[str], int], total:
     the preview without such marks, divided among the cuts by the size of what each left out. NaN and infinities are
     shown as strings, lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
     """
-    high = _MOST * budget
-    size = size_within(value, high)
+    high, sizes = _MOST * budget, Sizes()
+    size = sizes.within(value, high)
     return most_within(
         budget,
         room=size if size <= high // 2 else int(_GUESS * budget),
         high=high,
-        make=lambda room: _at(value, room, measure, total),
+        make=lambda room: _at(value, room, measure, total, sizes),
         whole=lambda found: found.omitted is None,
-    ) or _minimal(value, budget, measure, total)
+    ) or _minimal(value, budget, measure, total, sizes)
 
 
-def _at(value: object, room: int, measure: Callable[[str], int], total: int) -> Preview:
-    tree, gaps = cut(value, room)
+def _at(value: object, room: int, measure: Callable[[str], int], total: int, sizes: Sizes) -> Preview:
+    tree, gaps = cut(value, room, sizes)
     if not gaps:
         text = compact(tree)
         return Preview(tree, text, measure(text), None)
     bare = compact(shown(tree, None))
     bare_tokens = measure(bare)
     left_out = max(total - bare_tokens, 0)
-    parts = attribute(gaps, left_out, bare_tokens / len(bare))
+    parts = attribute(gaps, left_out, bare_tokens / len(bare), sizes)
     marked = shown(tree, lambda gap: gap.mark(parts[gap]))
     text = compact(marked)
     return Preview(marked, text, measure(text), _omitted(parts, left_out))
 
 
-def _minimal(value: object, budget: int, measure: Callable[[str], int], total: int) -> Preview:
-    least = _at(value, 0, measure, total)
+def _minimal(value: object, budget: int, measure: Callable[[str], int], total: int, sizes: Sizes) -> Preview:
+    least = _at(value, 0, measure, total, sizes)
     if least.tokens <= budget:
         return least
     text = compact("...")

@@ -17,20 +17,24 @@ _LEAST: Final = 40
 """Characters that others keep beside an example."""
 
 
+Within = Callable[[object, int], int]
+"""As `size_within`."""
+
+
 def size_within(value: object, limit: int) -> int:
     """About how many characters the value takes as compact JSON; at most `limit` + 1, and no more work than that.
 
     More than the limit, too, is what nests deeper than `LEVELS`: it is not shown whole, and nobody calls that deep.
     """
+    if (kind := type(value)) is not dict and kind is not list:
+        return min(_size(value, kind, limit), limit + 1)
     size = 0
     level: list[Any] = [value]
     for _ in range(LEVELS):
         below: list[Any] = []
         for one in level:
             kind = type(one)
-            if kind is str:
-                size += len(one) + 3
-            elif kind is dict:
+            if kind is dict:
                 size += 2
                 for key, member in one.items():
                     size += len(key) + 3
@@ -40,20 +44,46 @@ def size_within(value: object, limit: int) -> int:
             elif kind is list:
                 size += 2
                 below.extend(one if len(one) <= limit else one[:limit])
-            elif kind is int:
-                size += one.bit_length() * 3 // 10 + 3
-            elif kind is float:
-                size += len(repr(one)) + 1
-            elif kind is Rows:
-                size = limit + 1  # more than is in memory
             else:
-                size += 5
+                size += _size(one, kind, limit)
             if size + 2 * len(below) > limit:  # every value takes two characters
                 return limit + 1
         if not below:
             return size
         level = below
     return limit + 1
+
+
+def _size(value: Any, kind: type, limit: int) -> int:
+    """What a value takes that is no object and no array."""
+    if kind is str:
+        return len(value) + 3
+    if kind is int:
+        return int(value.bit_length()) * 3 // 10 + 3
+    if kind is float:
+        return len(repr(value)) + 1
+    return limit + 1 if kind is Rows else 5  # rows are more than is in memory
+
+
+class Sizes:
+    """Sizes of one value and what it holds, each worked out once; what was asked about is kept alive."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, int, int]] = {}
+
+    def within(self, value: object, limit: int) -> int:
+        """As `size_within`."""
+        kind = type(value)
+        if kind is not dict and kind is not list:
+            return min(_size(value, kind, limit), limit + 1)
+        # A size is exact up to the limit it was asked with; beyond that nothing but that it is more is known.
+        _, size, asked = self._known.get(id(value), (None, 0, -1))
+        if size > asked >= limit:
+            return limit + 1
+        if size > asked:
+            size = size_within(value, limit)
+            self._known[id(value)] = value, size, limit
+        return min(size, limit + 1)
 
 
 def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int]:

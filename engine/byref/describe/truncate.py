@@ -9,6 +9,7 @@ from typing import Final
 from byref.describe.cuts import cut
 from byref.describe.gaps import attribute, shown
 from byref.describe.jsontext import compact, noted
+from byref.describe.room import Sizes
 from byref.describe.search import most_within
 
 _PIECE: Final = 1 << 19
@@ -101,13 +102,14 @@ def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], 
 
     The text parses: the notice is a string in the place of what is missing, scalar siblings are kept.
     """
+    sizes = Sizes()
     return most_within(
         budget,
         room=int(budget * _CHARS_PER_TOKEN["json"]),
         high=16 * budget + 64,
-        make=lambda room: _cut_json(value, room, size, measure),
+        make=lambda room: _cut_json(value, room, size, measure, sizes),
         whole=lambda found: not found.omitted_bytes,
-    ) or _cut_json(value, 0, size, measure)
+    ) or _cut_json(value, 0, size, measure, sizes)
 
 
 def incomplete_json(value: object, what: str, *, budget: int, measure: Callable[[str], int], size: int) -> str:
@@ -118,10 +120,10 @@ def incomplete_json(value: object, what: str, *, budget: int, measure: Callable[
     return text if measure(text) <= budget else bare
 
 
-def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int]) -> Truncated:
-    tree, gaps = cut(value, room)
+def _cut_json(value: object, room: int, size: int, measure: Callable[[str], int], sizes: Sizes) -> Truncated:
+    tree, gaps = cut(value, room, sizes)
     omitted = max(size - _size(compact(shown(tree, None))), 0) if gaps else 0
-    parts = attribute(gaps, omitted, 1.0) if gaps else {}
+    parts = attribute(gaps, omitted, 1.0, sizes) if gaps else {}
     text = compact(shown(tree, lambda gap: notice(parts[gap])))
     return Truncated(text, measure(text), omitted)
 
