@@ -51,7 +51,7 @@ def has_expired(scope: Scope, entry: ledger.Entry) -> bool:
 
 def stored(connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]) -> Stored:
     artifacts = store.by_row_ids(connection, scope.source, scope.row, rows)
-    found = variables.find(connection, scope.source, scope.row, names)
+    found = variables.find(connection, scope.source, scope.row, names, artifacts)
     return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
 
 

@@ -254,8 +254,17 @@ def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
     return connection.execute(select(VariableRow.id).where(*mine)).first() is None
 
 
-def find(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Variable]:
-    """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given."""
+def find(
+    connection: Connection,
+    source: Source,
+    session_id: int,
+    names: Collection[str],
+    artifacts: Mapping[int, Artifact] | None = None,
+) -> dict[str, Variable]:
+    """Return those of the names that are bound, with and without `$`, aliases `var_step_N` included, by name as given.
+
+    `artifacts`: by row, where all that the names can stand for are known already.
+    """
     bare = {name: bare for name in names if is_name(bare := name.removeprefix("$"))}
     steps = {int(match[1]) for name in bare.values() if (match := _ALIAS.match(name))}
     if not bare:
@@ -266,7 +275,8 @@ def find(connection: Connection, source: Source, session_id: int, names: Collect
         for some in store.batched(values)
         for row in connection.execute(query, {"of_session": session_id, "values": some})
     ]
-    artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+    if artifacts is None:
+        artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
     rows.sort(key=attrgetter("id"))
     by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
     # Of several outputs in one step the first bound is the largest: the one whose envelope names the alias.
