@@ -36,12 +36,12 @@ _PATH: Final = 80
 """Characters of a path from which on its start is cut."""
 
 
-def cut(value: object, room: int, sizes: Sizes) -> tuple[Any, list[Gap]]:
+def cut(value: object, room: int, sizes: Sizes | None = None) -> tuple[Any, list[Gap]]:
     """The value in about `room` characters, as JSON with `Gap` and `CutString` objects in it, and all its gaps in order.
 
-    `sizes` are the value's, which several cuts of it share.
+    `sizes`: the value's, where several cuts of it share them.
     """
-    cutter = _Cutter(sizes)
+    cutter = _Cutter(sizes or Sizes())
     return cutter.cut(value, room, "", 0), cutter.gaps
 
 
