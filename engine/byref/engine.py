@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from byref import lifecycle, policyjson
 from byref.artifacts.uses import Uses
 from byref.db import discards
-from byref.db.database import Database, retried
+from byref.db.database import Database, Durability, retried
 from byref.db.tables import GRACE
 from byref.errors import ByrefError, ConfigurationError, StorageFailure
 from byref.knobs import shown
@@ -54,6 +54,8 @@ class Engine:
     close: a `byref_sandbox.Sandbox`, a `byref.adapters.dask.DaskInterpreter`; `jail` says which walls its own must have:
     "full", or "language-only", which is no security boundary (code that gets out of the language has the rights of the
     host's user) and meant for code that you would run yourself.
+    `durability="full"`: each commit waits until the disk has it, on SQLite too, where the last ones may otherwise go with a
+    power cut.
     `counter` counts tokens, `models` knows windows and prices. `blobs` is where the bytes of artifacts go instead of into
     the database: a store of `byref.stores`, or one of your own. `telemetry` is what OpenTelemetry is told, where it is
     installed.
@@ -76,6 +78,7 @@ class Engine:
         counter: TokenCounter | None = None,
         models: Models | None = None,
         schema: str | None = None,
+        durability: Durability = "normal",
         telemetry: Telemetry | None = None,
     ) -> None:
         if blobs is not None:
@@ -84,7 +87,7 @@ class Engine:
             check_interpreter(interpreter)
         if policy is not None and not isinstance(policy, Policy):
             raise ConfigurationError(f"policy={policy!r}: expected a byref.Policy")
-        self._database = Database(url, schema=schema)
+        self._database = Database(url, schema=schema, durability=durability)
         self._database.prepare(create)
         self._policy = policy or Policy()
         self._counter = counter or SampledCounter()

@@ -7,8 +7,8 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import closing, contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -69,8 +69,8 @@ def accepted(engine: object) -> Engine:
     return engine
 
 
-def make_engine(url: str | URL) -> Engine:
-    """An engine of our own on SQLite or PostgreSQL; nothing is opened yet.
+def make_engine(url: str | URL, *, full: bool = False) -> Engine:
+    """An engine of our own on SQLite or PostgreSQL; nothing is opened yet. `full`: each commit waits for the disk.
 
     A relative path is made absolute, for the process may change its folder while the pool opens more connections.
 
@@ -80,7 +80,7 @@ def make_engine(url: str | URL) -> Engine:
     found = parsed(url)
     match found.get_backend_name():
         case "sqlite":
-            return _sqlite(found)
+            return _sqlite(found, full=full)
         case "postgresql":
             return _postgresql(found)
         case other:
@@ -117,6 +117,27 @@ def transaction(engine: Engine, *, write: bool, foreign_keys: bool = True) -> It
         else:
             with _binary_results(connection), closing(connection.begin()):
                 yield connection
+
+
+def sync(connection: Connection) -> None:
+    """Have the disk hold what was committed before this transaction, ahead of what is not to outlive it there.
+
+    SQLite with `synchronous = NORMAL` writes a commit to its log, and waits for the disk at the next checkpoint only.
+    """
+    if connection.dialect.name != "sqlite" or connection.exec_driver_sql("PRAGMA synchronous").scalar_one() > _NORMAL:
+        return
+    for _, name, path in connection.exec_driver_sql("PRAGMA database_list"):
+        if name == "main" and path:
+            with suppress(FileNotFoundError):  # there is no log: all is in the file, or the journal is another
+                log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(log)
+                finally:
+                    os.close(log)
+
+
+_NORMAL = 1
+"""`PRAGMA synchronous`."""
 
 
 def _see_that_it_is_free(pool: Any) -> None:
@@ -212,7 +233,7 @@ def _create(url: URL, **options: Any) -> Engine:
         raise ConfigurationError(f"the driver of {url.drivername!r} is not installed: {cure}") from error
 
 
-def _sqlite(url: URL) -> Engine:
+def _sqlite(url: URL, *, full: bool) -> Engine:
     arguments: dict[str, Any] = {"isolation_level": None}  # the driver opens no transactions by itself
     if is_memory(url):
         arguments["check_same_thread"] = False
@@ -228,7 +249,7 @@ def _sqlite(url: URL) -> Engine:
         engine = _create(url, connect_args=arguments, max_overflow=-1, pool_reset_on_return=None)
         if path is not None:  # what SQLite puts beside it gets the file's mode
             event.listen(engine, "do_connect", lambda *_: make_file(path))
-    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", partial(_prepare_sqlite, "FULL" if full else "NORMAL"))
     return engine
 
 
@@ -252,10 +273,10 @@ def _see_that_it_can_be_opened(path: Path) -> None:
         raise ConfigurationError(f"the database {str(path)!r} is no regular file: name one, or a free path")
 
 
-def _prepare_sqlite(driver: sqlite3.Connection, _record: object) -> None:
+def _prepare_sqlite(synchronous: str, driver: sqlite3.Connection, _record: object) -> None:
     """Foreign keys, and for a file: WAL, which outlives the connection, and auto-vacuum while it is still empty."""
     driver.execute("PRAGMA foreign_keys = ON")
-    driver.execute("PRAGMA synchronous = NORMAL")
+    driver.execute(f"PRAGMA synchronous = {synchronous}")
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet, finalize
 
-from sqlalchemy import URL, Connection, Engine, inspect
+from sqlalchemy import URL, Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, scoped_session
@@ -26,6 +26,12 @@ from byref.db.revisions import HEAD, checked_schema, require, state
 from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
 
 T = TypeVar("T")
+
+Durability = Literal["normal", "full"]
+
+_WAIT_FOR_DISK = text(
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
 
 ATTEMPTS = 8
 """How often a unit of work is begun before its failure is raised."""
@@ -53,16 +59,25 @@ class Database:
     `schema` (PostgreSQL) is where the tables live.
     """
 
-    def __init__(self, url_or_engine: str | URL | Engine, *, schema: str | None = None) -> None:
+    def __init__(
+        self, url_or_engine: str | URL | Engine, *, schema: str | None = None, durability: Durability = "normal"
+    ) -> None:
+        if durability not in get_args(Durability):
+            raise ConfigurationError(f'durability={durability!r}: expected "normal" or "full"')
         self._is_ours = isinstance(url_or_engine, (str, URL))
         if isinstance(url_or_engine, (str, URL)):
-            self._engine = make_engine(url_or_engine)
+            self._engine = make_engine(url_or_engine, full=durability == "full")
             finalize(self, self._engine.dispose)
         else:
             self._engine = accepted(url_or_engine)
+            if durability == "full" and self._engine.dialect.name == "sqlite":
+                raise ConfigurationError(
+                    'durability="full" is for a URL: on an engine of your own, run PRAGMA synchronous = FULL when it connects'
+                )
         self.dialect = self._engine.dialect.name
         self.schema = checked_schema(self._engine, schema)
         mapped: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
+        self._waits_for_disk = durability == "full" and self.dialect == "postgresql"
         self._reader, self._writer = self._engine, self._engine
         if self.dialect == "postgresql":
             # A read sees one moment, as it does on SQLite; a write sees what the lock it waited for was guarding.
@@ -189,6 +204,8 @@ class Database:
                 begun = time.monotonic()
                 try:
                     with self._turn(write), transaction(engine, write=write) as connection:
+                        if write and self._waits_for_disk:
+                            connection.execute(_WAIT_FOR_DISK)
                         result = work(connection)
                         if write:
                             self._commit(connection)

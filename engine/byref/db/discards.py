@@ -1,7 +1,8 @@
 """Objects that nothing refers to any more: deleted from their store once the transaction that took their blob is over.
 
 A deletion cannot be taken back, as a transaction can; and a store may be out of reach. So the object of a blob that goes
-is noted in SQL along with it, and the note goes once the object is gone.
+is noted in SQL along with it, and the note goes once the object is gone. Before an object goes, the disk holds the commit
+that took its blob: a power cut leaves objects without a row, never rows without their object.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
+from byref.db.connections import sync
 from byref.db.tables import BlobRow, DiscardRow
 from byref.errors import StorageFailure
 from byref.stores.guarded import Guarded
@@ -104,10 +106,16 @@ def strays(transact: Transact, objects: BlobStore | None, grace: timedelta) -> I
 
 def _noted(connection: Connection, store: str) -> list[tuple[int, str]]:
     query = select(DiscardRow.id, DiscardRow.key).where(DiscardRow.store == store).order_by(DiscardRow.id)
-    return [(row.id, row.key) for row in connection.execute(query.limit(BATCH))]
+    noted = [(row.id, row.key) for row in connection.execute(query.limit(BATCH))]
+    if noted:
+        sync(connection)
+    return noted
 
 
 def _unknown(connection: Connection, store: str, keys: list[str]) -> list[str]:
     query = select(BlobRow.key).where(BlobRow.store == store, BlobRow.key.in_(keys))
     known = set(connection.execute(query).scalars())
-    return [key for key in keys if key not in known]
+    unknown = [key for key in keys if key not in known]
+    if unknown:
+        sync(connection)
+    return unknown
