@@ -180,9 +180,7 @@ def become(order: dict[str, Any], streams: list[int]) -> None:
     finally:
         # As the interpreter ends, but for taking itself apart, which copies every page that was shared.
         with contextlib.suppress(BaseException):
-            for thread in threading.enumerate():
-                if thread is not threading.current_thread() and not thread.daemon:
-                    thread.join()
+            threading._shutdown()  # pools end their threads then, and only then can those be waited for
             atexit._run_exitfuncs()
         if isinstance(code, str):
             print(code, file=sys.stderr)

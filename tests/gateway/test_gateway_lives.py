@@ -224,6 +224,7 @@ def test_evil_names_and_schemas_are_made_harmless(place: Place) -> None:
     assert all(tool.description != "I am not byref's" for tool in tools if tool.name == "artifact_jq")
 
 
+@pytest.mark.slow
 def test_schemas_that_go_in_circles_end_nobody(place: Place) -> None:
     config = place.write({"circles": raw("circles"), "sound": raw("plain")})
 
