@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import sqlalchemy
 from sqlalchemy import Connection
 
-from byref import lifecycle, policyjson
+from byref import clearing, lifecycle, policyjson
 from byref.artifacts.uses import Uses
 from byref.db import discards
 from byref.db.database import Database, Durability, retried
@@ -41,7 +42,7 @@ logger = logging.getLogger("byref")
 
 SWEEP_SECONDS = 300.0
 """Between the sweeps that an engine makes by itself, when a session is opened."""
-SHRINK_PAGES = 1_000
+SHRINK_PAGES = 250
 """Of a SQLite file, given back by one statement: at 4 KiB each, few milliseconds of other writers' time."""
 
 
@@ -224,19 +225,20 @@ class Engine:
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none.
 
+        First nobody finds it any more, in one short transaction; then its rows go, in steps between which others write.
+
         Raises:
-            StorageFailure: the database failed, and nothing was deleted; or the store of objects did, and `sweep` is to
-                delete there what is left.
+            StorageFailure: the database failed, or the store of objects did: what is left is `sweep`'s to delete.
         """
         name, tenant = lifecycle.check_id("id", id), lifecycle.check_id("tenant", tenant)
-        gone = retried(self._database.write, lambda c: lifecycle.delete_session(c, tenant, name))
+        gone = clearing.delete_session(partial(retried, self._database.write), tenant, name)
         self._delete_objects(f"the session {name!r} is deleted")
         return gone
 
     def delete_tenant(self, tenant: str) -> int:
         """Delete everything of a tenant and return how many conversations it had; it raises as `delete_session` does."""
         tenant = lifecycle.check_id("tenant", tenant)
-        gone = retried(self._database.write, lambda c: lifecycle.delete_tenant(c, tenant))
+        gone = clearing.delete_tenant(partial(retried, self._database.write), tenant)
         self._delete_objects(f"the tenant {tenant!r} is deleted", tenant)
         return gone
 
@@ -254,7 +256,7 @@ class Engine:
         discards.delete_drafts(objects, grace)
         gone += Swept(objects=emptied + discards.delete_strays(write, objects, grace))
         while self._database.shrink(SHRINK_PAGES):
-            pass
+            time.sleep(clearing.PAUSE_SECONDS)
         return gone
 
     def close(self) -> None:
@@ -321,10 +323,10 @@ class Engine:
         try:
             before, self._swept_at = self._swept_at, time.monotonic()
             self._uses.write()
-            gone = lifecycle.sweep_batch(self._database.write)
+            _, is_more = lifecycle.sweep_batch(self._database.write)
             discards.empty(self._database.write, self._objects)
             self._database.shrink(SHRINK_PAGES)
-            if lifecycle.is_full(gone):
+            if is_more:
                 self._swept_at = before
         except StorageFailure:
             logger.warning("byref could not sweep", exc_info=True)

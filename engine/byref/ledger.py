@@ -130,7 +130,7 @@ _STANDING = (
     SessionRow.calibration_reported,
     SessionRow.calibration_estimated,
 )
-_OPEN = SessionRow.id == bindparam("of_session"), SessionRow.ended_at.is_(None)
+_OPEN = SessionRow.id == bindparam("of_session"), SessionRow.ended_at.is_(None), ~SessionRow.is_deleted
 _SETTLED = (*(column.key for column in _STANDING), "pending_after")
 # Built once: building takes longer than running what it builds.
 _TAKE_STEP = (

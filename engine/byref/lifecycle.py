@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, true, update
 
-from byref import ledger
+from byref import clearing, ledger
 from byref.artifacts import blobs, quotas, store, tombstones
 from byref.artifacts.store import Artifact, Description
 from byref.db.tables import (
@@ -22,18 +24,15 @@ from byref.db.tables import (
     ItemRow,
     LedgerRow,
     NameRow,
-    RunRow,
     SessionRow,
-    TombstoneRow,
     VariableRow,
 )
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
 from byref.knobs import shown
 from byref.scope import Scope
 
-_OF_SESSION = (NameRow, VariableRow, LedgerRow, RunRow, TombstoneRow, ItemRow, ArtifactRow)
-"""What is deleted with a session, referring tables first. Not left to ON DELETE CASCADE: a host's SQLite connection may
-not enforce foreign keys."""
+MOST_HELD = 500
+"""Sessions that one statement of a sweep passes over because somebody holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,8 @@ class Swept:
     """Idle for longer than their `ledger_ttl`."""
     objects: int = 0
     """Of the store of objects: those of blobs that went, and those that SQL did not know."""
+    held: int = 0
+    """Conversations with expired artifacts that somebody held meanwhile: what expired there is still to be taken."""
 
     def __add__(self, other: Swept) -> Swept:
         """Return the sums."""
@@ -96,11 +97,12 @@ class Swept:
             self.tombstones + other.tombstones,
             self.sessions + other.sessions,
             self.objects + other.objects,
+            self.held + other.held,
         )
 
     def __bool__(self) -> bool:
         """Tell whether anything went."""
-        return self != Swept()
+        return replace(self, held=0) != Swept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def sessions(connection: Connection, tenant: str | None, name: str | None = None
     here = [
         column == value for column, value in ((SessionRow.tenant, tenant), (SessionRow.name, name)) if value is not None
     ]
+    here.append(~SessionRow.is_deleted)
     whose = select(SessionRow.id).where(*here)
     sums = _ledger_sums(LedgerRow.session_id, LedgerRow.session_id.in_(whose))
     held = (
@@ -236,6 +239,7 @@ def tenants(connection: Connection) -> list[TenantInfo]:
             func.sum(SessionRow.next_step - 1).label("steps"),
             func.min(SessionRow.created_at).label("created_at"),
         )
+        .where(~SessionRow.is_deleted)
         .group_by(SessionRow.tenant)
         .subquery()
     )
@@ -354,67 +358,47 @@ def delete_artifact(connection: Connection, session_row: int, artifact_row: int)
 
 
 def end(connection: Connection, session_row: int) -> None:
-    """Delete a session's artifacts, but for those that are kept, and its variables; let it take nothing more in.
+    """Let a session take nothing more in; `clearing` deletes its artifacts, but for those that are kept, and its variables.
 
     Its ledger stays.
     """
-    connection.execute(
-        update(SessionRow)
-        .where(SessionRow.id == session_row, SessionRow.ended_at.is_(None))
-        .values(ended_at=datetime.now(UTC))
-    )
-    ids = _blob_ids(connection, session_row)
-    going = ArtifactRow.session_id == session_row, ~ArtifactRow.kept
-    for table in (NameRow, VariableRow, TombstoneRow):
-        connection.execute(delete(table).where(table.session_id == session_row))
-    refers = LedgerRow.session_id == session_row, LedgerRow.artifact_id.in_(select(ArtifactRow.id).where(*going))
-    connection.execute(update(LedgerRow).where(*refers).values(artifact_id=None))
-    connection.execute(delete(ArtifactRow).where(*going))
-    blobs.delete_unused(connection, ids)
+    now = datetime.now(UTC)
+    here = SessionRow.id == session_row, SessionRow.ended_at.is_(None)
+    connection.execute(update(SessionRow).where(*here).values(ended_at=now, clearing_at=now))
 
 
-def delete_session(connection: Connection, tenant: str, name: str) -> bool:
-    """Delete a session and all that was its own; False if there is none."""
-    here = select(SessionRow.id).where(SessionRow.tenant == tenant, SessionRow.name == name)
-    row = connection.execute(here.with_for_update()).scalar_one_or_none()
-    if row is None:
-        return False
-    _delete(connection, row)
-    return True
-
-
-def delete_tenant(connection: Connection, tenant: str) -> int:
-    """Delete everything of a tenant and return how many sessions it had."""
-    here = select(SessionRow.id).where(SessionRow.tenant == tenant)
-    connection.execute(here.order_by(SessionRow.id).with_for_update())
-    for table in _OF_SESSION:
-        connection.execute(delete(table).where(table.session_id.in_(here)))
-    gone = connection.execute(delete(SessionRow).where(SessionRow.tenant == tenant)).rowcount
-    blobs.delete_of_tenant(connection, tenant)
-    return gone
-
-
-def sweep(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = GRACE) -> Swept:
+def sweep(write: clearing.Write, grace: timedelta = GRACE) -> Swept:
     """Take what has expired and what nothing needs, all of it, a batch and a short transaction at a time."""
-    total = Swept()
+    total, held = Swept(), set[int]()
+
+    def paced(work: Callable[[Connection], Any]) -> Any:
+        done = write(work)
+        time.sleep(clearing.PAUSE_SECONDS)
+        return done
+
     while True:
-        gone = sweep_batch(write, grace)
+        gone, is_more = sweep_batch(paced, grace, held)
         total += gone
-        if not is_full(gone):
-            return total
+        if not is_more:
+            return replace(total, held=len(held))
 
 
-def sweep_batch(write: Callable[[Callable[[Connection], Any]], Any], grace: timedelta = GRACE) -> Swept:
-    """Take a batch of each kind. What another process holds is left to it, so that any number may sweep at once."""
-    artifacts, bytes_gone = write(_expire_artifacts)
-    unused = write(lambda connection: blobs.sweep(connection, grace))
+def sweep_batch(write: clearing.Write, grace: timedelta = GRACE, held: set[int] | None = None) -> tuple[Swept, bool]:
+    """Take a batch of each kind and tell whether there may be more.
+
+    What another process holds is left to it, so that any number may sweep at once. Sessions that somebody holds are added
+    to `held`, and passed over from then on.
+    """
+    past = set[int]() if held is None else held
+    before = len(past)
+    artifacts, bytes_gone = write(lambda connection: _expire_artifacts(connection, past))
+    unused: blobs.Sweep = write(lambda connection: blobs.sweep(connection, grace))
     stones = write(lambda connection: tombstones.sweep(connection, blobs.SWEEP_BLOBS))
-    return Swept(artifacts, bytes_gone + unused, stones, write(_expire_sessions))
-
-
-def is_full(gone: Swept) -> bool:
-    """Tell whether there may be more after a batch."""
-    return max(gone.artifacts, gone.blobs, gone.tombstones, gone.sessions) >= blobs.SWEEP_BLOBS
+    sessions = write(_expire_sessions)
+    is_clearing = bool(write(clearing.step))
+    is_full = unused.is_full or max(artifacts, stones, sessions) >= blobs.SWEEP_BLOBS
+    gone = Swept(artifacts, bytes_gone + unused.gone, stones, sessions)
+    return gone, is_full or is_clearing or len(past) > before
 
 
 def expire(connection: Connection, session_row: int) -> None:
@@ -424,17 +408,22 @@ def expire(connection: Connection, session_row: int) -> None:
         pass
 
 
-def _expire_artifacts(connection: Connection) -> tuple[int, int]:
+def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]:
     due = select(ArtifactRow.session_id).where(ArtifactRow.expires_at <= datetime.now(UTC))
-    of = SessionRow.id.in_(due.order_by(ArtifactRow.expires_at).limit(blobs.SWEEP_BLOBS))
-    locked = select(SessionRow.id).where(of).order_by(SessionRow.id).with_for_update(skip_locked=True)
-    return tombstones.expire(connection, connection.execute(locked).scalars().all(), blobs.SWEEP_BLOBS)
+    free = due.where(ArtifactRow.session_id.not_in(list(islice(held, MOST_HELD)))).order_by(ArtifactRow.expires_at)
+    wanted = set(connection.execute(free.limit(blobs.SWEEP_BLOBS)).scalars())
+    locked = select(SessionRow.id).where(SessionRow.id.in_(wanted)).order_by(SessionRow.id)
+    ours = connection.execute(locked.with_for_update(skip_locked=True)).scalars().all()
+    held |= wanted - set(ours)
+    return tombstones.expire(connection, ours, blobs.SWEEP_BLOBS)
 
 
 def _expire_sessions(connection: Connection) -> int:
     """Delete idle sessions; those that were found busy are looked at again when they may be idle."""
     now = datetime.now(UTC)
-    due = select(SessionRow.id, SessionRow.created_at, SessionRow.ledger_seconds).where(SessionRow.expires_at <= now)
+    due = select(SessionRow.id, SessionRow.created_at, SessionRow.ledger_seconds).where(
+        SessionRow.expires_at <= now, ~SessionRow.is_deleted
+    )
     locked = due.order_by(SessionRow.expires_at).limit(blobs.SWEEP_BLOBS).with_for_update(skip_locked=True)
     gone = 0
     for row, created_at, seconds in connection.execute(locked).all():
@@ -448,20 +437,6 @@ def _expire_sessions(connection: Connection) -> int:
         if (until := used_at + timedelta(seconds=seconds or 0)) > now:
             connection.execute(update(SessionRow).where(SessionRow.id == row).values(expires_at=until))
         else:
-            _delete(connection, row)
+            clearing.mark(connection, [row])
             gone += 1
     return gone
-
-
-def _delete(connection: Connection, session_row: int) -> None:
-    """Delete a session, whose row is locked, and all that is its own."""
-    ids = _blob_ids(connection, session_row)
-    for table in _OF_SESSION:
-        connection.execute(delete(table).where(table.session_id == session_row))
-    connection.execute(delete(SessionRow).where(SessionRow.id == session_row))
-    blobs.delete_unused(connection, ids)
-
-
-def _blob_ids(connection: Connection, session_row: int) -> list[int]:
-    query = select(ArtifactRow.blob_id).where(ArtifactRow.session_id == session_row).distinct()
-    return list(connection.execute(query.order_by(ArtifactRow.blob_id)).scalars())

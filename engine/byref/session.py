@@ -12,6 +12,7 @@ from typing import IO, Any, Self
 from sqlalchemy import Connection
 
 from byref import (
+    clearing,
     explain,
     files,
     intake,
@@ -491,6 +492,7 @@ class Session:
             return False
         gone = scope.write(lambda connection: lifecycle.delete_artifact(connection, scope.row, found.row_id))
         if scope.host is None:
+            clearing.drain(scope.write)
             discards.try_to_empty(scope.database.write, scope.objects)
         return gone
 
@@ -507,8 +509,15 @@ class Session:
     def end(self) -> None:
         """End the conversation: artifacts that are not kept and variables go, the ledger stays, nothing more is taken in."""
         scope = self._scope
-        scope.write(lambda connection: lifecycle.end(connection, scope.row))
+
+        def work(connection: Connection) -> None:
+            lifecycle.end(connection, scope.row)
+            if scope.host is not None:
+                clearing.clear_within(connection, scope.row)
+
+        scope.write(work)
         if scope.host is None:
+            clearing.clear_session(scope.write, scope.row)
             discards.try_to_empty(scope.database.write, scope.objects)
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
-"""A checksum of each frame.
+"""Checksums of frames; marks of what is to be deleted.
 
 Revision ID: 0003
 Revises: 0002
 
-Frames that are there get theirs when they are first read: their bytes may be in a store that no migration reaches.
+Frames that are there get their checksums when they are first read: their bytes may be in a store that no migration reaches.
+Older code goes on: what it stores has no checksum yet and may be unused, until somebody looks.
 """
 
 import sqlalchemy as sa
@@ -16,12 +17,45 @@ depends_on = None
 
 oldest = "0001"
 
+UNUSED = "may_be_unused"
+CLEARING = "clearing_at IS NOT NULL"
+
 
 def upgrade() -> None:
-    """Add the column."""
+    """Add the columns; a sweep looks no more at blobs that an artifact needs."""
     op.add_column("byref_frames", sa.Column("checksum", sa.LargeBinary(8), nullable=True))
+    op.add_column("byref_sessions", sa.Column("is_deleted", sa.Boolean(), server_default=sa.false(), nullable=False))
+    op.add_column("byref_sessions", sa.Column("clearing_at", sa.DateTime(timezone=True), nullable=True))
+    op.create_index(
+        "ix_byref_sessions_clearing",
+        "byref_sessions",
+        ["clearing_at"],
+        if_not_exists=True,
+        sqlite_where=sa.text(CLEARING),
+        postgresql_where=sa.text(CLEARING),
+    )
+    op.add_column("byref_blobs", sa.Column("may_be_unused", sa.Boolean(), server_default=sa.true(), nullable=False))
+    op.execute(
+        "UPDATE byref_blobs SET may_be_unused = false"
+        " WHERE EXISTS (SELECT 1 FROM byref_artifacts WHERE byref_artifacts.blob_id = byref_blobs.id)"
+    )
+    op.create_index(
+        "ix_byref_blobs_unused",
+        "byref_blobs",
+        ["staged_at"],
+        if_not_exists=True,
+        sqlite_where=sa.text(f"{UNUSED} = 1"),  # as queries have it: SQLite proves no more
+        postgresql_where=sa.text(UNUSED),
+    )
+    op.drop_index("ix_byref_blobs_staged_at", "byref_blobs")
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop them; sessions that are being deleted are ended ones then, whose rows a sweep takes."""
+    op.create_index("ix_byref_blobs_staged_at", "byref_blobs", ["staged_at"])
+    op.drop_index("ix_byref_blobs_unused", "byref_blobs")
+    op.drop_column("byref_blobs", "may_be_unused")
+    op.drop_index("ix_byref_sessions_clearing", "byref_sessions")
+    op.drop_column("byref_sessions", "clearing_at")
+    op.drop_column("byref_sessions", "is_deleted")
     op.drop_column("byref_frames", "checksum")

@@ -78,7 +78,10 @@ class Stored:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow), "files"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path, shared_sandbox: None) -> Iterator[Stored]:
+def stored(
+    request: pytest.FixtureRequest, tmp_path: Path, shared_sandbox: None, caplog: pytest.LogCaptureFixture
+) -> Iterator[Stored]:
+    caplog.set_level(logging.CRITICAL, "byref")  # a record that is kept keeps the payload with it
     url = request.getfixturevalue("postgres_url" if request.param == "postgresql" else "sqlite_url")
     files = tmp_path / "blobs" if request.param == "files" else None
     store = None if files is None else FileStore(files)

@@ -1,6 +1,6 @@
 """Two versions of the schema side by side: deploys that replace processes one by one, while the database is migrated under them.
 
-Processes run copies of the package with other migrations: the revision before, this one, and one that there is not yet.
+Processes run copies of the package with other migrations: those of this one, and one that there is not yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from packages import Nursery, Package
 from report import Report
 from sqlalchemy import create_engine, text
 
-from byref import Engine, db
+from byref import Engine
 from byref.db import integrity
 from byref.db.revisions import REVISIONS
 from byref_sandbox import Sandbox
@@ -144,15 +144,14 @@ class Fleet:
 
 
 def rolling_upgrade(folder: Path, seconds: float, seed: int) -> Report:
-    """Two deploys under load, each migrating first; an old process is killed and started again in the middle; then all back."""
+    """A deploy under load that migrates first; an old process is killed and started again in the middle; then all back."""
     report = Report("rolling_upgrade")
-    versions = (REVISIONS[:-1], REVISIONS, (*REVISIONS, "next"))
+    versions = (REVISIONS, (*REVISIONS, "next"))
     with ExitStack() as stack:
         nurseries = [Nursery(Package(folder / there[-1], there), NURSERY) for there in versions]
         for nursery in nurseries:
             stack.callback(nursery.close)
         for kind, url in stack.enter_context(kit.databases(folder)).items():
-            db.downgrade(url, REVISIONS[-2])
             fleet = Fleet(url, folder / f"{kind} journals", seed)
             try:
                 _deploy(kind, url, fleet, nurseries, seconds / 24, report)
@@ -163,13 +162,10 @@ def rolling_upgrade(folder: Path, seconds: float, seed: int) -> Report:
 
 
 def _deploy(kind: str, url: str, fleet: Fleet, nurseries: Sequence[Nursery], pause: float, report: Report) -> None:
-    older, this, newer = nurseries
+    this, newer = nurseries
     for _ in range(WORKERS):
-        fleet.start(older)
+        fleet.start(this)
     time.sleep(pause)
-    report.figures[f"{kind}: upgrade to this, ms"] = this.ask("migrate", "upgrade", url)
-    time.sleep(pause)
-    fleet.replace(this, pause)
     report.figures[f"{kind}: upgrade to the next, ms"] = newer.ask("migrate", "upgrade", url)
     time.sleep(pause)
     fleet.stop(signal.SIGKILL)  # in the middle of the deploy an old process is lost, and comes again

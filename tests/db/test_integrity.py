@@ -186,7 +186,7 @@ def test_a_damaged_file_is_found_in_depth(broken: Callable[[str], str]) -> None:
     root = create_engine(url)
     with root.connect() as connection:
         page = connection.execute(
-            text("SELECT rootpage FROM sqlite_master WHERE name = 'ix_byref_blobs_staged_at'")
+            text("SELECT rootpage FROM sqlite_master WHERE name = 'ix_byref_artifacts_blob_id'")
         ).scalar_one()
     root.dispose()
     data[(page - 1) * 4096 : (page - 1) * 4096 + 64] = bytes(64)

@@ -72,7 +72,7 @@ def test_nothing_stays_behind_where_foreign_keys_are_off(
     sqlite_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Not even by what runs in transactions of our own, should those not enforce them one day."""
-    from byref import lifecycle
+    from byref import clearing, lifecycle
     from byref.artifacts import blobs
 
     host = create_engine(sqlite_url)
@@ -86,13 +86,15 @@ def test_nothing_stays_behind_where_foreign_keys_are_off(
             assert row is not None
             if how == "sweep":
                 connection.exec_driver_sql("DELETE FROM byref_artifacts WHERE tenant = 't'")
-                assert blobs.sweep(connection, timedelta(hours=-1)) == 4
+                connection.exec_driver_sql("UPDATE byref_blobs SET may_be_unused = 1 WHERE tenant = 't'")
+                assert blobs.sweep(connection, timedelta(hours=-1)).gone == 4
             elif how == "end":
                 lifecycle.end(connection, row.row)
+                clearing.clear_within(connection, row.row)
             elif how == "delete_session":
-                assert lifecycle.delete_session(connection, "t", "gone")
+                assert clearing.delete_session(lambda work: work(connection), "t", "gone")
             else:
-                assert lifecycle.delete_tenant(connection, "t") == 1
+                assert clearing.delete_tenant(lambda work: work(connection), "t") == 1
         assert engine.session("kept").variable("users").value() == kept
         for table in ("blobs", "frames"):
             assert rows(sqlite_url, f"SELECT COUNT(*) FROM byref_{table} WHERE tenant = 't'") == [(0,)]

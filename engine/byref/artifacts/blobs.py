@@ -1,14 +1,14 @@
 """Blobs' rows: staged, found by digest, published in the commit, swept when nothing needs them.
 
-A staged blob is invisible: nothing refers to it until `publish`. What is staged and never published, and what was
-published and lost its last artifact, is taken by `sweep` once `GRACE` is over; a commit refreshes that time under the
-row's lock, so that no sweep can take a blob from under it. The object of a blob that goes is noted in the same
+A staged blob is invisible: nothing refers to it until `publish`. What is staged and never published is taken by `sweep`
+once `GRACE` is over; a commit refreshes that time under the row's lock, so that no sweep can take a blob from under it. The object of a blob that goes is noted in the same
 transaction, and deleted from its store afterwards.
 """
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -24,6 +24,15 @@ SWEEP_BLOBS = 100
 DELETE_BATCH = 500
 """Most blobs named in one statement."""
 
+AT_ONCE_BYTES = 8 << 20
+"""Most that is deleted from SQL in one transaction with what referred to it; the rest `drain` takes."""
+
+DRAIN_FRAMES = 4
+"""Of a mebibyte each: deleted in one statement."""
+
+RETIRED = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for the time of a blob that nothing can refer to any more, and that is to be deleted."""
+
 UNSEALED = bytes(32)
 """Stands for the digest of a blob that is still being written."""
 
@@ -38,7 +47,9 @@ _THEIRS = (
     BlobRow.published_at.is_not(None),
 )
 _FIND_PUBLISHED = select(*_PUBLISHED).where(*_THEIRS)
-_KEEP_PUBLISHED = update(BlobRow).where(*_THEIRS).values(staged_at=bindparam("now")).returning(*_PUBLISHED)
+_KEEP_PUBLISHED = (
+    update(BlobRow).where(*_THEIRS).values(staged_at=bindparam("now"), may_be_unused=False).returning(*_PUBLISHED)
+)
 _STAGED = update(BlobRow).where(
     BlobRow.tenant == bindparam("of_tenant"), BlobRow.id == bindparam("of_blob"), BlobRow.published_at.is_(None)
 )
@@ -46,7 +57,7 @@ _PUT_OFF = _STAGED.values(staged_at=bindparam("now"))
 _SEAL = _PUT_OFF.values(
     digest=bindparam("new_digest"), size_bytes=bindparam("new_size"), line_count=bindparam("new_lines")
 )
-_PUBLISH = _PUT_OFF.values(published_at=bindparam("now")).returning(*_PUBLISHED)
+_PUBLISH = _PUT_OFF.values(published_at=bindparam("now"), may_be_unused=False).returning(*_PUBLISHED)
 _KEY = select(BlobRow.key).where(BlobRow.id == bindparam("of_blob"))
 
 
@@ -77,6 +88,7 @@ def stage(
         "line_count": lines,
         "staged_at": now,
         "published_at": now if is_published else None,
+        "may_be_unused": not is_published,
     }
     return int(connection.execute(_STAGE, row).scalar_one())
 
@@ -112,6 +124,14 @@ def seal(connection: Connection, tenant: str, blob_id: int, digest: bytes, size:
 def put_off(connection: Connection, tenant: str, blob_id: int) -> bool:
     """Let a blob that is still being written not look abandoned; False if a sweep has taken it."""
     return connection.execute(_PUT_OFF, _now_of(tenant, blob_id)).rowcount == 1
+
+
+class Sweep(NamedTuple):
+    """What one sweep took."""
+
+    gone: int
+    is_full: bool
+    """There may be more."""
 
 
 class Published(NamedTuple):
@@ -172,26 +192,56 @@ def publish(connection: Connection, tenant: str, blob_id: int) -> Published | No
     return None if row is None else Published(*row)
 
 
-def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> int:
-    """Delete blobs that nothing needs, oldest first, and return how many went; one in use elsewhere is not waited for."""
-    old = BlobRow.staged_at < _now() - grace
-    query = select(BlobRow.id).where(old, _UNUSED).order_by(BlobRow.staged_at).limit(most)
-    return delete_unused(connection, connection.execute(query.with_for_update(skip_locked=True)).scalars().all())
+def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> Sweep:
+    """Delete blobs that nothing needs, oldest first; one in use elsewhere is not waited for.
+
+    Only those are looked at that may be unused: that no commit has published, or whose last artifact went.
+    """
+    old = BlobRow.may_be_unused, BlobRow.staged_at < _now() - grace
+    query = select(BlobRow.id).where(*old).order_by(BlobRow.staged_at).limit(most)
+    ids = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
+    used = BlobRow.id.in_(ids), ~_UNUSED  # published by code that knows of no such mark
+    connection.execute(update(BlobRow).where(*used).values(may_be_unused=False))
+    return Sweep(delete_unused(connection, ids), is_full=len(ids) == most)
 
 
 def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
     """Delete those of the blobs that no artifact needs, frames first, and return how many went.
 
     They are locked before they are judged: an artifact that another transaction is inserting is waited for, and seen.
-    Frames do not go by ON DELETE CASCADE: a host's SQLite connection may not enforce foreign keys.
+    Frames do not go by ON DELETE CASCADE: a host's SQLite connection may not enforce foreign keys. What is large is only
+    made one that nobody finds, for `drain` to delete.
     """
     gone = 0
     for start in range(0, len(ids), DELETE_BATCH):
         chosen = BlobRow.id.in_(ids[start : start + DELETE_BATCH])
         connection.execute(select(BlobRow.id).where(chosen).order_by(BlobRow.id).with_for_update())
-        unused = connection.execute(select(BlobRow.id).where(chosen, _UNUSED)).scalars().all()
-        gone += _delete(connection, BlobRow.id.in_(unused))
+        unused = connection.execute(select(BlobRow.id, BlobRow.size_bytes, BlobRow.store).where(chosen, _UNUSED)).all()
+        here, later, size = list[int](), list[int](), 0
+        for blob in unused:
+            size += blob.size_bytes if blob.store is None else 0
+            (here if size <= AT_ONCE_BYTES else later).append(blob.id)
+        gone += _delete(connection, BlobRow.id.in_(here))
+        retired = {"published_at": None, "staged_at": RETIRED, "may_be_unused": True}
+        if later:
+            gone += connection.execute(update(BlobRow).where(BlobRow.id.in_(later)).values(retired)).rowcount
     return gone
+
+
+def drain(connection: Connection, until: float) -> bool:
+    """Delete frames of blobs that `delete_unused` left, until a time (monotonic); False if there are none."""
+    left = select(BlobRow.id).where(BlobRow.may_be_unused, BlobRow.staged_at <= RETIRED)
+    blob = connection.execute(left.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
+    if blob is None:
+        return False
+    while True:
+        some = select(FrameRow.number).where(FrameRow.blob_id == blob).limit(DRAIN_FRAMES)
+        here = FrameRow.blob_id == blob, FrameRow.number.in_(some)
+        if connection.execute(delete(FrameRow).where(*here)).rowcount < DRAIN_FRAMES:
+            _delete(connection, BlobRow.id == blob)
+            return True
+        if time.monotonic() > until:
+            return True
 
 
 def delete_staged(connection: Connection, tenant: str, key: str) -> int:
@@ -201,9 +251,11 @@ def delete_staged(connection: Connection, tenant: str, key: str) -> int:
     return delete_unused(connection, found.scalars().all())
 
 
-def delete_of_tenant(connection: Connection, tenant: str) -> None:
-    """Delete all of a tenant's blobs, staged ones as well."""
-    _delete(connection, BlobRow.tenant == tenant)
+def delete_staged_before(connection: Connection, tenant: str, time: datetime, most: int) -> int:
+    """Delete some of a tenant's blobs that may be unused and were staged before a time; return how many went."""
+    old = BlobRow.tenant == tenant, BlobRow.may_be_unused, BlobRow.staged_at <= time
+    query = select(BlobRow.id).where(*old, _UNUSED).limit(most).with_for_update(skip_locked=True)
+    return delete_unused(connection, connection.execute(query).scalars().all())
 
 
 def _delete(connection: Connection, which: ColumnElement[bool]) -> int:

@@ -54,7 +54,12 @@ def sweep(options: Namespace) -> int:
     if options.json:
         output.json(dataclasses.asdict(gone))
     else:
-        output.table(("what", "gone"), list(dataclasses.asdict(gone).items()), right=("gone",))
+        rows = [(what, number) for what, number in dataclasses.asdict(gone).items() if what != "held"]
+        output.table(("what", "gone"), rows, right=("gone",))
+        if gone.held:
+            output.note(
+                f"{_many(gone.held, 'conversation')} with expired artifacts could not be swept: somebody holds them"
+            )
     return 0
 
 

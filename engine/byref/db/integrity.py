@@ -272,9 +272,17 @@ def _bytes(grace: timedelta) -> Iterator[_Check]:
     )
     yield "line numbers", BlobRow, last, "{line_count} lines are not possible"
     unused = select(BlobRow.id, BlobRow.staged_at).where(
-        BlobRow.staged_at < datetime.now(UTC) - grace, ~exists().where(ArtifactRow.blob_id == BlobRow.id)
+        BlobRow.may_be_unused,
+        BlobRow.staged_at < datetime.now(UTC) - grace,
+        ~exists().where(ArtifactRow.blob_id == BlobRow.id),
     )
     yield "orphan", BlobRow, unused, "nothing has needed it since {staged_at:%Y-%m-%d %H:%M}; a sweep deletes it"
+    unseen = select(BlobRow.id).where(
+        ~BlobRow.may_be_unused,
+        BlobRow.staged_at < datetime.now(UTC) - grace,
+        ~exists().where(ArtifactRow.blob_id == BlobRow.id),
+    )
+    yield "orphan", BlobRow, unseen, "nothing needs it, but may_be_unused is false: no sweep looks at it"
 
 
 def _sessions() -> Iterator[_Check]:
@@ -289,7 +297,7 @@ def _sessions() -> Iterator[_Check]:
     query = (
         select(SessionRow.id, taken.label("taken"), last.label("last"), count.label("steps"))
         .outerjoin(steps, steps.c.session_id == SessionRow.id)
-        .where(or_(taken != last, count != last))
+        .where(or_(taken != last, count != last), ~SessionRow.is_deleted)
     )
     yield "ledger with a gap", SessionRow, query, "{taken} steps were taken; {steps} are there, up to {last}"
     pending = (
@@ -302,7 +310,7 @@ def _sessions() -> Iterator[_Check]:
         .scalar_subquery()
     )
     query = select(SessionRow.id, SessionRow.pending_tokens, pending.label("sum")).where(
-        SessionRow.pending_tokens != pending
+        SessionRow.pending_tokens != pending, ~SessionRow.is_deleted
     )
     yield "pending tokens", SessionRow, query, "{pending_tokens} are pending, the ledger's sum is {sum}"
     run = select(RunRow.id, RunRow.step).where(
@@ -353,12 +361,13 @@ def _totals(connection: Connection) -> Iterator[Problem]:
 
 def _states() -> Iterator[_Check]:
     """Rows that should have gone with others."""
-    ended = exists().where(SessionRow.id == ArtifactRow.session_id, SessionRow.ended_at.is_not(None))
+    over = SessionRow.ended_at.is_not(None), SessionRow.clearing_at.is_(None)
+    ended = exists().where(SessionRow.id == ArtifactRow.session_id, *over)
     query = select(ArtifactRow.id, ArtifactRow.public_id).where(ended, not_(ArtifactRow.kept))
     yield "artifact of an ended session", ArtifactRow, query, "{public_id} is not kept"
     for table in (VariableRow, NameRow, TombstoneRow):
-        over = exists().where(SessionRow.id == table.session_id, SessionRow.ended_at.is_not(None))
-        yield "row of an ended session", table, select(table.id).where(over), "it should have gone"
+        of_ended = exists().where(SessionRow.id == table.session_id, *over)
+        yield "row of an ended session", table, select(table.id).where(of_ended), "it should have gone"
     alive = exists().where(ArtifactRow.public_id == TombstoneRow.public_id)
     stones = select(TombstoneRow.id, TombstoneRow.public_id).where(alive)
     yield "tombstone of a live artifact", TombstoneRow, stones, "{public_id} is there"

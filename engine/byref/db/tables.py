@@ -26,6 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
     false,
     text,
+    true,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
@@ -163,6 +164,12 @@ class SessionRow(Base):
         CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
         CheckConstraint("ledger_seconds IS NULL OR ledger_seconds > 0", name="ledger_seconds"),
         Index("ix_byref_sessions_expires_at", "expires_at"),
+        Index(
+            "ix_byref_sessions_clearing",
+            "clearing_at",
+            sqlite_where=text("clearing_at IS NOT NULL"),
+            postgresql_where=text("clearing_at IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True, autoincrement=False, default=_random_id)
@@ -191,6 +198,10 @@ class SessionRow(Base):
     """How long the conversation is kept after its last step, once it has no artifacts; None: until it is deleted."""
     expires_at: Mapped[datetime | None]
     """When a sweep looks whether that time is over; None where `ledger_seconds` is."""
+    is_deleted: Mapped[bool] = mapped_column(server_default=false())
+    """Nobody finds it any more; what is left of it is being deleted. `name` is none of a host's then."""
+    clearing_at: Mapped[datetime | None]
+    """Since when rows of it are to be deleted, because it ended or was deleted; None: there are none."""
     totals: Mapped[str | None] = mapped_column(Text)
     """JSON: sums over the ledger's steps up to `totals_through`; None: over none. Later steps are summed when asked for."""
     totals_through: Mapped[int] = mapped_column(server_default=text("0"))
@@ -214,7 +225,12 @@ class BlobRow(Base):
             sqlite_where=text("published_at IS NOT NULL"),
             postgresql_where=text("published_at IS NOT NULL"),
         ),
-        Index("ix_byref_blobs_staged_at", "staged_at"),
+        Index(
+            "ix_byref_blobs_unused",
+            "staged_at",
+            sqlite_where=text("may_be_unused = 1"),  # as queries have it: SQLite proves no more
+            postgresql_where=text("may_be_unused"),
+        ),
         UniqueConstraint("key"),
         UniqueConstraint("tenant", "id"),
         CheckConstraint("size_bytes >= 0 AND line_count >= 0", name="sizes"),
@@ -232,6 +248,8 @@ class BlobRow(Base):
     line_count: Mapped[int]
     staged_at: Mapped[datetime]
     published_at: Mapped[datetime | None]
+    may_be_unused: Mapped[bool] = mapped_column(server_default=true())
+    """Whether a sweep looks if anything needs it: not so once it was published along with its artifact."""
 
 
 class FrameRow(Base):

@@ -1,0 +1,165 @@
+"""What is deleted goes in two parts: at once nobody finds it any more, and then its rows go in small steps.
+
+SQLite has one writer: what a step holds, every conversation waits for. So a step ends after `STEP_SECONDS`, and lets others
+through before the next. A process that dies in between leaves marks, which any sweep goes on with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, String, cast, delete, literal, select, update
+
+from byref.artifacts import blobs
+from byref.db.tables import (
+    ArtifactRow,
+    ItemRow,
+    LedgerRow,
+    NameRow,
+    RunRow,
+    SessionRow,
+    TombstoneRow,
+    VariableRow,
+)
+
+STEP_SECONDS: Final = 0.03
+PAUSE_SECONDS: Final = 0.01
+"""Between two steps: a writer that waits for SQLite's lock looks again within it, most of the time."""
+_MARKED: Final = 1_000
+"""Sessions of a tenant that one transaction marks."""
+_ROWS: Final = 200
+_ARTIFACTS: Final = 100
+"""Rows that one statement deletes; a session's artifacts, with their blobs."""
+_NO_NAME: Final = "×" * 300
+"""Before the row's number it is the name of a session that is deleted: longer, in bytes, than any id of a host's."""
+_NAMES: Final = (NameRow, VariableRow, TombstoneRow)
+"""What goes when a session ends, beside its artifacts."""
+_OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, ItemRow)
+"""What goes with a session before its artifacts. Not left to ON DELETE CASCADE: a host's SQLite connection may not enforce
+foreign keys."""
+
+Write = Callable[[Callable[[Connection], Any]], Any]
+"""Runs work in a write transaction and returns what it returns."""
+
+
+def delete_session(write: Write, tenant: str, name: str) -> bool:
+    """Delete a session and all that was its own; False if there is none."""
+    here = SessionRow.tenant == tenant, SessionRow.name == name
+
+    def work(connection: Connection) -> int | None:
+        row = connection.execute(select(SessionRow.id).where(*here).with_for_update()).scalar_one_or_none()
+        if row is not None:
+            mark(connection, [row])
+        return row
+
+    row = write(work)
+    if row is not None:
+        clear_session(write, row)
+    return row is not None
+
+
+def delete_tenant(write: Write, tenant: str) -> int:
+    """Delete everything of a tenant and return how many sessions it had."""
+    began = datetime.now(UTC)
+    here = select(SessionRow.id).where(
+        SessionRow.tenant == tenant, ~SessionRow.is_deleted, SessionRow.created_at <= began
+    )
+
+    def work(connection: Connection) -> int:
+        rows = connection.execute(here.order_by(SessionRow.id).limit(_MARKED).with_for_update()).scalars().all()
+        mark(connection, list(rows))
+        return len(rows)
+
+    gone = 0
+    while some := write(work):
+        gone += some
+        _let_others_through()
+    clear(write, tenant)
+    while write(lambda connection: blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS)):
+        _let_others_through()
+    return gone
+
+
+def mark(connection: Connection, rows: list[int]) -> None:
+    """Have sessions that are locked found no more: by their names, in lists, by handles that want to write."""
+    nameless = literal(_NO_NAME) + cast(SessionRow.id, String)
+    values = {"is_deleted": True, "clearing_at": datetime.now(UTC), "name": nameless}
+    connection.execute(update(SessionRow).where(SessionRow.id.in_(rows)).values(values))
+
+
+def clear(write: Write, tenant: str) -> None:
+    """Delete what is left of a tenant's sessions that ended or were deleted; what another process is at is left to it."""
+    while write(lambda connection: step(connection, tenant)):
+        _let_others_through()
+
+
+def clear_session(write: Write, row: int) -> None:
+    """Delete what is left of one session that ended or was deleted."""
+    while write(lambda connection: step(connection, row=row)):
+        _let_others_through()
+
+
+def clear_within(connection: Connection, row: int) -> None:
+    """The same in a transaction that holds the writer anyway, as a host's does: at once."""
+    step(connection, row=row, at_once=True)
+
+
+def drain(write: Write) -> None:
+    """Delete what is left of large blobs that nothing needs any more."""
+    while write(lambda connection: blobs.drain(connection, time.monotonic() + STEP_SECONDS)):
+        _let_others_through()
+
+
+def step(connection: Connection, tenant: str | None = None, *, row: int | None = None, at_once: bool = False) -> bool:
+    """Delete some of what is left of one session, or of that `row`; False if there is nothing left of any.
+
+    It stops after a moment, unless all has to go `at_once`, but for large blobs.
+    """
+    until = float("inf") if at_once else time.monotonic() + STEP_SECONDS
+    if not at_once and blobs.drain(connection, until):
+        return True
+    left = select(SessionRow.id, SessionRow.is_deleted).where(SessionRow.clearing_at.is_not(None))
+    if tenant is not None:
+        left = left.where(SessionRow.tenant + "" == tenant)  # few are marked, of which there is an index: not by tenant
+    if row is not None:
+        left = left.where(SessionRow.id == row)
+    found = connection.execute(
+        left.order_by(SessionRow.clearing_at).limit(1).with_for_update(skip_locked=True)
+    ).one_or_none()
+    if found is None:
+        return False
+    if _is_cleared(connection, found.id, is_deleted=found.is_deleted, until=until):
+        here = SessionRow.id == found.id
+        if found.is_deleted:
+            connection.execute(delete(SessionRow).where(here))
+        else:
+            connection.execute(update(SessionRow).where(here).values(clearing_at=None))
+    return True
+
+
+def _is_cleared(connection: Connection, row: int, *, is_deleted: bool, until: float) -> bool:
+    """Delete rows of a session until there is no more time; tell whether all are gone that have to go."""
+    for table in _OF_SESSION if is_deleted else _NAMES:
+        some = select(table.id).where(table.session_id == row).limit(_ROWS)
+        while connection.execute(delete(table).where(table.id.in_(some))).rowcount == _ROWS:
+            if time.monotonic() > until:
+                return False
+    going = select(ArtifactRow.id, ArtifactRow.blob_id).where(ArtifactRow.session_id == row)
+    if not is_deleted:
+        going = going.where(~ArtifactRow.kept)
+    while found := connection.execute(going.limit(_ARTIFACTS)).all():
+        ids = [artifact.id for artifact in found]
+        if not is_deleted:
+            connection.execute(update(LedgerRow).where(LedgerRow.artifact_id.in_(ids)).values(artifact_id=None))
+        connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(ids)))
+        blobs.delete_unused(connection, sorted({artifact.blob_id for artifact in found}))
+        if time.monotonic() > until:
+            return False
+    return True
+
+
+def _let_others_through() -> None:
+    time.sleep(PAUSE_SECONDS)

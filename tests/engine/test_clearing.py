@@ -1,0 +1,211 @@
+"""Deletion in small steps: nobody finds what is deleted, killed or not, and nobody waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from material import page
+from sqlalchemy import Connection, text, update
+
+import byref
+from byref import Engine, Policy, Session, SessionGone, clearing
+from byref.artifacts import blobs
+from byref.db.tables import ArtifactRow, SessionRow
+
+TABLES = ("ledger", "artifacts", "variables", "names", "runs", "tombstones", "items", "blobs", "frames")
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+def own(shared_url: str, shared_sandbox: None) -> Any:
+    with Engine(shared_url, policy=Policy.variables()) as engine:
+        yield engine
+
+
+def fill(session: Session, artifacts: int = 4) -> None:
+    """Outputs, a name of code's, and a kept artifact."""
+    for turn in range(artifacts):
+        session.process(page(300 + turn), tool="users", call_id=f"call {turn}")
+    session.keep(session.store_artifact(page(50), name="kept"))
+
+
+def left(engine: Engine, tenant: str) -> dict[str, int]:
+    """Rows of a tenant's, by table."""
+
+    def work(connection: Connection) -> dict[str, int]:
+        count = "SELECT count(*) FROM byref_{} WHERE tenant = :tenant"
+        return {name: connection.execute(text(count.format(name)), {"tenant": tenant}).scalar_one() for name in TABLES}
+
+    return {name: rows for name, rows in engine.database.read(work).items() if rows}
+
+
+def killed_after(engine: Engine, writes: int, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something, as far as so many transactions go."""
+    real, done = engine.database.write, [0]
+
+    def write(work: Any) -> Any:
+        if done[0] == writes:
+            raise Killed
+        done[0] += 1
+        return real(work)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.database, "write", write)
+        with pytest.raises(Killed):
+            act()
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["session", "tenant"])
+def test_what_is_deleted_is_found_no_more_though_the_process_dies(
+    own: Engine, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    before = own.session("chat", tenant="acme")
+    fill(before)
+    fill(own.session("chat"))
+    others = left(own, "default")
+    killed_after(
+        own, 1, monkeypatch, lambda: own.delete_tenant("acme") if whole else own.delete_session("chat", tenant="acme")
+    )
+    assert left(own, "acme")["artifacts"] == 5
+    assert own.sessions("acme") == [] and "acme" not in {tenant.id for tenant in own.tenants()}
+    with pytest.raises(SessionGone):
+        before.process("x", tool="t")
+    assert byref.db.verify(own.database.engine) == []
+    after = own.session("chat", tenant="acme")
+    assert (after.artifacts(), after.variables(), after.ledger()) == ([], [], [])
+    after.process(page(300), tool="users")  # its bytes are those of one that is going
+    own.sweep()
+    assert len(own.sessions("acme")) == 1
+    assert left(own, "acme") == {"ledger": 1, "artifacts": 1, "variables": 3, "blobs": 1, "frames": 1}
+    assert after.artifacts()[0].value == page(300)
+    assert left(own, "default") == others
+    assert byref.db.verify(own.database.engine, deep=True) == []
+
+
+def test_a_session_that_ended_loses_what_is_not_kept_though_the_process_dies(
+    own: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = own.session("chat")
+    fill(session)
+    killed_after(own, 1, monkeypatch, session.end)
+    assert left(own, "default")["variables"] == 12
+    assert byref.db.verify(own.database.engine) == []
+    own.sweep()
+    rows = left(own, "default")
+    assert rows["artifacts"] == rows["blobs"] == 1 and "variables" not in rows and rows["ledger"] == 4
+    assert byref.db.verify(own.database.engine, deep=True) == []
+
+
+def test_a_deletion_is_many_short_transactions(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(own.session("chat", tenant="acme"), 12)
+    real, took = own.database.write, list[float]()
+
+    def write(work: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return real(work)
+        finally:
+            took.append(time.perf_counter() - begun)
+
+    monkeypatch.setattr(own.database, "write", write)
+    monkeypatch.setattr(clearing, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(clearing, "_ARTIFACTS", 3)
+    monkeypatch.setattr(blobs, "AT_ONCE_BYTES", 20_000)
+    own.delete_tenant("acme")
+    assert len(took) > 8
+    assert left(own, "acme") == {}
+
+
+def test_the_frames_of_a_large_blob_go_a_few_at_a_time(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = own.session("chat", tenant="acme")
+    artifact = session.store_artifact("".join(f"{i} {i * 7919 % 100_003}\n" for i in range(900_000)))
+    assert artifact.payload.size > blobs.AT_ONCE_BYTES
+    frames = left(own, "acme")["frames"]
+    seen = []
+    real = blobs.drain
+
+    def drain(connection: Connection, until: float) -> bool:
+        done = real(connection, 0.0)
+        seen.append(connection.execute(text("SELECT count(*) FROM byref_frames WHERE tenant = 'acme'")).scalar_one())
+        return done
+
+    monkeypatch.setattr(blobs, "drain", drain)
+    assert session.delete_artifact(artifact)
+    assert seen[0] == frames - blobs.DRAIN_FRAMES and seen[-1] == 0 and len(seen) >= frames // blobs.DRAIN_FRAMES
+    assert left(own, "acme") == {}
+
+
+def expired(engine: Engine, session: Session, count: int) -> None:
+    """Have a session's artifacts expire."""
+    for turn in range(count):
+        session.store_artifact(f"{session.id} {turn}")
+    gone = {"ttl_seconds": 1.0, "expires_at": datetime.now(UTC) - timedelta(seconds=count)}
+    row = session._scope.row
+    engine.database.write(lambda c: c.execute(update(ArtifactRow).where(ArtifactRow.session_id == row).values(gone)))
+
+
+def test_a_sweep_goes_on_past_sessions_that_somebody_holds(
+    postgres_url: str, shared_sandbox: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "SWEEP_BLOBS", 5)
+    with Engine(postgres_url) as engine:
+        held, free = engine.session("held"), engine.session("free")
+        expired(engine, held, 12)
+        expired(engine, free, 9)
+        with engine.database.engine.connect() as host:
+            host.execute(text("SELECT 1 FROM byref_sessions WHERE id = :id FOR UPDATE"), {"id": held._scope.row})
+            gone = engine.sweep()
+            assert (gone.artifacts, gone.held) == (9, 1)
+        gone = engine.sweep()
+        assert (gone.artifacts, gone.held) == (12, 0)
+
+
+def test_a_sweep_looks_at_no_blob_that_is_used(own: Engine) -> None:
+    fill(own.session("chat"))
+    swept = []
+    real = blobs.delete_unused
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(blobs, "delete_unused", lambda c, ids: swept.extend(ids) or real(c, ids))
+        own.sweep(grace=timedelta(0))
+        assert swept == []
+        # Code of before marks none as used: it is looked at once.
+        own.database.write(lambda c: c.execute(text("UPDATE byref_blobs SET may_be_unused = true")))
+        own.sweep(grace=timedelta(0))
+        assert len(swept) == 5
+        own.sweep(grace=timedelta(0))
+        assert len(swept) == 5
+    assert len(own.session("chat").artifacts()) == 5
+
+
+def test_marked_rows_are_found_by_their_indexes(sqlite_url: str, shared_sandbox: None) -> None:
+    with Engine(sqlite_url) as engine:
+        plans = engine.database.read(
+            lambda c: [
+                row.detail
+                for query in (
+                    "SELECT id FROM byref_blobs WHERE may_be_unused = 1 AND staged_at < '2026' ORDER BY staged_at",
+                    "SELECT id FROM byref_sessions WHERE clearing_at IS NOT NULL ORDER BY clearing_at",
+                )
+                for row in c.execute(text(f"EXPLAIN QUERY PLAN {query}"))
+            ]
+        )
+    assert [plan.split("USING ")[1].split(" (")[0] for plan in plans] == [
+        "INDEX ix_byref_blobs_unused",
+        "COVERING INDEX ix_byref_sessions_clearing",
+    ]
+
+
+def test_the_name_of_a_deleted_session_is_no_id_of_a_hosts(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    own.session("chat")
+    killed_after(own, 1, monkeypatch, lambda: own.delete_session("chat"))
+    [name] = own.database.read(lambda c: c.execute(text("SELECT name FROM byref_sessions")).scalars().all())
+    with pytest.raises(byref.InvalidId):
+        own.session(name)
+    assert len(name) <= SessionRow.__table__.c.name.type.length
