@@ -23,7 +23,6 @@ from byref.tools.mending import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.targets import Target, find, jq_fault, jq_within, walk
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext, plainjq
-from byref_sandbox.values import to_json
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
@@ -199,6 +198,8 @@ def _compact(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (ValueError, OverflowError):  # lone surrogates, integers over 64 bits
+        from byref_sandbox.values import to_json  # imports pandas
+
         return to_json(value)
 
 
