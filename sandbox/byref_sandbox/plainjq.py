@@ -121,14 +121,15 @@ def may_make_nan(program: str) -> bool:
 
 
 def has_not_finite(value: object) -> bool:
-    """Tell whether there is a NaN or an infinity, for which JSON has null."""
+    """Tell whether there is a NaN or an infinity, for which JSON has null; a value may hold itself."""
     left = [value]
+    seen = set[int]()
     while left:
         item = left.pop()
-        if isinstance(item, dict):
-            left.extend(item.values())
-        elif isinstance(item, list):
-            left.extend(item)
+        if isinstance(item, dict | list):
+            if id(item) not in seen:
+                seen.add(id(item))
+                left.extend(item.values() if isinstance(item, dict) else item)
         elif type(item) is float and not math.isfinite(item):
             return True
     return False
