@@ -24,7 +24,7 @@ import sqlalchemy
 from byref import streams
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
-from byref.db.database import Database
+from byref.db.database import Database, Durability
 from byref.db.tables import GRACE
 from byref.engine import Engine
 from byref.errors import ConfigurationError
@@ -78,6 +78,7 @@ class AsyncEngine:
         counter: TokenCounter | None = None,
         models: Models | None = None,
         schema: str | None = None,
+        durability: Durability = "normal",
         telemetry: Telemetry | None = None,
         workers: int | None = None,
     ) -> None:
@@ -94,6 +95,7 @@ class AsyncEngine:
             counter=counter,
             models=models,
             schema=schema,
+            durability=durability,
             telemetry=telemetry,
         )
         self._workers = workers or min(32, (os.cpu_count() or 1) + 4)

@@ -24,7 +24,7 @@ def test_the_public_names_are_these_and_no_more() -> None:
 
 
 PINNED = {
-    Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, telemetry=None)",
+    Engine: "(url='sqlite:///byref.db', *, create=None, policy=None, blobs=None, interpreter=None, jail='full', counter=None, models=None, schema=None, durability='normal', telemetry=None)",
     Engine.session: "(id, *, tenant='default', model=None, context_window=None, policy=None, tools=None, db=None)",
     Engine.sessions: "(tenant='default')",
     Engine.tenants: "()",

@@ -195,7 +195,7 @@ def test_any_number_of_rows_is_looked_up(chat: Session) -> None:
     artifact = chat.store_artifact([1], name="one")
     scope = chat._scope
     ids = [artifact.row_id, *range(10**6, 10**6 + 40_000)]
-    found = scope.read(lambda connection: store.by_row_ids(connection, scope.read, scope.row, ids))
+    found = scope.read(lambda connection: store.by_row_ids(connection, scope.source, scope.row, ids))
     assert [one.id for one in found.values()] == [artifact.id]
     names = [f"$name_{i}" for i in range(40_000)]
     assert chat.resolve({"x": names, "y": "$one"}) == {"x": names, "y": [1]}

@@ -455,7 +455,7 @@ def test_a_long_list_is_paged(refs: Opener) -> None:
     session.store_artifact("x", name="first")
     copy_artifact(session, 9_999)
     *page, note = json.loads(answer(session, "list_artifacts"))
-    assert 0 < len(page) <= 20 and f"{10_000 - len(page):,} more" in note
+    assert 0 < len(page) <= 20 and "over 80 more" in note
     last = page[-1]["pointer"]
     assert f'after="{last}"' in note
     *following, _ = json.loads(answer(session, "list_artifacts", after=last, limit=3))
