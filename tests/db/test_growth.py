@@ -28,7 +28,7 @@ SLACK = 300
 """Handler calls that do not matter: trees of indexes are deeper, pages of them more."""
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def filled(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

@@ -425,6 +425,7 @@ def test_pipelined_requests_are_answered_one_after_the_other(tmp_path: Path) -> 
     run("mcp", tmp_path, work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constants", [{"SECONDS": 1}])
 def test_strangers_have_a_deadline_and_tenants_get_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, constants: dict[str, int]
@@ -479,6 +480,7 @@ def test_strangers_have_a_deadline_and_tenants_get_through(
     run("mcp", tmp_path, work)
 
 
+@pytest.mark.slow
 def test_who_does_not_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "SECONDS", dict.fromkeys(connections.SECONDS, 1))
     big = message("tools/call", name="process_output", arguments={"output": "x" * 90_000})

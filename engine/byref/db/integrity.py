@@ -443,6 +443,8 @@ def _damage_of(database: Database, source: Source, blob: Any, *, deep: bool) -> 
     else:
         damage = payload.damage()
         found = [] if damage is None else [Problem("damaged frame", "byref_blobs", f"id {blob.id}", damage)]
+    if not found:
+        return []
     here = BlobRow.id == blob.id, BlobRow.key == blob.key
     return found if database.read(lambda c: c.execute(select(BlobRow.id).where(*here)).scalar()) is not None else []
 

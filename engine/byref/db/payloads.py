@@ -134,7 +134,7 @@ class StoredPayload:
         """Say what is wrong with the stored bytes; None if nothing is. Nothing is unpacked for it."""
         number = end = 0
         try:
-            while frames := self._packed(number, READ_AHEAD):
+            while end < self.size and (frames := self._packed(number, READ_AHEAD)):
                 for frame in frames:
                     frame.check()
                     if frame.row.number != number or frame.row.byte_offset != end:
