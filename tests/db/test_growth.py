@@ -46,6 +46,7 @@ def filled(
         yield engine, small, large
 
 
+@pytest.mark.slow
 def test_what_the_benchmark_fills_is_whole(filled: tuple[byref.Engine, byref.Session, byref.Session]) -> None:
     engine, _, large = filled
     assert db.verify(engine._database.engine) == []
