@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import Connection, String, cast, delete, literal, select, update
@@ -28,7 +30,7 @@ from byref.db.tables import (
 STEP_SECONDS: Final = 0.03
 PAUSE_SECONDS: Final = 0.01
 """Between two steps: a writer that waits for SQLite's lock looks again within it, most of the time."""
-_MARKED: Final = 1_000
+_MARKED: Final = 500
 """Sessions of a tenant that one transaction marks."""
 _ROWS: Final = 200
 _ARTIFACTS: Final = 100
@@ -62,20 +64,21 @@ def delete_session(write: Write, tenant: str, name: str) -> bool:
 
 
 def delete_tenant(write: Write, tenant: str) -> int:
-    """Delete everything of a tenant and return how many sessions it had."""
+    """Delete everything of a tenant and return how many sessions it had; what is opened meanwhile stays."""
     began = datetime.now(UTC)
-    here = select(SessionRow.id).where(
-        SessionRow.tenant == tenant, ~SessionRow.is_deleted, SessionRow.created_at <= began
-    )
+    here = select(SessionRow.id).where(SessionRow.tenant == tenant, ~SessionRow.is_deleted)
+    # Those that are there now, by their ids: the clock of whoever opened one may be ahead.
+    rows = iter(write(lambda connection: connection.execute(here).scalars().all()))
 
-    def work(connection: Connection) -> int:
-        rows = connection.execute(here.order_by(SessionRow.id).limit(_MARKED).with_for_update()).scalars().all()
-        mark(connection, list(rows))
-        return len(rows)
+    def work(connection: Connection, some: list[int]) -> int:
+        locked = here.where(SessionRow.id.in_(some)).order_by(SessionRow.id).with_for_update()
+        found = list(connection.execute(locked).scalars())
+        mark(connection, found)
+        return len(found)
 
     gone = 0
-    while some := write(work):
-        gone += some
+    while some := list(islice(rows, _MARKED)):
+        gone += write(partial(work, some=some))
         _let_others_through()
     clear(write, tenant)
     while write(lambda connection: blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS)):

@@ -50,8 +50,20 @@ def upgrade() -> None:
     op.drop_index("ix_byref_blobs_staged_at", "byref_blobs")
 
 
+GOING = "SELECT id FROM byref_sessions WHERE clearing_at IS NOT NULL"
+DELETED = "SELECT id FROM byref_sessions WHERE is_deleted"
+UNKEPT = f"SELECT id FROM byref_artifacts WHERE session_id IN ({GOING}) AND NOT kept"
+
+
 def downgrade() -> None:
-    """Drop them; sessions that are being deleted are ended ones then, whose rows a sweep takes."""
+    """Delete what is about to be deleted, for older code would find it; drop the columns."""
+    for table in ("names", "variables", "tombstones"):
+        op.execute(f"DELETE FROM byref_{table} WHERE session_id IN ({GOING})")
+    for table in ("ledger", "runs", "items", "artifacts"):
+        op.execute(f"DELETE FROM byref_{table} WHERE session_id IN ({DELETED})")
+    op.execute(f"UPDATE byref_ledger SET artifact_id = NULL WHERE artifact_id IN ({UNKEPT})")
+    op.execute(f"DELETE FROM byref_artifacts WHERE id IN ({UNKEPT})")
+    op.execute("DELETE FROM byref_sessions WHERE is_deleted")
     op.create_index("ix_byref_blobs_staged_at", "byref_blobs", ["staged_at"])
     op.drop_index("ix_byref_blobs_unused", "byref_blobs")
     op.drop_column("byref_blobs", "may_be_unused")
