@@ -75,7 +75,7 @@ def drafted(
             tools=scope.tools,
             budget=budget,
             preview_tokens=policy.preview_tokens if policy.envelope_form == "previews" else 0,
-            count=scope.count,
+            count=prepared.count,
             repeats=repeats,
         )
     cut = min(policy.truncate_tokens // share, max(tokens // 2, 100))
@@ -83,13 +83,13 @@ def drafted(
         return _joined(prepared, blocks, cut, repeats, unkept)
     if route == "truncate" and seen is not None and not measured.is_structured and not isinstance(block, Media):
         return TruncateDraft(
-            "", block.size, block.line_count, 0, scope.tools, False, scope.count, seen, True, scope.reads_paths
+            "", block.size, block.line_count, 0, scope.tools, False, prepared.count, seen, True, scope.reads_paths
         )
     if isinstance(block, Media):
         text = f"{block.placeholder}\n[{_unkept_note(unkept)}]" if unkept else block.placeholder
         if route == "artifact":
-            return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
-        return PlaceholderDraft(text, scope.tools, scope.count, repeats)
+            return PointerDraft(text, block.size, scope.tools, budget, policy.preview_chars, prepared.count, repeats)
+        return PlaceholderDraft(text, scope.tools, prepared.count, repeats)
     if route == "variables" and measured.schema is not None:
         value = block.outline
         return VariablesDraft(
@@ -100,11 +100,13 @@ def drafted(
             tools=scope.tools,
             budget=half,
             preview_tokens=_preview_tokens(policy, tokens),
-            count=scope.count,
+            count=prepared.count,
             repeats=repeats,
         )
     if route == "artifact" and policy.envelope_form == "pointers":
-        return PointerDraft(block.ends, measured.size, scope.tools, budget, policy.preview_chars, scope.count, repeats)
+        return PointerDraft(
+            block.ends, measured.size, scope.tools, budget, policy.preview_chars, prepared.count, repeats
+        )
     if route == "artifact":
         return ArtifactDraft(
             shape=words[0],
@@ -114,7 +116,7 @@ def drafted(
             tools=scope.tools,
             budget=half,
             preview_tokens=_preview_tokens(policy, tokens),
-            count=scope.count,
+            count=prepared.count,
             make_preview=None
             if policy.envelope_form == "references"
             else partial(_artifact_preview, prepared, measured, block),
@@ -133,9 +135,9 @@ def _shortened(
     prepared: Prepared, measured: Measured, block: Block, budget: int, repeats: int | None, unkept: str | None
 ) -> TruncateDraft:
     scope = prepared.scope
-    count, lines = scope.count, block.line_count
+    count, lines = prepared.count, block.line_count
     if measured.is_structured:
-        count = partial(scope.count, kind="json")
+        count = partial(prepared.count, kind="json")
     draft = TruncateDraft("", block.size, lines, 0, scope.tools, measured.is_structured, count, repeats)
     draft.reads_paths = scope.reads_paths
     draft.is_short = budget < _SHORT_BELOW
@@ -161,10 +163,10 @@ def _joined(
     """Many blocks cut as one text."""
     scope, text = prepared.scope, joined(blocks)
     size = sum(block.size for block in blocks)
-    draft = TruncateDraft("", size, text.count("\n") + 1, 0, scope.tools, False, scope.count, repeats)
+    draft = TruncateDraft("", size, text.count("\n") + 1, 0, scope.tools, False, prepared.count, repeats)
     draft.reads_paths = scope.reads_paths
     note = NOTE_TOKENS if unkept else draft.note_tokens(variables.identifier(prepared.tool), len(blocks))
-    shown = truncate(text, budget=max(budget - note, 30), measure=scope.count)
+    shown = truncate(text, budget=max(budget - note, 30), measure=prepared.count)
     draft.content = f"{shown.text}\n[{_unkept_note(unkept)}]" if unkept else shown.text
     draft.omitted_bytes = shown.omitted_bytes
     return draft
@@ -179,14 +181,14 @@ def joined(blocks: Sequence[Measured]) -> str:
 def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:
     block = measured.piece.block
     if isinstance(block, Media):
-        tokens = prepared.scope.count(block.placeholder)
+        tokens = prepared.count(block.placeholder)
         return Offloaded(block.format, block.size, tokens, False, False, lambda _: block.placeholder)
     structured, make = measured.is_structured, partial(_preview_text, prepared, measured)
     return Offloaded("json" if structured else "text", measured.size, measured.tokens, structured, True, make)
 
 
 def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budget: int) -> tuple[object, object]:
-    count = prepared.scope.count
+    count = prepared.count
     if measured.is_structured:
         shown = preview(block.outline, budget=budget, measure=count, total=measured.tokens)
         assert measured.schema is not None
@@ -198,7 +200,7 @@ def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budg
 
 
 def _preview_text(prepared: Prepared, measured: Measured, budget: int) -> str:
-    block, count = measured.piece.block, prepared.scope.count
+    block, count = measured.piece.block, prepared.count
     assert isinstance(block, Block)
     if measured.is_structured:
         return preview(block.outline, budget=budget, measure=count, total=measured.tokens).text

@@ -361,7 +361,10 @@ def _rehearsed(prepared: Prepared, stand: Stand) -> Rendered:
         Reference(new_id(scope), uri_of(scope.objects, *staging.new_key(scope.place, kept.about.content_type)))
         for kept in stand.kept
     ]
-    return stand.draft.render(stand.wanted, 1, named)
+    names, step = stand.wanted, 1
+    if isinstance(stand.draft, VariablesDraft):  # it fits what it shows beside these, which may become as long as that
+        names, step = [f"{name}_99" for name in names], 999_999
+    return stand.draft.render(names, step, named)
 
 
 def new_id(scope: Scope) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from blake3 import blake3
@@ -93,6 +93,11 @@ class Prepared:
     """What became of the tool's mapper, None if it has none."""
     taken: Taken | None
     """The stream that it came as, if that was too large to be held."""
+
+    @cached_property
+    def count(self) -> Callable[..., int]:
+        """Counts the tokens of what stands for the output, as `Scope.count`, each text once."""
+        return cache(self.scope.count)
 
     @property
     def tokens(self) -> int:

@@ -176,7 +176,7 @@ def new_id(*, as_uuid: bool = False) -> str:
     """Return a fresh artifact id: 60 random bits, few tokens; or a UUID, as memory pointers have."""
     if as_uuid:
         return f"art_{uuid.uuid4()}"
-    return "art_" + "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    return "art_" + "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
 
 
 def insert_artifact(

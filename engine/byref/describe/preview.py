@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,40 +46,51 @@ def preview(value: object, *, budget: int, measure: Callable[[str], int], total:
     the preview without such marks, divided among the cuts by the size of what each left out. NaN and infinities are
     shown as strings, lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
     """
-    high, sizes = _MOST * budget, Sizes()
-    size = sizes.within(value, high)
-    return most_within(
+    cuts = _Cuts(value, measure, total)
+    high = _MOST * budget
+    size = cuts.sizes.within(value, high)
+    found = most_within(
         budget,
         room=size if size <= high // 2 else int(_GUESS * budget),
         high=high,
-        make=lambda room: _at(value, room, measure, total, sizes),
+        make=cuts.at,
         whole=lambda found: found.omitted is None,
-    ) or _minimal(value, budget, measure, total, sizes)
-
-
-def _at(value: object, room: int, measure: Callable[[str], int], total: int, sizes: Sizes) -> Preview:
-    tree, gaps = cut(value, room, sizes)
-    if not gaps:
-        text = compact(tree)
-        return Preview(tree, text, measure(text), None)
-    bare = compact(shown(tree, None))
-    bare_tokens = measure(bare)
-    left_out = max(total - bare_tokens, 0)
-    parts = attribute(gaps, left_out, bare_tokens / len(bare), sizes)
-    marked = shown(tree, lambda gap: gap.mark(parts[gap]))
-    text = compact(marked)
-    return Preview(marked, text, measure(text), _omitted(parts, left_out))
-
-
-def _minimal(value: object, budget: int, measure: Callable[[str], int], total: int, sizes: Sizes) -> Preview:
-    least = _at(value, 0, measure, total, sizes)
-    if least.tokens <= budget:
-        return least
+    )
+    found = found or cuts.at(0)
+    if found.tokens <= budget:
+        return found
     text = compact("...")
     tokens = measure(text)
     if tokens > budget:
         raise ValueError(f"a budget of {budget} tokens holds no preview at all; give at least 20")
     return Preview("...", text, tokens, {"tokens": total})
+
+
+class _Cuts:
+    """Previews of one value by the room that they have; those of one text are worked out once."""
+
+    def __init__(self, value: object, measure: Callable[[str], int], total: int) -> None:
+        self._value, self._measure, self._total = value, measure, total
+        self._known: dict[str, Preview] = {}
+        self.sizes = Sizes()
+
+    def at(self, room: int) -> Preview:
+        tree, gaps = cut(self._value, room, self.sizes)
+        bare = compact(shown(tree, None) if gaps else tree)
+        known = self._known.get(bare)
+        if known is None:
+            known = self._known[bare] = self._marked(tree, gaps, bare)
+        return known
+
+    def _marked(self, tree: Any, gaps: Sequence[Gap], bare: str) -> Preview:
+        tokens = self._measure(bare)
+        if not gaps:
+            return Preview(tree, bare, tokens, None)
+        left_out = max(self._total - tokens, 0)
+        parts = attribute(gaps, left_out, tokens / len(bare), self.sizes)
+        marked = shown(tree, lambda gap: gap.mark(parts[gap]))
+        text = compact(marked)
+        return Preview(marked, text, self._measure(text), _omitted(parts, left_out))
 
 
 def _omitted(parts: dict[Gap, int], tokens: int) -> dict[str, object]:

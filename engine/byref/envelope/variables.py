@@ -40,27 +40,28 @@ class VariablesDraft:
     repeats: int | None = None
     """The step of the first output with the same content."""
     route: str = "variables"
-    _fitted: dict[str, Any] = field(default_factory=dict)
+    _fitted: dict[str, Any] | None = None
     _preview: Preview | None = None
     _sizes: list[int] = field(default_factory=list)
     _location: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Fit schema and preview beside names as long as they may become."""
+        """Weigh the parts, for the example."""
         self._sizes = [_size_at(self.value, part) for part in self.parts]
-        self._fit([f"{part.wanted}_99" for part in self.parts], 999_999)
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the names; refit where they took more room than was set aside."""
+        """Fill in the names; fit schema and preview beside them the first time, and where they take more room than then."""
         self._location = located(kept[0]) if kept else {}
-        rendered = self._rendered(names, step)
-        if rendered.tokens > self.budget:
-            self._fit(names, step)
+        if self._fitted is not None:
             rendered = self._rendered(names, step)
-        return rendered
+            if rendered.tokens <= self.budget:
+                return rendered
+        return self._fit(names, step)
 
-    def _fit(self, names: Sequence[str], step: int) -> None:
-        room = self.budget - self.count(compact(self._envelope(names, step)))
+    def _fit(self, names: Sequence[str], step: int) -> Rendered:
+        self._fitted, self._preview = {}, None
+        rendered = self._rendered(names, step)
+        room = self.budget - rendered.tokens
         share = _SCHEMA_SHARE
         for _ in range(ROUNDS):
             self._fitted, self._preview = {}, None
@@ -72,12 +73,14 @@ class VariablesDraft:
                 self._preview = preview(
                     self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
                 )
-            over = self._rendered(names, step).tokens - self.budget
+            rendered = self._rendered(names, step)
+            over = rendered.tokens - self.budget
             if over <= 0:
-                return
+                break
             room -= over + 4
             if room < 60:
                 share = 0.1
+        return rendered
 
     def _rendered(self, names: Sequence[str], step: int) -> Rendered:
         envelope = self._envelope(names, step)
