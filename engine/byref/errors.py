@@ -42,10 +42,12 @@ class TransactionConflict(ByrefError):
 class ArtifactMissing(ByrefError):
     """An artifact has a record but its bytes are not there, or are not the ones that were stored."""
 
-    def __init__(self, message: str | None = None, *, blob_id: int | None = None) -> None:
+    def __init__(self, message: str | None = None, *, blob_id: int | None = None, name: str | None = None) -> None:
         super().__init__(message)
         self.blob_id = blob_id
         """The row of the stored bytes, where it is known."""
+        self.name = name
+        """What code called it, of a value that code kept."""
 
 
 class QuotaExceeded(ByrefError):

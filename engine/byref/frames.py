@@ -165,6 +165,8 @@ def unpack(codec: str, data: bytes, size: int) -> bytes:
     """Return a frame's bytes; ValueError if they are not `size` bytes, whatever was stored."""
     if codec == "zstd":
         try:
+            if zstandard.frame_content_size(data) not in (size, -1):  # so much is allocated, whatever is in it
+                raise ValueError("damaged frame: it says another size")
             data = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
         except zstandard.ZstdError as error:
             raise ValueError(f"damaged frame: {error}") from None

@@ -148,11 +148,21 @@ def readable_failures(scope: Scope) -> Iterator[None]:
         yield
     except ArtifactMissing as error:
         logger.exception("stored data could not be bound")
-        blob_id = error.blob_id
-        raise ToolError(scope.read(lambda connection: tombstones.cure(connection, scope.row, blob_id))) from error
+        raise ToolError(_cure(scope, error)) from error
     except SandboxUnavailable as error:
         logger.exception("the sandbox could not be started")
         raise ToolError("code cannot be run right now; try once more later") from error
+
+
+def _cure(scope: Scope, error: ArtifactMissing) -> str:
+    if error.name is not None:
+        return _bind_again(error.name)
+    told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
+    return told
+
+
+def _bind_again(name: str) -> str:
+    return f"{tombstones.GONE}. Bind {name} again to have it again."
 
 
 def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
@@ -164,10 +174,12 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
 
     def look_up(connection: Connection) -> _Needed:
-        definitions = names_of.definitions(connection, scope.row)
-        sources = needed(code, definitions)
+        known = names_of.definitions(connection, scope.row)
+        sources = needed(code, known.sources)
         texts = (strip_dollars(code), *sources.values())
         names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
+        for name in sorted(known.damaged & names - (assigned_names(code) if known.damaged else frozenset())):
+            raise ToolError(_bind_again(name))
         found = variables.find(connection, scope.source, scope.row, names)
         exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
         artifacts = _artifacts(connection, scope, code, names - found.keys())
@@ -175,8 +187,9 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         others = {name: is_left for name, is_left in most.items() if name not in names}
         holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
         inside = variables.inside(connection, holding)
-        known = names_of.Names(definitions, exact)
-        return _Needed(known, sources, found, artifacts, others, inside, _files(connection, scope, texts))
+        return _Needed(
+            replace(known, exact=exact), sources, found, artifacts, others, inside, _files(connection, scope, texts)
+        )
 
     known, sources, found, artifacts, others, inside, files = scope.read(look_up)
     for artifact in (*(variable.artifact for variable in found.values()), *artifacts.values(), *files.values()):
@@ -198,22 +211,36 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     named = {name: _LEFT if is_left else None for name, is_left in list(others.items())[:room]}
     # Only where there are files: an interpreter of a host's own may not know them.
     run = partial(sandbox.run, files={name: data_of(one) for name, one in files.items()}) if files else sandbox.run
+
+    def attempt() -> Outcome:
+        return run(code, data | named, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources)
+
+    damaged: dict[str, str] = {}
     with readable_failures(scope):
-        outcome = observed.run(
-            scope,
-            "python",
-            code,
-            lambda: run(
-                code,
-                data | named,
-                session=f"{scope.tenant}\0{scope.name}",
-                limits=limits,
-                sources=sources,
-            ),
-        )
+        while True:
+            try:
+                outcome = observed.run(scope, "python", code, attempt)
+                break
+            except ArtifactMissing as error:
+                # Nothing has run. Names that the code binds anew it may well do without.
+                its = {name for name, one in bound.items() if one.artifact.payload.blob_id == error.blob_id}
+                lost = (its | {error.name or ""}) & data.keys() & assigned_names(code)
+                if not lost:
+                    raise
+                damaged |= dict.fromkeys(lost, _cure(scope, error))
+                data = {name: value for name, value in data.items() if name not in lost}
     changed = changed_in_place(code, sources.values(), data.keys())
     return staged(
-        scope, known, code, outcome, limits, bound, inline_tokens=inline_tokens, inside=inside, changed=changed
+        scope,
+        known,
+        code,
+        outcome,
+        limits,
+        bound,
+        inline_tokens=inline_tokens,
+        inside=inside,
+        changed=changed,
+        damaged=damaged,
     )
 
 
@@ -229,13 +256,15 @@ def staged(
     language: str = "python",
     inside: Inside = MappingProxyType({}),
     changed: Mapping[Changed, int] = MappingProxyType({}),
+    damaged: Mapping[str, str] = MappingProxyType({}),
 ) -> Execution:
     """Stage what a run left, as far as it may be kept.
 
     `bound` are the variables that the run was given, `inside` is what it was told of the artifacts of these, `changed` what
-    the code changes in place of all data that it was given, with the line.
+    the code changes in place of all data that it was given, with the line; `damaged` are names that it was not given, each
+    with what to do about it.
     """
-    outcome, gone = _with_what_is_gone(scope, outcome)
+    outcome, gone = _with_what_is_gone(scope, outcome, damaged)
     left = outcome.bound.keys() | outcome.same.keys() | outcome.defined.keys() | outcome.unkept.keys()
     given, bound = bound, dict(bound)
     if assigned := left - bound.keys():
@@ -491,13 +520,15 @@ def missing_name(outcome: Outcome) -> str | None:
     return found[1] if found else None
 
 
-def _with_what_is_gone(scope: Scope, outcome: Outcome) -> tuple[Outcome, str | None]:
-    """Say in the error's hint, and beside it, what became of a missing name whose data has expired."""
+def _with_what_is_gone(scope: Scope, outcome: Outcome, damaged: Mapping[str, str]) -> tuple[Outcome, str | None]:
+    """Say in the error's hint, and beside it, what became of a missing name whose data has expired, or is damaged."""
     missing = missing_name(outcome)
     if missing is None or outcome.error is None:
         return outcome, None
-    found = scope.read(lambda connection: tombstones.find(connection, scope.row, [missing])).get(missing)
-    if found is None:
-        return outcome, None
-    told = found.told(missing)
+    told = damaged.get(missing)
+    if told is None:
+        found = scope.read(lambda connection: tombstones.find(connection, scope.row, [missing])).get(missing)
+        if found is None:
+            return outcome, None
+        told = found.told(missing)
     return replace(outcome, error=replace(outcome.error, hint=told)), told

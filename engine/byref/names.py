@@ -17,6 +17,7 @@ from byref.artifacts import store
 from byref.db.payloads import Read
 from byref.db.tables import NameRow, VariableRow
 from byref.errors import ArtifactMissing
+from byref.frames import unpack
 from byref_sandbox import EXACT, Data
 
 MAX_DEFINITIONS = 500
@@ -33,6 +34,8 @@ class Names:
     """Definitions by name, in the order in which they were made."""
     exact: Mapping[str, tuple[int, int | None, bytes]] = field(default_factory=dict)
     """Of exact values that are asked for, by name: row id, artifact's row id, digest."""
+    damaged: frozenset[str] = frozenset()
+    """Definitions that are not what was kept."""
 
 
 _DEFINITIONS = (
@@ -47,10 +50,15 @@ _EXACT = select(NameRow.name, NameRow.id, NameRow.artifact_id, NameRow.digest).w
 )
 
 
-def definitions(connection: Connection, session_id: int) -> dict[str, str]:
-    """Return the definitions by name, in the order in which they were made: at most `MAX_DEFINITIONS`."""
-    rows = connection.execute(_DEFINITIONS, {"of_session": session_id})
-    return {row.name: _unpacked(row.data, row.size_bytes, bytes(row.digest)).decode() for row in rows}
+def definitions(connection: Connection, session_id: int) -> Names:
+    """Return the definitions, in the order in which they were made: at most `MAX_DEFINITIONS`."""
+    sources, damaged = dict[str, str](), set[str]()
+    for row in connection.execute(_DEFINITIONS, {"of_session": session_id}):
+        try:
+            sources[row.name] = _unpacked(row.name, row.data, row.size_bytes, bytes(row.digest)).decode()
+        except ArtifactMissing:
+            damaged.add(row.name)
+    return Names(sources, damaged=frozenset(damaged))
 
 
 def exact(connection: Connection, session_id: int, names: Collection[str]) -> dict[str, tuple[int, int | None, bytes]]:
@@ -73,11 +81,11 @@ class ValueLoad:
     def __call__(self) -> bytes:
         """Return the value as a run wrote it."""
         kept = NameRow.id == self.row_id, NameRow.digest == self.digest
-        query = select(NameRow.data, NameRow.size_bytes).where(*kept)
+        query = select(NameRow.name, NameRow.data, NameRow.size_bytes).where(*kept)
         found = self.read(lambda connection: connection.execute(query).one_or_none())
         if found is None:
             raise ArtifactMissing(f"the kept value {self.row_id} is gone")
-        return _unpacked(found.data, found.size_bytes, self.digest)
+        return _unpacked(found.name, found.data, found.size_bytes, self.digest)
 
 
 def data_of(read: Read, row_id: int, digest: bytes) -> Data:
@@ -129,11 +137,11 @@ def reset(connection: Connection, session_id: int) -> None:
     connection.execute(delete(VariableRow).where(VariableRow.session_id == session_id, VariableRow.origin == "run"))
 
 
-def _unpacked(data: bytes, size: int, digest: bytes) -> bytes:
+def _unpacked(name: str, data: bytes, size: int, digest: bytes) -> bytes:
     try:
-        value = zstandard.ZstdDecompressor().decompress(bytes(data), max_output_size=max(size, 1))
-    except zstandard.ZstdError as error:
-        raise ArtifactMissing(f"a kept value is damaged: {error}") from None
-    if digest_of(value) != digest:
-        raise ArtifactMissing("a kept value is damaged: it has another digest")
+        value = unpack("zstd", bytes(data), size)
+        if digest_of(value) != digest:
+            raise ValueError("it has another digest")
+    except ValueError as error:
+        raise ArtifactMissing(f"what code kept as {name!r} is damaged: {error}", name=name) from None
     return value

@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, 
 from byref.artifacts.notes import first_note
 from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
+from byref.errors import ArtifactMissing
 from byref.outputs import to_block
 from byref_sandbox import jsontext
 
@@ -120,7 +121,10 @@ class Artifact:
         """The JSON Schema of a structured output; None of text, and of what a host, a model or code stored."""
         if self.packed_schema is None:
             return None
-        schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(self.packed_schema))
+        try:
+            schema: dict[str, Any] = json.loads(zstandard.ZstdDecompressor().decompress(self.packed_schema))
+        except (zstandard.ZstdError, ValueError) as error:
+            raise ArtifactMissing(f"the schema of {self.id} is damaged: {error}") from None
         return schema
 
 

@@ -49,6 +49,7 @@ from byref.db.tables import (
     VariableRow,
 )
 from byref.errors import ArtifactMissing
+from byref.frames import unpack
 from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore
 
@@ -56,6 +57,8 @@ MOST = 1_000
 """Problems of one kind that are named."""
 BATCH = 100
 """Blobs whose bytes are looked at in one read transaction."""
+NAMES = 4
+"""Values that code kept, of up to tens of megabytes each, likewise."""
 
 _TABLES = (
     SessionRow,
@@ -425,8 +428,27 @@ def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Ite
             if blob.store is None or (objects is not None and blob.store == objects.name):
                 yield from _damage_of(database, source, blob, deep=deep)
         if len(blobs) < BATCH:
-            return
+            break
         after = blobs[-1].id
+    after = 0
+    while names := database.read(lambda c, after=after: _names_behind(c, after)):  # type: ignore[misc]
+        for name in names:
+            if (damage := _damage_of_name(name)) is not None:
+                yield Problem("damaged value", "byref_names", f"id {name.id}", f"{name.name}: {damage}")
+        after = names[-1].id
+
+
+def _names_behind(connection: Connection, after: int) -> list[Any]:
+    columns = (NameRow.id, NameRow.name, NameRow.digest, NameRow.size_bytes, NameRow.data)
+    return list(connection.execute(select(*columns).where(NameRow.id > after).order_by(NameRow.id).limit(NAMES)))
+
+
+def _damage_of_name(row: Any) -> str | None:
+    try:
+        is_sound = blake3(unpack("zstd", bytes(row.data), row.size_bytes)).digest() == bytes(row.digest)
+    except ValueError as error:
+        return str(error)
+    return None if is_sound else "it has another digest"
 
 
 def _batch(connection: Connection, after: int) -> list[Any]:

@@ -93,6 +93,8 @@ class StoredPayload:
     source: Source = field(compare=False, repr=False)
     used: Callable[[], None] | None = field(default=None, compare=False, repr=False)
     """Called whenever some of it is read."""
+    compared: dict[int, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """Checksums of frames whose rows had none, once the whole was compared with its digest."""
 
     @property
     def uri(self) -> str | None:
@@ -137,7 +139,7 @@ class StoredPayload:
             while end < self.size and (frames := self._packed(number, READ_AHEAD)):
                 for frame in frames:
                     frame.check()
-                    if frame.row.number != number or frame.row.byte_offset != end:
+                    if frame.row.byte_offset != end:
                         raise self._missing(f"has a gap before frame {number}")
                     number, end = number + 1, end + frame.row.size_bytes
             if end != self.size:
@@ -173,7 +175,10 @@ class StoredPayload:
             self.used()
         given = {"blob_id": self.blob_id, "key": self.key, "number": number, "most": most}
         rows = self.source.read(lambda connection: connection.execute(_FRAMES, given).all())
-        if any(row.checksum is None for row in rows):
+        for place, row in enumerate(rows, number):
+            if row.number != place:
+                raise self._missing(f"has a gap before frame {row.number}")
+        if any(row.checksum is None and row.number not in self.compared for row in rows):
             self._compare()
         return self._stored(rows)
 
@@ -184,8 +189,8 @@ class StoredPayload:
     def _compare(self) -> None:
         """Compare bytes that were stored before frames had checksums with their digest, and give the frames theirs.
 
-        Raises ArtifactMissing where they are not the ones that were stored. A checksum that cannot be written now, the
-        next read comes here again for.
+        Raises ArtifactMissing where they are not the ones that were stored. Where checksums cannot be written, they hold
+        for this object alone.
         """
         digest, sums = blake3(), list[dict[str, Any]]()
         given = {"blob_id": self.blob_id, "key": self.key, "most": READ_AHEAD}
@@ -193,12 +198,13 @@ class StoredPayload:
             lambda connection: connection.execute(_FRAMES, {**given, "number": len(sums)}).all()
         ):
             for frame in self._stored(rows):
-                digest.update(frame.unpacked(is_compared=True)[2])
+                digest.update(frame.content())
                 sums.append({"of_blob": self.blob_id, "of_number": frame.row.number, "checksum": frame.checksum()})
         here = BlobRow.id == self.blob_id, BlobRow.key == self.key
         stored = self.source.read(lambda c: c.execute(select(BlobRow.digest).where(*here)).scalar_one_or_none())
         if stored is None or digest.digest() != bytes(stored):
             raise self._missing("does not have the bytes that were stored: they have another digest")
+        self.compared.update({one["of_number"]: one["checksum"] for one in sums})
         if self.source.write is not None:
             try:
                 self.source.write(lambda connection: connection.execute(_SEAL, sums))
@@ -260,15 +266,18 @@ class _Packed:
 
     def check(self) -> None:
         """Raise ArtifactMissing where it is not what was stored."""
-        if self.row.checksum is not None and bytes(self.row.checksum) != self.checksum():
+        stored = self.payload.compared.get(self.row.number) if self.row.checksum is None else bytes(self.row.checksum)
+        if stored != self.checksum():
             raise self.payload._missing(f"is damaged: frame {self.row.number} has another checksum")
 
-    def unpacked(self, *, is_compared: bool = False) -> tuple[int, int, bytes]:
-        """Return byte offset, first line and bytes; unless they are compared as a whole, by their checksum."""
-        row = self.row
-        if not is_compared:
-            self.check()
+    def unpacked(self) -> tuple[int, int, bytes]:
+        """Return byte offset, first line and bytes of what was stored."""
+        self.check()
+        return self.row.byte_offset, self.row.first_line, self.content()
+
+    def content(self) -> bytes:
+        """Return its bytes, whatever they are."""
         try:
-            return row.byte_offset, row.first_line, unpack(row.codec, self.data, row.size_bytes)
+            return unpack(self.row.codec, self.data, self.row.size_bytes)
         except ValueError as error:
-            raise self.payload._missing(f"is damaged: frame {row.number}: {error}") from None
+            raise self.payload._missing(f"is damaged: frame {self.row.number}: {error}") from None

@@ -263,7 +263,7 @@ def _is_dead(name: str, parent: int, written: float, *, take: bool) -> bool:
 
 
 def _unlink(name: str, parent: int) -> None:
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, IsADirectoryError):  # a folder is none of ours
         os.unlink(name, dir_fd=parent)
 
 

@@ -95,8 +95,13 @@ def _too_deep(made: _Call) -> Answer:
 
 
 def _gone(scope: Scope, made: _Call, error: ArtifactMissing) -> Answer:
-    logger.exception("byref could not read what %r was pointed at", made.name)
-    return Answer(scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id)), True)
+    return Answer(_cure(scope, made.name, error), True)
+
+
+def _cure(scope: Scope, tool: str | None, error: ArtifactMissing) -> str:
+    logger.error("byref could not read what %r was pointed at, or had shown", tool, exc_info=error)
+    told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
+    return told
 
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
@@ -155,12 +160,14 @@ def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
         try:
             content = content if found is None else native.blocks(found)
         except ArtifactMissing as error:
-            logger.exception("byref could not read what %r had shown", entry.tool)
-            blob_id = error.blob_id
-            cure = scope.read(lambda connection: tombstones.cure(connection, scope.row, blob_id))
-            return ToolReply(cure, True, entry.step, entry.tokens, entry.tool or "")
+            return ToolReply(_cure(scope, entry.tool, error), True, entry.step, entry.tokens, entry.tool or "")
     elif ids := entry.detail.get("images"):
         there = scope.read(lambda connection: store.by_ids(connection, scope.source, scope.row, ids))
-        blocks = [block for id_ in ids if id_ in there for block in native.blocks(there[id_])]
-        content = _beside(entry.content or "", blocks)
+        told, blocks = [entry.content or ""], list[dict[str, Any]]()
+        for plot in (there[id_] for id_ in ids if id_ in there):
+            try:
+                blocks += native.blocks(plot)
+            except ArtifactMissing as error:
+                told.append(f"[{plot.name}: {_cure(scope, entry.tool, error)}]")
+        content = _beside("\n".join(told), blocks)
     return ToolReply(content, entry.is_error, entry.step, entry.tokens, entry.tool or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -43,7 +44,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, Variable]]:
         found = _variables(connection, scope, names, keep)
         exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
-        return names_of.Names(names_of.definitions(connection, scope.row), exact), found
+        return replace(names_of.definitions(connection, scope.row), exact=exact), found
 
     known, found = scope.read(look_up)
     _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
