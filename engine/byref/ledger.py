@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, func, insert, select, text, update
+from sqlalchemy import Connection, bindparam, func, insert, literal_column, select, text, update
 
 from byref.calibration import Standing
 from byref.db import sums
@@ -44,6 +44,7 @@ class Turn(Standing):
     """A step taken under the session's lock, and the context as it stood before it."""
 
     step: int
+    bytes: sums.Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ _TAKE_STEP = (
     update(SessionRow)
     .where(*_OPEN)
     .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
-    .returning(SessionRow.next_step - 1, SessionRow.totals_through, *_STANDING)
+    .returning(SessionRow.next_step - 1, SessionRow.totals_through, *_STANDING, *sums.BYTES)
 )
 _LOCK = update(SessionRow).where(*_OPEN).values(next_step=SessionRow.next_step).returning(SessionRow.next_step - 1)
 _RESERVE = (
@@ -162,7 +163,7 @@ _REQUEST = select(LedgerRow.step).where(
 
 def _last(kind: str) -> Any:
     """The last step of a kind that ends turns, 0 without any."""
-    of_kind = LedgerRow.session_id == bindparam("of_session"), text(ENDS_TURN), LedgerRow.kind == kind
+    of_kind = LedgerRow.session_id == bindparam("of_session"), text(ENDS_TURN), text(f"kind = '{kind}'")
     return select(func.coalesce(func.max(LedgerRow.step), 0)).where(*of_kind).scalar_subquery()
 
 
@@ -171,25 +172,35 @@ IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
 _ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
 ).where(LedgerRow.session_id == bindparam("of_session"))
-_OUTPUT_BEFORE = _ENTRIES.where(
+_OUTPUT = (
     text("kind = 'output'"),  # in the words of the index
     LedgerRow.call_digest == bindparam("call"),
     LedgerRow.content_digest == bindparam("content"),
 )
+_OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
 _GIVEN = (
     select(LedgerRow.step)
     .where(
         LedgerRow.session_id == bindparam("of_session"),
         LedgerRow.content_digest == bindparam("content"),
-        LedgerRow.kind == "output",
+        text("kind = 'output'"),
     )
     .order_by(LedgerRow.step)
-    .limit(1)
+    .limit(literal_column("1"))
 )
-_SEEN = _GIVEN.where(
-    LedgerRow.route.in_(("inline", "wholesale", "truncate")), LedgerRow.step > _last("compaction")
-).scalar_subquery()
-_GIVEN_AND_SEEN = select(_GIVEN.scalar_subquery().label("first"), _SEEN.label("seen"))
+_SEEN = _GIVEN.where(text("route IN ('inline', 'wholesale', 'truncate')"), LedgerRow.step > _last("compaction"))
+BEFORE = (
+    SessionRow.next_step,
+    *_STANDING,
+    select(LedgerRow.step)
+    .where(LedgerRow.session_id == bindparam("of_session"), *_OUTPUT)
+    .scalar_subquery()
+    .label("same"),
+    _GIVEN.scalar_subquery().label("first"),
+    _SEEN.scalar_subquery().label("seen"),
+)
+"""Of the session `of_session`, what is known of the output `content` of the call `call` before it takes a step: columns."""
+_GIVEN_AND_SEEN = select(_GIVEN.scalar_subquery().label("first"), _SEEN.scalar_subquery().label("seen"))
 _REPLY_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "reply",
     LedgerRow.call_digest == bindparam("call"),
@@ -224,11 +235,17 @@ def take_step(connection: Connection, session_row: int, pending: int = 0) -> Tur
     row = connection.execute(_TAKE_STEP, {"of_session": session_row, "tokens": pending}).one_or_none()
     if row is None:
         raise SessionGone
-    step, through, base, output, held, reported, estimated = row
+    step, through, base, output, held, reported, estimated, *kept = row
     if step - through > sums.EVERY:
         sums.keep(connection, session_row, step - 1)
     return Turn(
-        step=step, base=base, base_output=output, pending=held - pending, reported=reported, estimated=estimated
+        step=step,
+        base=base,
+        base_output=output,
+        pending=held - pending,
+        reported=reported,
+        estimated=estimated,
+        bytes=sums.Bytes(*kept),
     )
 
 

@@ -19,10 +19,11 @@ from sqlalchemy import Connection
 from byref import gates, ledger, lifecycle, variables
 from byref.artifacts import staging, store
 from byref.artifacts.quotas import Excess
-from byref.db.payloads import uri_of
+from byref.artifacts.store import Artifact
 from byref.degraded import unstored
 from byref.envelope import Reference, Rendered, TruncateDraft
 from byref.errors import StorageFailure
+from byref.outlook import UNKNOWN, Outlook
 from byref.outputs import forms
 from byref.plans import (
     Kept,
@@ -34,6 +35,7 @@ from byref.plans import (
     headroom,
     is_no_smaller,
     keep_beside,
+    look_ahead,
     new_id,
     offload,
     over_quota,
@@ -42,9 +44,10 @@ from byref.plans import (
     whole_plan,
 )
 from byref.prepare import Prepared, prepare
-from byref.replay import Stored, has_expired, replayed, stored
+from byref.replay import has_expired, replayed
 from byref.result import Result
 from byref.scope import Scope
+from byref.variables import Variable
 
 logger = logging.getLogger("byref")
 
@@ -83,14 +86,12 @@ class _Committed:
     content: str | list[Any]
     tokens: int
     envelope: dict[str, Any] | None = None
-    artifact_rows: list[int] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
     stands: list[list[int]] = field(default_factory=list)
     """Of content in blocks: the place of each stand, and the rows of its artifacts; the largest first."""
     beside: list[int] = field(default_factory=list)
-    """Of these, the rows of the artifacts of blocks that pass as they are."""
-    stored: Stored = ((), ())
-    """Read before the commit: an output that is stored is answered, even if the database goes away right then."""
+    """The rows of those artifacts that are of blocks that pass as they are."""
 
 
 def process(
@@ -142,23 +143,20 @@ def _accounted(prepared: Prepared, result: Result) -> Result:
 
 def _take_in(prepared: Prepared) -> Result:
     """Answer as before what was given before, else commit it."""
-    scope, given = prepared.scope, None
-    if prepared.call_digest is not None and prepared.size >= scope.policy.min_threshold_bytes:
-        call, content = prepared.call_digest, prepared.digest
-
-        def look(connection: Connection) -> tuple[ledger.Entry | None, ledger.Given | None]:
-            before = ledger.given_before(connection, scope.row, "output", call, content)
-            looks = before is None and not prepared.verdict.fits
-            return before, ledger.given(connection, scope.row, content) if looks else None
-
-        before, given = scope.read(look)
+    scope, verdict, outlook = prepared.scope, prepared.verdict, UNKNOWN
+    may_be_the_same = prepared.call_digest is not None and prepared.size >= scope.policy.min_threshold_bytes
+    if may_be_the_same or not verdict.fits or verdict.reason == "fits":
+        outlook = look_ahead(prepared)
+    if outlook.same is not None and may_be_the_same:
+        same = outlook.same
+        before = scope.read(lambda connection: ledger.entry(connection, scope.row, same))
         if before is not None and has_expired(scope, before):
             scope.write(lambda c: lifecycle.expire(c, scope.row))
         elif before is not None:
             result = replayed(scope, before, prepared.tool)
             return replayed(scope, before, prepared.tool) if _healed(prepared, result) else result
     try:
-        return _commit(prepared, given)
+        return _commit(prepared, outlook)
     except _Replay as replay:
         return replayed(scope, replay.entry, prepared.tool)
 
@@ -174,41 +172,42 @@ def _healed(prepared: Prepared, result: Result) -> bool:
     return bool(damaged)
 
 
-def _commit(prepared: Prepared, given: ledger.Given | None) -> Result:
-    """Commit the first plan that holds; `given`: when the same was given before, if that is known already."""
-    plan = first_plan(prepared, given)
+def _commit(prepared: Prepared, outlook: Outlook) -> Result:
+    """Commit the first plan that holds."""
+    plan = first_plan(prepared, outlook)
     for _ in range(ATTEMPTS):
         if not plan.stands and prepared.taken is not None:
             prepared.taken.read_back()
         try:
-            committed = prepared.scope.write(lambda c: _write(c, prepared, plan))  # noqa: B023  run at once
+            committed = prepared.scope.write(lambda c: _write(c, prepared, plan, outlook))  # noqa: B023  run at once
         except _Replan as changed:
             reconsidered = plan.reconsidered or changed.reason == "room"
-            plan = replace(_next_plan(prepared, plan, changed), reconsidered=reconsidered)
+            outlook = look_ahead(prepared)
+            plan = replace(_next_plan(prepared, plan, changed, outlook), reconsidered=reconsidered)
         else:
             return _result(prepared, committed.plan, committed)
     raise StorageFailure(f"the output of {prepared.tool!r} could not be committed in {ATTEMPTS} attempts")
 
 
-def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
+def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan, outlook: Outlook) -> Plan:
     match changed.reason:
         case "headroom":
-            return offload(prepared, "headroom", everything=True)
+            return offload(prepared, "headroom", outlook, everything=True)
         case "room":
-            return first_plan(prepared, roomy=True)
+            return first_plan(prepared, outlook, roomy=True)
         case "forgotten":
-            return first_plan(prepared)
+            return first_plan(prepared, outlook)
         case "quota" if plan.beside:
             return replace(plan, beside=[], excess=changed.excess)
         case "quota":
-            return offload(prepared, plan.reason, excess=changed.excess)
+            return offload(prepared, plan.reason, outlook, excess=changed.excess)
         case "not_smaller":
             left = [stand for stand in plan.stands if stand is not changed.stand]
             if not left:
-                return keep_beside(prepared, Plan("inline", "not_smaller"))
+                return keep_beside(prepared, Plan("inline", "not_smaller"), outlook)
             smaller = replace(plan, route=left[0].draft.route, stands=left)
             settle(prepared, smaller)
-            return keep_beside(prepared, smaller)
+            return keep_beside(prepared, smaller, outlook)
         case "blob_gone":
             if prepared.taken is not None:
                 prepared.taken.lose()
@@ -218,14 +217,18 @@ def _next_plan(prepared: Prepared, plan: Plan, changed: _Replan) -> Plan:
             return plan
 
 
-def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed:
-    """Everything of the commit; runs again from the start where the database asks for it."""
+def _write(connection: Connection, prepared: Prepared, plan: Plan, outlook: Outlook) -> _Committed:
+    """Everything of the commit; runs again from the start where the database asks for it.
+
+    What the ledger said before the plan holds as long as nobody took a step since.
+    """
     scope = prepared.scope
     whole = not plan.stands
     rest = prepared.tokens if whole else sum(block.tokens for block in plan.rest(prepared))
     certain = whole and not plan.needs_headroom
     turn = ledger.take_step(connection, scope.row, rest if certain else 0)
-    if prepared.call_digest is not None:
+    has_moved = outlook.same is not None or turn.step != outlook.step
+    if prepared.call_digest is not None and has_moved:
         before = ledger.given_before(connection, scope.row, "output", prepared.call_digest, prepared.digest)
         if before is not None:
             raise _Replay(before)
@@ -237,22 +240,19 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan) -> _Committed
             plan, whole, rest = fitting, True, prepared.tokens
         elif not plan.reconsidered:
             raise _Replan("room")
-    if plan.seen is not None and ledger.given(connection, scope.row, prepared.digest).seen != plan.seen:
+    if plan.seen is not None and has_moved and ledger.given(connection, scope.row, prepared.digest).seen != plan.seen:
         raise _Replan("forgotten")
-    if (adding := adding_of(plan.kept)) and (excess := over_quota(connection, prepared, adding, is_locked=True)):
+    if (adding := adding_of(plan.kept)) and (excess := over_quota(connection, prepared, adding, turn)):
         raise _Replan("quota", excess=excess)
     committed = _Committed(plan, turn.step, prepared.content if whole else "", rest)
     if not whole:
         _write_stands(connection, prepared, turn, committed)
     if plan.beside:
-        _, committed.beside, names = _publish(connection, prepared, plan.beside, turn)
-        committed.artifact_rows += committed.beside
-        committed.names += names
+        beside = _publish(connection, prepared, plan.beside, turn, committed)
+        committed.beside = [artifact.row_id for artifact in beside]
     if not certain:
         ledger.reserve(connection, scope.row, committed.tokens)
     scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn))
-    if committed.artifact_rows:
-        committed.stored = stored(connection, scope, committed.artifact_rows, committed.names)
     return committed
 
 
@@ -261,11 +261,9 @@ def _write_stands(connection: Connection, prepared: Prepared, turn: ledger.Turn,
     plan = committed.plan
     rendered: dict[int, tuple[Rendered, list[int]]] = {}
     for stand in plan.stands:
-        shown, rows, names = _write_stand(connection, prepared, stand, turn)
+        shown, rows = _write_stand(connection, prepared, stand, turn, committed)
         rendered[id(stand.blocks[0])] = shown, rows
         committed.tokens += shown.tokens
-        committed.artifact_rows += rows
-        committed.names += names
     committed.envelope = rendered[id(plan.stands[0].blocks[0])][0].envelope
     places: dict[int, int] = {}
     behind = {id(block) for stand in plan.stands for block in stand.blocks[1:]}
@@ -285,24 +283,25 @@ def _write_stands(connection: Connection, prepared: Prepared, turn: ledger.Turn,
 
 
 def _write_stand(
-    connection: Connection, prepared: Prepared, stand: Stand, turn: ledger.Turn
-) -> tuple[Rendered, list[int], list[str]]:
-    """Publish, bind and render one stand; return the rows of its artifacts and the names of its variables, too."""
-    named, rows, names = _publish(connection, prepared, stand.kept, turn)
+    connection: Connection, prepared: Prepared, stand: Stand, turn: ledger.Turn, committed: _Committed
+) -> tuple[Rendered, list[int]]:
+    """Publish, bind and render one stand; return the rows of its artifacts, too."""
+    bound = len(committed.variables)
+    artifacts = _publish(connection, prepared, stand.kept, turn, committed)
+    names = [variable.name for variable in committed.variables[bound:]]
+    named = [Reference(artifact.id, artifact.location) for artifact in artifacts]
     rendered = prepared.scope.compute(lambda: stand.draft.render(names, turn.step, named))
     if is_no_smaller(stand, rendered):
         raise _Replan("not_smaller", stand)
-    return rendered, rows, names
+    return rendered, [artifact.row_id for artifact in artifacts]
 
 
 def _publish(
-    connection: Connection, prepared: Prepared, several: Sequence[Kept], turn: ledger.Turn
-) -> tuple[list[Reference], list[int], list[str]]:
-    """Make artifacts of what was staged and bind their variables; return how they are named, their rows and the names."""
+    connection: Connection, prepared: Prepared, several: Sequence[Kept], turn: ledger.Turn, committed: _Committed
+) -> list[Artifact]:
+    """Make artifacts of what was staged and bind their variables."""
     scope = prepared.scope
-    rows: list[int] = []
-    named: list[Reference] = []
-    names: list[str] = []
+    artifacts: list[Artifact] = []
     wanted = [part.wanted for kept in several for part in kept.parts]
     free = iter(variables.free(connection, scope.row, wanted) if wanted else ())
     for kept in several:
@@ -312,32 +311,32 @@ def _publish(
             blob = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
         if blob is None:
             raise _Replan("blob_gone")
-        named.append(Reference(new_id(scope), uri_of(scope.objects, blob.store, blob.key)))
-        row = store.insert_artifact(
+        artifact = store.new_artifact(
             connection,
+            scope.source,
             tenant=scope.tenant,
             session_id=scope.row,
-            blob_id=blob.id,
-            public_id=named[-1].id,
+            blob=blob,
+            digest=kept.block.digest,
+            public_id=new_id(scope),
             step=turn.step,
-            origin="output",
-            name=kept.about.name,
             about=kept.about,
             ttl=scope.policy.ttl,
         )
-        rows.append(row)
-        unique = list(islice(free, len(kept.parts)))
-        names += unique
+        artifacts.append(artifact)
+        named = list(zip(islice(free, len(kept.parts)), kept.parts, strict=True))
         variables.bind(
             connection,
             tenant=scope.tenant,
             session_id=scope.row,
-            artifact_row=row,
-            named=list(zip(unique, kept.parts, strict=True)),
+            artifact_row=artifact.row_id,
+            named=named,
             step=turn.step,
             origin="output",
         )
-    return named, rows, names
+        committed.variables += variables.bound(artifact, named, turn.step)
+    committed.artifacts += artifacts
+    return artifacts
 
 
 def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger.Turn) -> dict[str, Any]:
@@ -369,14 +368,15 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
     notes = [block.note for block in prepared.blocks if block.note]
     if notes and plan.route != "variables":
         detail["plaintext"] = notes[0]
+    rows = [artifact.row_id for artifact in committed.artifacts]
     # What passes whole has nothing but what is kept beside it.
-    apart = [row for row in committed.artifact_rows if row not in committed.beside] or committed.beside
+    apart = [row for row in rows if row not in committed.beside] or committed.beside
     more: dict[str, Any] = {
         "blocks": len(prepared.blocks) if isinstance(committed.content, list) else None,
         "stands": committed.stands,
         "artifacts": apart if len(apart) > 1 and not committed.stands else None,
-        "beside": committed.beside if len(apart) < len(committed.artifact_rows) and apart else None,
-        "variables": committed.names,
+        "beside": committed.beside if len(apart) < len(rows) and apart else None,
+        "variables": [variable.name for variable in committed.variables],
         "instructions": prepared.instructions,
         "mapper": prepared.mapped,
     }
@@ -393,22 +393,21 @@ def _columns(prepared: Prepared, plan: Plan, committed: _Committed, turn: ledger
         "tokens": committed.tokens,
         "original_tokens": prepared.tokens,
         "original_bytes": prepared.size,
-        "artifact_id": committed.artifact_rows[0] if committed.artifact_rows else None,
+        "artifact_id": rows[0] if rows else None,
         "is_error": prepared.is_error,
         "detail": detail,
     }
 
 
 def _result(prepared: Prepared, plan: Plan, committed: _Committed) -> Result:
-    artifacts, bound = committed.stored
     return Result(
         content=committed.content,
         route=plan.route,
         reason=plan.reason,
         step=committed.step,
         envelope=committed.envelope,
-        artifacts=list(artifacts),
-        variables=list(bound),
+        artifacts=committed.artifacts,
+        variables=committed.variables,
         tokens=committed.tokens,
         original_tokens=prepared.tokens,
         is_error=prepared.is_error,

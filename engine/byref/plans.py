@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from byref import gates, ledger
+from byref import gates
 from byref.artifacts import quotas, staging, store
 from byref.artifacts.quotas import Excess
 from byref.artifacts.staging import HELD_BYTES, Content, Held
@@ -20,7 +20,8 @@ from byref.describe.shape import kind_of
 from byref.drafts import Shape, drafted, words_of
 from byref.envelope import Draft, Reference, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
-from byref.ledger import NEVER, Given
+from byref.ledger import Given, Turn
+from byref.outlook import Outlook, look
 from byref.outputs import Block, Media
 from byref.policy import FOLLOWERS, INTERPRETER
 from byref.prepare import Measured, Prepared
@@ -102,21 +103,25 @@ class Plan:
         return [block for block in prepared.blocks if id(block) not in gone]
 
 
-def first_plan(prepared: Prepared, given: Given | None = None, *, roomy: bool = False) -> Plan:
+def look_ahead(prepared: Prepared) -> Outlook:
+    """Return what the database says of an output before it is planned."""
+    scope = prepared.scope
+    return scope.read(lambda connection: look(connection, scope.row, prepared.call_digest, prepared.digest))
+
+
+def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> Plan:
     """Return what the gates and the policy ask for, as far as can be told before the commit.
 
-    `given`: when the same was given before, if that is known already. `roomy`: leave it to the commit whether there is
-    headroom.
+    `roomy`: leave it to the commit whether there is headroom.
     """
-    given = NEVER if prepared.verdict.fits else given or _given(prepared)
     if not prepared.verdict.fits:
-        _begin(prepared, given)
+        _begin(prepared, outlook.given)
     plan = whole_plan(prepared)
-    if plan is None or (plan.route == "wholesale" and _seen(prepared, given) is not None):
-        return offload(prepared, prepared.verdict.reason, given)
-    if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, prepared.scope.standing())):
-        return offload(prepared, "headroom", given if given is not NEVER else None)
-    return keep_beside(prepared, plan, given)
+    if plan is None or (plan.route == "wholesale" and _seen(prepared, outlook.given) is not None):
+        return offload(prepared, prepared.verdict.reason, outlook)
+    if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, outlook.standing)):
+        return offload(prepared, "headroom", outlook)
+    return keep_beside(prepared, plan, outlook)
 
 
 def _begin(prepared: Prepared, given: Given) -> None:
@@ -160,7 +165,7 @@ def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def keep_beside(prepared: Prepared, plan: Plan, given: Given = NEVER) -> Plan:
+def keep_beside(prepared: Prepared, plan: Plan, outlook: Outlook) -> Plan:
     """Have what passes as it is stored as well, where a gate found the output too big and a quota allows it.
 
     Beside blocks that go, small ones are not kept: a caption is no data.
@@ -171,17 +176,17 @@ def keep_beside(prepared: Prepared, plan: Plan, given: Given = NEVER) -> Plan:
     texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
     plan.beside = [_kept(prepared, block, words_of(block)) for block in texts if not _is_too_large(prepared, block)]
     if plan.beside:
-        plan.excess = _excess(prepared, plan.kept)
+        plan.excess = _excess(prepared, plan.kept, outlook)
         if plan.excess is not None:
             plan.beside = []
-    _place(prepared, plan.beside, is_held=_holds(prepared, plan.kept, given))
+    _place(prepared, plan.beside, is_held=_holds(prepared, plan.kept, outlook.given))
     return plan
 
 
 def offload(
     prepared: Prepared,
     reason: Reason,
-    given: Given | None = None,
+    outlook: Outlook,
     *,
     everything: bool = False,
     excess: Excess | None = None,
@@ -189,18 +194,20 @@ def offload(
     """Describe what is to go, choose its routes by kind and by the tools there are, and stage its bytes.
 
     Of several blocks the largest go until the rest fits, or `everything` does. With an `excess`, or where there is one,
-    all of it is shortened and nothing stored. `given`: when the same was given before, if that is known already.
+    all of it is shortened and nothing stored.
     """
-    given = given or _given(prepared)
-    groups = _groups(prepared, _chosen(prepared, everything=everything))
+    given = outlook.given
+    groups = _groups(prepared, _chosen(prepared, outlook.standing, everything=everything))
     stands = _stands(prepared, groups, given, excess)
     if excess is None:
-        excess = _excess(prepared, [kept for stand in stands for kept in stand.kept])
+        excess = _excess(prepared, [kept for stand in stands for kept in stand.kept], outlook)
         if excess is not None:
             stands = _stands(prepared, groups, given, excess)
     if not stands:
         storable = any(block.piece.block is not None for block in prepared.blocks)
-        return keep_beside(prepared, Plan("inline", "not_smaller" if storable else "not_storable", excess=excess))
+        return keep_beside(
+            prepared, Plan("inline", "not_smaller" if storable else "not_storable", excess=excess), outlook
+        )
     kept = [kept for stand in stands for kept in stand.kept]
     _place(prepared, kept, is_held=_holds(prepared, kept, given))
     stands.sort(key=lambda stand: -stand.tokens)
@@ -212,7 +219,7 @@ def offload(
         plan.reason, plan.excess = excess.reason, excess
     if not everything:
         settle(prepared, plan)
-    return keep_beside(prepared, plan, given)
+    return keep_beside(prepared, plan, outlook)
 
 
 def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
@@ -223,18 +230,20 @@ def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
 
 
 def over_quota(
-    connection: Connection, prepared: Prepared, adding: Mapping[bytes, int], *, is_locked: bool = False
+    connection: Connection, prepared: Prepared, adding: Mapping[bytes, int], turn: Turn | None = None
 ) -> Excess | None:
-    """Return the quota that storing so much would pass."""
+    """Return the quota that storing so much would pass; with the `turn` that was taken, under the session's lock."""
     scope = prepared.scope
     about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
-    return quotas.excess(connection, scope.policy, adding=adding, is_locked=is_locked, **about)
+    if turn is not None:
+        about |= {"is_locked": True, "kept": turn.bytes}
+    return quotas.excess(connection, scope.policy, adding=adding, **about)
 
 
-def _excess(prepared: Prepared, several: Sequence[Kept]) -> Excess | None:
-    """Return the quota that storing payloads would pass now; nothing is read where there is none."""
-    policy, adding = prepared.scope.policy, adding_of(several)
-    if not adding or (policy.max_session_bytes is None and policy.max_tenant_bytes is None):
+def _excess(prepared: Prepared, several: Sequence[Kept], outlook: Outlook) -> Excess | None:
+    """Return the quota that storing payloads would pass now; nothing more is read where there is room in any case."""
+    adding = adding_of(several)
+    if not adding or quotas.is_within(prepared.scope.policy, outlook.stored, adding):
         return None
     return prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
 
@@ -254,13 +263,12 @@ def settle(prepared: Prepared, plan: Plan) -> None:
     plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
 
 
-def _chosen(prepared: Prepared, *, everything: bool) -> list[Measured]:
+def _chosen(prepared: Prepared, standing: Standing, *, everything: bool) -> list[Measured]:
     """The blocks that are to go, in their order."""
     scope, policy = prepared.scope, prepared.scope.policy
     storable = [block for block in prepared.blocks if block.piece.block is not None]
     if everything or len(prepared.blocks) == 1 or prepared.is_error or policy.envelope_form == "previews":
         return storable
-    standing = scope.standing()
     gone: set[int] = set()
     size, tokens = prepared.weight, prepared.tokens
     for block in sorted(storable, key=lambda block: -max(block.tokens, block.size // gates.BYTES_PER_TOKEN)):
@@ -401,12 +409,6 @@ def _describe(measured: Measured, words: Shape) -> Description:
         store.pack_schema(kept),
         is_string=measured.is_string,
     )
-
-
-def _given(prepared: Prepared) -> Given:
-    """When the same content was given before."""
-    scope = prepared.scope
-    return scope.read(lambda connection: ledger.given(connection, scope.row, prepared.digest))
 
 
 def _seen(prepared: Prepared, given: Given) -> int | None:

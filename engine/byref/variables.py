@@ -7,7 +7,7 @@ import json
 import keyword
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,6 +40,8 @@ _RESERVED = (
 _IN_A_ROW = 32
 """Numbers behind a name that are tried at once."""
 _DOUBLINGS = 40
+_MOST_GIVEN = 10_000
+"""Names of which the last number is remembered."""
 LATEST = 500
 """Most variables of tools, and of code, that an error chooses names from."""
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
@@ -153,12 +155,18 @@ def free(connection: Connection, session_id: int, wanted: Sequence[str], also: C
 
     That is the first free one where numbers were given in a row, however many there are.
     """
-    used, names = {*also, *taken(connection, session_id, wanted)}, []
+    last = {name: last for name in wanted if (last := _given.get((session_id, name))) is not None}
+    near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1)]
+    used, names = {*also, *taken(connection, session_id, [*wanted, *near])}, []
     for name in wanted:
-        chosen = name if name not in used else _numbered(connection, session_id, name, used)
+        chosen = name if name not in used else _numbered(connection, session_id, name, used, last.get(name))
         used.add(chosen)
         names.append(chosen)
     return names
+
+
+_given: OrderedDict[tuple[int, str], int] = OrderedDict()
+"""The number that this process gave a name last, by session: it says where to look first, and no more than that."""
 
 
 # Built once: building takes longer than running what it builds.
@@ -182,15 +190,27 @@ _ALL = _OF_SESSION.where(VariableRow.id > bindparam("behind")).order_by(Variable
 _BIND = insert(VariableRow)
 
 
-def _numbered(connection: Connection, session_id: int, name: str, used: set[str]) -> str:
-    """A name with a number behind it that is free, after one that is not: the gap is found by halving, not by counting."""
+def _numbered(connection: Connection, session_id: int, name: str, used: set[str], last: int | None) -> str:
+    """A name with a number behind it that is free, after one that is not; `last` and the one behind it were looked at."""
+    if last is not None and f"{name}_{last}" in used and f"{name}_{last + 1}" not in used:
+        number = last + 1
+    else:
+        number = _gap(connection, session_id, name, used)
+    _given[session_id, name] = number
+    if len(_given) > _MOST_GIVEN:
+        _given.popitem(last=False)
+    return f"{name}_{number}"
+
+
+def _gap(connection: Connection, session_id: int, name: str, used: set[str]) -> int:
+    """The number of `_numbered`: found by halving, not by counting."""
     last, numbers = 1, [*range(2, _IN_A_ROW), *(_IN_A_ROW << step for step in range(_DOUBLINGS))]
     while True:
         there = used | taken(connection, session_id, [f"{name}_{number}" for number in numbers])
-        first = next(number for number in numbers if f"{name}_{number}" not in there)
+        first: int = next(number for number in numbers if f"{name}_{number}" not in there)
         last = max((number for number in numbers if number < first), default=last)
         if first - last == 1:
-            return f"{name}_{first}"
+            return first
         apart = -(-(first - last) // _IN_A_ROW)
         numbers = [*range(last + apart, first, apart), first]
 
@@ -221,6 +241,11 @@ def bind(
         for name, part in named
     ]
     connection.execute(_BIND, rows)
+
+
+def bound(artifact: Artifact, named: Sequence[tuple[str, Part]], step: int) -> list[Variable]:
+    """Return the variables that `bind` made of an output, as they would be read."""
+    return [Variable(name, part.shape, part.path, step, "output", part.kind, 1, artifact) for name, part in named]
 
 
 def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: int, part: Part, step: int) -> bool:

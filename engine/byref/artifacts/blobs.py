@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from byref.db.tables import GRACE, ArtifactRow, BlobRow, DiscardRow, FrameRow
 from byref.frames import Frame
@@ -36,10 +37,14 @@ RETIRED = datetime(1970, 1, 1, tzinfo=UTC)
 UNSEALED = bytes(32)
 """Stands for the digest of a blob that is still being written."""
 
-_PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store)
+_PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store, BlobRow.size_bytes, BlobRow.line_count)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
 # Built once: building takes longer than running what it builds.
 _STAGE = insert(BlobRow).returning(BlobRow.id)
+_PUBLISH_NEW = {
+    dialect.__name__.rpartition(".")[2]: dialect.insert(BlobRow).on_conflict_do_nothing().returning(BlobRow.id)
+    for dialect in (sqlite, postgresql)
+}
 _ADD_FRAMES = insert(FrameRow)
 _THEIRS = (
     BlobRow.tenant == bindparam("of_tenant"),
@@ -75,22 +80,27 @@ def stage(
     *,
     key: str | None = None,
     store: str | None = None,
-    is_published: bool = False,
 ) -> int:
     """Insert a blob without frames and return its id; `key` is that of its object in `store`, if it has one."""
-    now = _now()
+    about = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": _now()}
     row = {
         "tenant": tenant,
         "key": key or new_key(),
         "store": store,
-        "digest": digest,
-        "size_bytes": size,
-        "line_count": lines,
-        "staged_at": now,
-        "published_at": now if is_published else None,
-        "may_be_unused": not is_published,
+        **about,
+        "published_at": None,
+        "may_be_unused": True,
     }
     return int(connection.execute(_STAGE, row).scalar_one())
+
+
+def publish_new(connection: Connection, tenant: str, digest: bytes, size: int, lines: int, *, key: str) -> int | None:
+    """Insert a published blob without frames and return its id; None, and nothing is inserted, where there is one."""
+    now = _now()
+    about = {"digest": digest, "size_bytes": size, "line_count": lines, "staged_at": now, "published_at": now}
+    row = {"tenant": tenant, "key": key, "store": None, **about, "may_be_unused": False}
+    found: int | None = connection.execute(_PUBLISH_NEW[connection.dialect.name], row).scalar_one_or_none()
+    return found
 
 
 def add_frames(connection: Connection, tenant: str, blob_id: int, frames: Iterable[Frame]) -> None:
@@ -141,6 +151,8 @@ class Published(NamedTuple):
     key: str
     store: str | None
     """None: in SQL."""
+    size: int
+    lines: int
 
 
 def take_over(connection: Connection, tenant: str, published: Published, staged_id: int) -> bool:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, text, true, update
 
 from byref.artifacts.store import is_live
+from byref.db.sums import BYTES, Bytes
 from byref.db.tables import ArtifactRow, BlobRow, NameRow, SessionRow
 from byref.errors import QuotaExceeded
 from byref.policy import Policy
@@ -56,15 +57,23 @@ def excess(
     session_id: int,
     adding: Mapping[bytes, int],
     is_locked: bool = False,
+    kept: Bytes | None = None,
 ) -> Excess | None:
     """Return the quota that storing payloads, given as sizes by digest, would pass, told to the log; None: there is room.
 
     Under the session's lock (`is_locked`) what was counted is kept with the session, so that the next call need not.
+    `kept`: what the session's row keeps, if that is known already.
     """
-    found = _excess(connection, policy, tenant, session_id, adding, is_locked=is_locked)
+    found = _excess(connection, policy, tenant, session_id, adding, is_locked=is_locked, kept=kept)
     if found is not None:
         tell(found.reason, str(found), tenant=tenant, session=session, session_id=session_id)
     return found
+
+
+def is_within(policy: Policy, stored: int, adding: Mapping[bytes, int]) -> bool:
+    """Tell whether payloads pass no quota in any case, where a session has `stored` at most."""
+    most = policy.max_session_bytes
+    return policy.max_tenant_bytes is None and (most is None or stored + sum(adding.values()) <= most)
 
 
 def _excess(
@@ -74,11 +83,12 @@ def _excess(
     session_id: int,
     adding: Mapping[bytes, int],
     *,
-    is_locked: bool = False,
+    is_locked: bool,
+    kept: Bytes | None,
 ) -> Excess | None:
     if policy.max_session_bytes is not None:
         room = policy.max_session_bytes - sum(adding.values())
-        if _at_most(connection, session_id, room, is_locked=is_locked) > room:
+        if _at_most(connection, session_id, room, kept, is_locked=is_locked) > room:
             total = _exactly(connection, session_id, adding, is_locked=is_locked)
         else:
             total = 0
@@ -133,22 +143,22 @@ _told: dict[tuple[int, str], float] = {}
 """When the log was told, by session and quota, the longest ago first. Threads may tell it of one twice."""
 
 
-def _at_most(connection: Connection, session_id: int, room: int, *, is_locked: bool) -> int:
+def _at_most(connection: Connection, session_id: int, room: int, kept: Bytes | None, *, is_locked: bool) -> int:
     """What the session has stored, or more: what was counted once, and all that came since, whether or not it is still there.
 
     Where that is within the room nothing else has to be looked at. What an older byref stored beside this one is among what
     came since.
     """
-    known = connection.execute(_KNOWN, {"whose": session_id}).one_or_none()
-    if known is None:
-        return 0
-    since = {"whose": session_id, "artifact": known.stored_artifact, "name": known.stored_name}
-    artifacts = connection.execute(_ARTIFACTS_SINCE, since).one()
-    names = connection.execute(_NAMES_SINCE, since).one()
-    total = int(known.stored_bytes) + int(artifacts.bytes or 0) + int(names.bytes or 0)
-    if is_locked and total <= room and artifacts.rows + names.rows > _SINCE:
-        last = artifacts.last or known.stored_artifact, names.last or known.stored_name
-        _keep(connection, session_id, total, *last)
+    if kept is None:
+        row = connection.execute(_KEPT, {"whose": session_id}).one_or_none()
+        if row is None:
+            return 0
+        kept = Bytes(*row)
+    since = {"whose": session_id, "artifact": kept.artifact, "name": kept.name}
+    stored, rows, last, names, name_rows, last_name = connection.execute(_SINCE, since).one()
+    total = kept.stored + int(stored or 0) + int(names or 0)
+    if is_locked and total <= room and rows + name_rows > MOST_SINCE:
+        _keep(connection, session_id, total, last or kept.artifact, last_name or kept.name)
     return total
 
 
@@ -192,11 +202,9 @@ _OF_SESSION = _sums(
 _OF_TENANT = _sums((BlobRow.tenant == bindparam("whose")) & BlobRow.published_at.is_not(None))
 _NAMES_OF_SESSION = select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == bindparam("whose"))
 _NAMES_OF_TENANT = select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == bindparam("whose"))
-_SINCE = 64
+MOST_SINCE = 64
 """So many rows are counted at each call before they are added to what is kept."""
-_KNOWN = select(SessionRow.stored_bytes, SessionRow.stored_artifact, SessionRow.stored_name).where(
-    SessionRow.id == bindparam("whose")
-)
+_KEPT = select(*BYTES).where(SessionRow.id == bindparam("whose"))
 _KEEP = (
     update(SessionRow)
     .where(SessionRow.id == bindparam("whose"))
@@ -206,20 +214,40 @@ _KEEP = (
         stored_name=bindparam("new_name"),
     )
 )
-_ARTIFACTS_SINCE = (
-    select(
-        func.sum(BlobRow.size_bytes).label("bytes"), func.count().label("rows"), func.max(ArtifactRow.id).label("last")
+
+
+def _artifacts_since(session: Any, row: Any, *sums: Any) -> Any:
+    stored = select(*sums).join_from(ArtifactRow, BlobRow, ArtifactRow.blob_id == BlobRow.id)
+    return stored.where(ArtifactRow.session_id == session, ArtifactRow.id > row)
+
+
+def _names_since(session: Any, row: Any, *sums: Any) -> Any:
+    of_any_kind = text("kind IN ('source', 'exact')")  # all that there are: said so that the index of their age serves
+    return select(*sums).where(NameRow.session_id == session, of_any_kind, NameRow.id > row)
+
+
+def _since() -> Any:
+    artifacts, names = (
+        since(bindparam("whose"), bindparam(after), func.sum(size), func.count(), func.max(row)).subquery()
+        for since, after, size, row in (
+            (_artifacts_since, "artifact", BlobRow.size_bytes, ArtifactRow.id),
+            (_names_since, "name", NameRow.size_bytes, NameRow.id),
+        )
     )
-    .join(ArtifactRow, ArtifactRow.blob_id == BlobRow.id)
-    .where(ArtifactRow.session_id == bindparam("whose"), ArtifactRow.id > bindparam("artifact"))
+    return select(*artifacts.c, *names.c).join_from(artifacts, names, true())
+
+
+_SINCE = _since()
+AT_MOST = (
+    SessionRow.stored_bytes
+    + func.coalesce(
+        _artifacts_since(SessionRow.id, SessionRow.stored_artifact, func.sum(BlobRow.size_bytes)).scalar_subquery(), 0
+    )
+    + func.coalesce(
+        _names_since(SessionRow.id, SessionRow.stored_name, func.sum(NameRow.size_bytes)).scalar_subquery(), 0
+    )
 )
-_NAMES_SINCE = select(
-    func.sum(NameRow.size_bytes).label("bytes"), func.count().label("rows"), func.max(NameRow.id).label("last")
-).where(
-    NameRow.session_id == bindparam("whose"),
-    NameRow.kind.in_(("source", "exact")),
-    NameRow.id > bindparam("name"),
-)
+"""What a session has stored, or more, as an expression of its row."""
 _LAST = select(
     *(
         select(func.coalesce(func.max(row.id), 0)).where(row.session_id == bindparam("whose")).scalar_subquery()

@@ -112,12 +112,13 @@ def hold(content: Content) -> Held:
 
 def publish_held(connection: Connection, tenant: str, held: Held) -> Published | None:
     """Write and publish a payload; None if there is a published blob of the digest: `stage` is to look at its bytes first."""
-    if (found := blobs.find_published(connection, tenant, held.content.digest)) is not None:
-        return found if found.key == held.key else None
-    about = held.content.digest, len(held.content.data), held.content.lines
-    blob_id = blobs.stage(connection, tenant, *about, key=held.key, is_published=True)
+    size, lines = len(held.content.data), held.content.lines
+    blob_id = blobs.publish_new(connection, tenant, held.content.digest, size, lines, key=held.key)
+    if blob_id is None:
+        found = blobs.find_published(connection, tenant, held.content.digest)
+        return found if found is not None and found.key == held.key else None
     blobs.add_frames(connection, tenant, blob_id, held.frames)
-    return Published(blob_id, held.key, None)
+    return Published(blob_id, held.key, None, size, lines)
 
 
 def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:

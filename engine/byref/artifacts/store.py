@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, or_, select
 
+from byref.artifacts.blobs import Published
 from byref.artifacts.notes import first_note
 from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import ArtifactRow, BlobRow
@@ -197,6 +199,43 @@ def insert_artifact(
     ttl: timedelta | None,
 ) -> int:
     """Insert an artifact of a published blob and return its row id."""
+    return _insert(connection, tenant, session_id, blob_id, public_id, step, origin, name, about, ttl)[0]
+
+
+def new_artifact(
+    connection: Connection,
+    source: Source,
+    *,
+    tenant: str,
+    session_id: int,
+    blob: Published,
+    digest: bytes,
+    public_id: str,
+    step: int,
+    about: Description,
+    ttl: timedelta | None,
+) -> Artifact:
+    """Insert an artifact that a tool's output became and return it as it would be read."""
+    inserted = tenant, session_id, blob.id, public_id, step, "output", about.name, about, ttl
+    row_id, row = _insert(connection, *inserted)
+    stored = {"blob_id": blob.id, "blob_key": blob.key, "blob_store": blob.store, "stored_bytes": blob.size}
+    more = {"id": row_id, "line_count": blob.lines, "digest": digest, "kept": False}
+    return _artifact(SimpleNamespace(**row | stored | more), source)
+
+
+def _insert(
+    connection: Connection,
+    tenant: str,
+    session_id: int,
+    blob_id: int,
+    public_id: str,
+    step: int | None,
+    origin: str,
+    name: str | None,
+    about: Description,
+    ttl: timedelta | None,
+) -> tuple[int, dict[str, Any]]:
+    """The row and its id."""
     now = datetime.now(UTC)
     row = {
         "public_id": public_id,
@@ -217,7 +256,7 @@ def insert_artifact(
         "ttl_seconds": None if ttl is None else ttl.total_seconds(),
         "expires_at": None if ttl is None else now + ttl,
     }
-    return int(connection.execute(_INSERT, row).scalar_one())
+    return int(connection.execute(_INSERT, row).scalar_one()), row
 
 
 def is_live(now: ColumnElement[datetime] | None = None) -> ColumnElement[bool]:
@@ -372,7 +411,7 @@ def _by_key(connection: Connection, source: Source, session_id: int, rows: Mappi
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 
-def _artifact(row: Row[Any], source: Source) -> Artifact:
+def _artifact(row: Any, source: Source) -> Artifact:
     shape = json.loads(row.shape)
     used = source.follow(row.id, row.ttl_seconds, row.expires_at) if source.follow else None
     is_string = row.kind == "text" and shape != "text"

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import SingletonThreadPool, StaticPool
+from sqlalchemy.pool import ConnectionPoolEntry, SingletonThreadPool, StaticPool
 
 from byref.db.failures import Quiet, is_read_only
 from byref.errors import ConfigurationError
@@ -138,6 +138,8 @@ def sync(connection: Connection) -> None:
 
 _NORMAL = 1
 """`PRAGMA synchronous`."""
+_OURS = "byref"
+"""Says of a connection to SQLite that it is ours: it enforces foreign keys wherever nothing else is asked for."""
 
 
 def _see_that_it_is_free(pool: Any) -> None:
@@ -156,7 +158,8 @@ def _begun_on_sqlite(connection: Connection, *, write: bool, foreign_keys: bool)
     begun = connection.begin()
     if driver.in_transaction:  # a driver with autocommit=False, or a host's listener, has said BEGIN already
         connection.exec_driver_sql("ROLLBACK")
-    enforced = bool(connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one())
+    is_ours = _OURS in connection.info
+    enforced = is_ours or bool(connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one())
     if enforced != foreign_keys:
         connection.exec_driver_sql(f"PRAGMA foreign_keys = {foreign_keys:d}")
     try:
@@ -273,9 +276,10 @@ def _see_that_it_can_be_opened(path: Path) -> None:
         raise ConfigurationError(f"the database {str(path)!r} is no regular file: name one, or a free path")
 
 
-def _prepare_sqlite(synchronous: str, driver: sqlite3.Connection, _record: object) -> None:
+def _prepare_sqlite(synchronous: str, driver: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
     """Foreign keys, and for a file: WAL, which outlives the connection, and auto-vacuum while it is still empty."""
     driver.execute("PRAGMA foreign_keys = ON")
+    record.info[_OURS] = True
     driver.execute(f"PRAGMA synchronous = {synchronous}")
     deadline = time.monotonic() + BUSY_SECONDS
     while True:

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from byref.db.tables import LedgerRow, SessionRow
 
+
+class Bytes(NamedTuple):
+    """What a session's row keeps of what is stored: its bytes, and the ids of the last artifact and name among them."""
+
+    stored: int
+    artifact: int
+    name: int
+
+
+BYTES = SessionRow.stored_bytes, SessionRow.stored_artifact, SessionRow.stored_name
 EVERY = 64
 """So many steps are summed when the sums are asked for; then they are added to those that the session's row keeps."""
 AT_ONCE = 4_096
