@@ -295,7 +295,7 @@ class Engine:
         if db is not None:
             # In a SAVEPOINT of its own each time: what another transaction created in between is found the next time.
             return retried(lambda unit: join(self._database, db, unit), work)
-        found = self._database.read(lambda connection: lifecycle.find_session(connection, tenant, name))
+        found = self._database.ask(lambda connection: lifecycle.find_session(connection, tenant, name))
         if found is not None:
             return found
         return retried(self._database.write, work)

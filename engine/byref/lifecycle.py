@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, insert, select, true, update
 
 from byref import clearing, ledger
 from byref.artifacts import blobs, quotas, store, tombstones
@@ -131,6 +131,13 @@ def check_id(name: str, value: object) -> str:
     return str.__str__(value)  # whatever a subclass makes of itself
 
 
+# Built once: building takes longer than running what it builds.
+_OPEN = insert(SessionRow).returning(SessionRow.id)
+_FIND = select(SessionRow.id, SessionRow.model, SessionRow.context_window, SessionRow.policy, SessionRow.tools).where(
+    SessionRow.tenant == bindparam("of_tenant"), SessionRow.name == bindparam("named")
+)
+
+
 def open_session(
     connection: Connection,
     *,
@@ -155,14 +162,13 @@ def open_session(
         "ledger_seconds": None if ledger_ttl is None else ledger_ttl.total_seconds(),
         "expires_at": None if ledger_ttl is None else now + ledger_ttl,
     }
-    row = connection.execute(insert(SessionRow).values(**values).returning(SessionRow.id)).scalar_one()
+    row = connection.execute(_OPEN, values).scalar_one()
     return Opened(row, model, context_window, policy, tools)
 
 
 def find_session(connection: Connection, tenant: str, name: str) -> Opened | None:
     """Return a session by the host's id."""
-    columns = (SessionRow.id, SessionRow.model, SessionRow.context_window, SessionRow.policy, SessionRow.tools)
-    row = connection.execute(select(*columns).where(SessionRow.tenant == tenant, SessionRow.name == name)).one_or_none()
+    row = connection.execute(_FIND, {"of_tenant": tenant, "named": name}).one_or_none()
     if row is None:
         return None
     tools = None if row.tools is None else tuple(json.loads(row.tools))

@@ -48,6 +48,9 @@ _EXACT = select(NameRow.name, NameRow.id, NameRow.artifact_id, NameRow.digest).w
     NameRow.name.in_(bindparam("names", expanding=True)),
     NameRow.kind == "exact",
 )
+_DATA = select(NameRow.name, NameRow.data, NameRow.size_bytes).where(
+    NameRow.id == bindparam("row"), NameRow.digest == bindparam("of_digest")
+)
 
 
 def definitions(connection: Connection, session_id: int) -> Names:
@@ -80,9 +83,8 @@ class ValueLoad:
 
     def __call__(self) -> bytes:
         """Return the value as a run wrote it."""
-        kept = NameRow.id == self.row_id, NameRow.digest == self.digest
-        query = select(NameRow.name, NameRow.data, NameRow.size_bytes).where(*kept)
-        found = self.read(lambda connection: connection.execute(query).one_or_none())
+        kept = {"row": self.row_id, "of_digest": self.digest}
+        found = self.read(lambda connection: connection.execute(_DATA, kept).one_or_none())
         if found is None:
             raise ArtifactMissing(f"the kept value {self.row_id} is gone")
         return _unpacked(found.name, found.data, found.size_bytes, self.digest)

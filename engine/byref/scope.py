@@ -85,7 +85,7 @@ class Scope:
     @property
     def source(self) -> Source:
         """Where payloads are read from."""
-        return Source(self.read, self.objects, self.stage, self.uses.follow if self.uses else None)
+        return Source(self.ask, self.objects, self.stage, self.uses.follow if self.uses else None)
 
     @property
     def place(self) -> Place:
@@ -100,6 +100,10 @@ class Scope:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a read transaction, within the host's where there is one."""
         return self.database.read(work) if self.host is None else join(self.database, self.host, work)
+
+    def ask(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` of one statement that reads, within the host's transaction where there is one."""
+        return self.database.ask(work) if self.host is None else join(self.database, self.host, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a write transaction: the host's in a SAVEPOINT, or one of our own, retried where that helps.

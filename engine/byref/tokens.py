@@ -12,6 +12,7 @@ import threading
 import zlib
 from binascii import a2b_base64
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -20,7 +21,7 @@ from byref.errors import ByrefError
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["EXACT_BYTES", "CharCounter", "SampledCounter", "TokenCounter"]
+__all__ = ["EXACT_BYTES", "CharCounter", "CountedOnce", "SampledCounter", "TokenCounter"]
 
 Kind = Literal["text", "json"]
 
@@ -82,6 +83,13 @@ class SampledCounter:
         if _utf8_within(text, EXACT_BYTES):
             return len(encoding.encode_ordinary(text))
         return _estimate(encoding, text)
+
+
+class CountedOnce:
+    """Another counter, asked once for each text: for as long as the texts are kept anyway."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.count = cache(counter.count)
 
 
 def _utf8_within(text: str, limit: int) -> bool:

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from payloads import Memory, sed
 
-from byref.artifacts.lines import Page, read_lines
+from byref.artifacts import lines
+from byref.artifacts.lines import Page, behind, read_lines
 from byref.errors import ToolError
 
 
@@ -168,3 +169,14 @@ def test_only_the_frames_that_are_needed_are_read():
     assert contents(read_lines(payload, 2, max_chars=2_000)) == ["last"]
     deep = read_lines(payload, 1, column=(16 << 20) - 10, max_chars=2_000)
     assert contents(deep) == ["x" * 11, "last"]
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"longer", b"\r"]), max_size=30), st.integers(0, 32), st.integers(1, 9))
+@settings(max_examples=300)
+def test_where_a_line_begins(rows: list[bytes], feeds: int, stride: int) -> None:
+    data = b"\n".join(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_STRIDE", stride)
+        found = behind(data, feeds)
+    expected = None if data.count(b"\n") < feeds else len(data) - len(data.split(b"\n", feeds)[-1])
+    assert found == expected

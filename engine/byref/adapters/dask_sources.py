@@ -120,7 +120,7 @@ def _opened(told: DataSource) -> Source:
         store = store_at(_meant(blobs))
     elif blobs is not None:
         store = blobs()
-    return Source(database.read, None if store is None else Guarded(store))
+    return Source(database.ask, None if store is None else Guarded(store))
 
 
 def _meant(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from byref.artifacts.excerpts import CLIPPED_BYTES, LINE_CHARS, Hit, clipped, excerpts
-from byref.artifacts.lines import Payload, check_range, decode, without_returns
+from byref.artifacts.lines import Payload, behind, check_range, decode, without_returns
 from byref.artifacts.patterns import (
     SHOWN_CHARS,
     Match,
@@ -385,9 +385,9 @@ class _Search:
         chunks = self.payload.chunks(line)
         self._chunks = without_returns(chunks) if self._bare else chunks
         for first, data in self._chunks:
-            if data.count(b"\n") >= line - first:
+            if (begin := behind(data, line - first)) is not None:
                 self._data = data
-                self._position = self._counted = len(data) - len(data.split(b"\n", line - first)[-1])
+                self._position = self._counted = begin
                 return
 
     def _skip_line(self, feed: int) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "MIN_CHARS",
     "Page",
     "Payload",
+    "behind",
     "check_range",
     "decode",
     "number_width",
@@ -29,6 +30,8 @@ __all__ = [
 MIN_CHARS = 180
 """The least room of a page: the longest note, and some characters of a line."""
 _NOTE_CHARS = 164
+_STRIDE = 16 * 1024
+"""Bytes in which line feeds are counted at once: of a frame, those behind the line need not be."""
 
 
 class Payload(Protocol):
@@ -139,10 +142,10 @@ def segments(chunks: Iterable[tuple[int, bytes]], start: int) -> Iterator[tuple[
     for first, data in chunks:
         position = 0
         if first < start and not open_line and number == start:
-            feeds = data.count(b"\n")
-            if feeds < start - first:
+            begin = behind(data, start - first)
+            if begin is None:
                 continue
-            position = len(data) - len(data.split(b"\n", start - first)[-1])
+            position = begin
         while (feed := data.find(b"\n", position)) >= 0:
             yield number, data[position:feed], True
             number, position, open_line = number + 1, feed + 1, False
@@ -151,6 +154,17 @@ def segments(chunks: Iterable[tuple[int, bytes]], start: int) -> Iterator[tuple[
             open_line = True
     if open_line:
         yield number, b"", True
+
+
+def behind(data: bytes, feeds: int) -> int | None:
+    """Return where the line behind so many line feeds begins; None where there are fewer."""
+    at = 0
+    while (here := data.count(b"\n", at, at + _STRIDE)) < feeds:
+        at, feeds = at + _STRIDE, feeds - here
+        if at >= len(data):
+            return None
+    near = data[at : at + _STRIDE]
+    return at + len(near) - len(near.split(b"\n", feeds)[-1])
 
 
 def without_returns(chunks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

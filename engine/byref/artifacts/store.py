@@ -146,6 +146,11 @@ class Description:
     """As of the artifact. Its row is one of a text then, with the shape of JSON."""
 
 
+def is_id(value: str) -> bool:
+    """Tell whether a key is spelled as an id or a pointer is."""
+    return _ID.fullmatch(value) is not None
+
+
 def is_pointer(value: object) -> bool:
     """Tell whether a value is a string in the pointer spelling, `art:…`."""
     return isinstance(value, str) and value.startswith("art:")
@@ -294,11 +299,7 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
 )
 _ALL = _LIVE.where(ArtifactRow.id > bindparam("behind")).order_by(ArtifactRow.id)
 _LIVE_ROWS = _LIVE.where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
-_LIVE_IDS = select(ArtifactRow.public_id, ArtifactRow.id).where(
-    ArtifactRow.session_id == bindparam("of_session"),
-    ArtifactRow.public_id.in_(bindparam("ids", expanding=True)),
-    is_live(bindparam("now")),
-)
+_LIVE_IDS = _LIVE.where(ArtifactRow.public_id.in_(bindparam("ids", expanding=True)))
 _CAME = ArtifactRow.origin == "output"
 _LIVE_NAMES = (
     select(ArtifactRow.name, func.max(ArtifactRow.id))
@@ -335,11 +336,11 @@ def by_row_ids(connection: Connection, source: Source, session_id: int, ids: Col
 def by_ids(connection: Connection, source: Source, session_id: int, keys: Collection[str]) -> dict[str, Artifact]:
     """Return the session's artifacts by those of the keys that are ids or pointers."""
     given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
-    rows: dict[str, int] = {}
+    found: dict[str, Artifact] = {}
     for some in batched(set(given.values())):
-        found = connection.execute(_LIVE_IDS, {**_now_of(session_id), "ids": some})
-        rows |= {str(public_id): row_id for public_id, row_id in found}
-    return _by_key(connection, source, session_id, {key: rows[id_] for key, id_ in given.items() if id_ in rows})
+        rows = connection.execute(_LIVE_IDS, {**_now_of(session_id), "ids": some}).all()
+        found |= {row.public_id: _artifact(row, source) for row in rows}
+    return {key: found[id_] for key, id_ in given.items() if id_ in found}
 
 
 def by_names(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Artifact]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -101,9 +101,13 @@ def sqlite_path(url: URL) -> Path | None:
     return Path(url.database).absolute()
 
 
+Purpose = Literal["write", "read", "ask"]
+"""What a connection is for: to write, to read by any number of statements that see one moment, or by one."""
+
+
 @contextmanager
-def transaction(engine: Engine, *, write: bool, foreign_keys: bool = True) -> Iterator[Connection]:
-    """A connection on which a transaction has begun; rolled back unless it is committed inside.
+def transaction(engine: Engine, purpose: Purpose, *, foreign_keys: bool = True) -> Iterator[Connection]:
+    """A connection on which a transaction has begun, unless it is for one statement; rolled back unless committed inside.
 
     On SQLite a write begins IMMEDIATE, so that it waits for its turn before it reads anything, and a host's connection
     gets its own `foreign_keys` setting back.
@@ -112,7 +116,7 @@ def transaction(engine: Engine, *, write: bool, foreign_keys: bool = True) -> It
         _see_that_it_is_free(engine.pool)
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
-            with _begun_on_sqlite(connection, write=write, foreign_keys=foreign_keys):
+            with _begun_on_sqlite(connection, purpose, foreign_keys=foreign_keys):
                 yield connection
         else:
             with _binary_results(connection), closing(connection.begin()):
@@ -153,17 +157,19 @@ def _see_that_it_is_free(pool: Any) -> None:
 
 
 @contextmanager
-def _begun_on_sqlite(connection: Connection, *, write: bool, foreign_keys: bool) -> Iterator[None]:
+def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: bool) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     begun = connection.begin()
     if driver.in_transaction:  # a driver with autocommit=False, or a host's listener, has said BEGIN already
         connection.exec_driver_sql("ROLLBACK")
-    is_ours = _OURS in connection.info
-    enforced = is_ours or bool(connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one())
+    # What only reads heeds no keys, and on our own engines they are enforced.
+    is_known = purpose != "write" or _OURS in connection.info
+    enforced = is_known or bool(connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one())
     if enforced != foreign_keys:
         connection.exec_driver_sql(f"PRAGMA foreign_keys = {foreign_keys:d}")
     try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        if purpose != "ask":
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if purpose == "write" else "BEGIN")
         yield
     finally:
         begun.close()

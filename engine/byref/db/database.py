@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
-from byref.db.connections import BUSY_SECONDS, accepted, make_engine, sqlite_path, transaction
+from byref.db.connections import BUSY_SECONDS, Purpose, accepted, make_engine, sqlite_path, transaction
 from byref.db.failures import driver_error, is_away, is_conflict, is_transient, safe, storage_failure, words_of
 from byref.db.revisions import HEAD, checked_schema, require, state
 from byref.errors import ConfigurationError, StorageFailure, TransactionConflict
@@ -78,13 +78,14 @@ class Database:
         self.schema = checked_schema(self._engine, schema)
         mapped: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
         self._waits_for_disk = durability == "full" and self.dialect == "postgresql"
-        self._reader, self._writer = self._engine, self._engine
+        self._reader = self._writer = self._asker = self._engine
         if self.dialect == "postgresql":
             # A read sees one moment, as it does on SQLite; a write sees what the lock it waited for was guarding.
             # SQLAlchemy gives a connection its isolation level back, but not its read_only: that is for our own only.
             read_only = {"postgresql_readonly": True} if self._is_ours else {}
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ", **read_only, **mapped)
             self._writer = self._engine.execution_options(isolation_level="READ COMMITTED", **mapped)
+            self._asker = self._engine.execution_options(isolation_level="AUTOCOMMIT", **mapped)
         self._shares_connection = isinstance(self._engine.pool, StaticPool)
         self._away_since: dict[bool, float] = {}
         """Since when the server takes no writes (True), or no connections for reads (False)."""
@@ -141,11 +142,18 @@ class Database:
                 work was kept, so it is not run again: the text says so, and the caller looks before it repeats.
             IntegrityError: a constraint refused the work.
         """
-        return self._run(work, self._writer, write=True)
+        return self._run(work, self._writer, "write")
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run work in one read-only transaction, which sees one moment of the database; retried as `write` is."""
-        return self._run(work, self._reader, write=False)
+        return self._run(work, self._reader, "read")
+
+    def ask(self, work: Callable[[Connection], T]) -> T:
+        """Run work of one statement that reads: a statement sees one moment by itself, so that no transaction has to begin.
+
+        Retried as `write` is.
+        """
+        return self._run(work, self._asker, "ask")
 
     @contextmanager
     def joined(self, host: Session | scoped_session[Any] | Connection) -> Iterator[Connection]:
@@ -196,14 +204,15 @@ class Database:
         if self._is_ours:
             self._engine.dispose()
 
-    def _run(self, work: Callable[[Connection], T], engine: Engine, *, write: bool) -> T:
+    def _run(self, work: Callable[[Connection], T], engine: Engine, purpose: Purpose) -> T:
+        write = purpose == "write"
         deadline = time.monotonic() + RETRY_SECONDS
         attempt = 1
         with self._alone(), self._failures():
             while True:
                 begun = time.monotonic()
                 try:
-                    with self._turn(write), transaction(engine, write=write) as connection:
+                    with self._turn(write), transaction(engine, purpose) as connection:
                         if write and self._waits_for_disk:
                             connection.execute(_WAIT_FOR_DISK)
                         result = work(connection)

@@ -420,7 +420,7 @@ def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Ite
         for line in database.read(lambda c: c.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()):
             if line != "ok":
                 yield Problem("damaged file", "sqlite", "PRAGMA integrity_check", str(line))
-    source = Source(database.read, objects)
+    source = Source(database.ask, objects)
     after = 0
     while True:
         blobs = database.read(lambda c, after=after: _batch(c, after))  # type: ignore[misc]

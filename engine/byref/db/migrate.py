@@ -152,7 +152,7 @@ def _locked(engine: Engine, schema: str | None) -> Iterator[tuple[Connection, St
 @contextmanager
 def _exclusive_on_sqlite(engine: Engine, _schema: str | None) -> Iterator[Connection]:
     # Rebuilding a table with foreign keys on would delete what refers to it.
-    with transaction(engine, write=True, foreign_keys=False) as connection:
+    with transaction(engine, "write", foreign_keys=False) as connection:
         yield connection
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing, ByrefError
@@ -22,7 +24,7 @@ logger = logging.getLogger("byref")
 READ_AHEAD = 4
 """Frames fetched by one query, and one request to a store."""
 
-_FRAMES = (
+_FRAMES: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     select(
         FrameRow.number,
         FrameRow.byte_offset,
@@ -38,16 +40,22 @@ _FRAMES = (
     .where(
         FrameRow.blob_id == bindparam("blob_id"),
         BlobRow.key == bindparam("key"),
-        FrameRow.number >= bindparam("number"),
     )
     .order_by(FrameRow.number)
     .limit(bindparam("most"))
 )
-_FRAME_BEFORE = (
-    select(FrameRow.number)
-    .where(FrameRow.blob_id == bindparam("blob_id"), FrameRow.first_line < bindparam("line"))
-    .order_by(FrameRow.first_line.desc(), FrameRow.number.desc())
-    .limit(1)
+_FROM_NUMBER = _FRAMES.where(FrameRow.number >= bindparam("number"))
+_BEFORE_LINE = aliased(FrameRow)
+_FROM_LINE = _FRAMES.where(  # the last frame that begins before the line: it holds the line's first byte, or ends there
+    FrameRow.number
+    >= func.coalesce(
+        select(_BEFORE_LINE.number)
+        .where(_BEFORE_LINE.blob_id == bindparam("blob_id"), _BEFORE_LINE.first_line < bindparam("line"))
+        .order_by(_BEFORE_LINE.first_line.desc(), _BEFORE_LINE.number.desc())
+        .limit(1)
+        .scalar_subquery(),
+        0,
+    )
 )
 
 _SEAL = (
@@ -57,14 +65,15 @@ _SEAL = (
 )
 
 Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs work in a read transaction and returns what it returns."""
+"""Runs work in a transaction and returns what it returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where stored bytes are read: in short transactions, and in a store of objects if there is one."""
+    """Where stored bytes are read: by one statement at a time, and in a store of objects if there is one."""
 
     read: Read
+    """Runs work of one statement."""
     objects: BlobStore | None = None
     write: Read | None = None
     """Runs work in a transaction of its own, for the checksums of frames that have none; None: they stay without."""
@@ -103,14 +112,12 @@ class StoredPayload:
 
     def chunks(self, line: int = 1) -> Iterator[tuple[int, bytes]]:
         """Yield (1-based line on which the chunk begins, bytes) from the frame that holds the beginning of `line` on."""
-        number = self._frame_before(line)
         end = None
-        for offset, first_line, data in self._frames(number):
+        for offset, first_line, data in self._frames(line):
             if end not in (None, offset):
-                raise self._missing(f"has a gap before frame {number}")
+                raise self._missing(f"has a gap before byte {offset}")
             yield first_line, data
             end = offset + len(data)
-            number += 1
         if (end or 0) != self.size:
             raise self._missing(f"ends at byte {end or 0} of {self.size}")
 
@@ -136,12 +143,12 @@ class StoredPayload:
         """Say what is wrong with the stored bytes; None if nothing is. Nothing is unpacked for it."""
         number = end = 0
         try:
-            while end < self.size and (frames := self._packed(number, READ_AHEAD)):
+            while end < self.size and (frames := self._packed(_FROM_NUMBER, READ_AHEAD, number=number)):
                 for frame in frames:
                     frame.check()
                     if frame.row.byte_offset != end:
                         raise self._missing(f"has a gap before frame {number}")
-                    number, end = number + 1, end + frame.row.size_bytes
+                    number, end = number + 1, frame.end
             if end != self.size:
                 raise self._missing(f"ends at byte {end} of {self.size}")
         except ArtifactMissing as error:
@@ -151,31 +158,42 @@ class StoredPayload:
     def _missing(self, what: str) -> ArtifactMissing:
         return ArtifactMissing(f"blob {self.blob_id} {what}", blob_id=self.blob_id)
 
-    def _frames(self, number: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (byte offset, first line, bytes) of the frames from `number` on.
+    def _frames(self, line: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (byte offset, first line, bytes) of the frames from the one that holds the beginning of `line` on.
 
-        The first comes alone, for most readers need no other. Of the next few the later ones are unpacked while the
-        earlier ones are used.
+        The first comes alone, for most readers need no other. Of the others the next few are unpacked, and more asked for,
+        while the earlier ones are used.
         """
-        first = self._packed(number, 1)
+        first = self._packed(_FROM_LINE, 1, line=line) if line > 1 else self._packed(_FROM_NUMBER, 1, number=0)
         yield from (frame.unpacked() for frame in first)
-        if not first or not (frames := self._packed(number + 1, READ_AHEAD)):
+        if not (packed := deque(self._behind(first))):
             return
-        with ThreadPoolExecutor(2, "byref-frames") as pool:
-            number += 1
-            while frames:
-                for coming in [pool.submit(frame.unpacked) for frame in frames]:
-                    yield coming.result()
-                number += len(frames)
-                frames = self._packed(number, READ_AHEAD)
+        pool = ThreadPoolExecutor(2, "byref-frames")
+        try:
+            coming: deque[Future[tuple[int, int, bytes]]] = deque()
+            while packed or coming:
+                while packed and len(coming) < READ_AHEAD:
+                    coming.append(pool.submit((last := packed.popleft()).unpacked))
+                    packed = packed or deque(self._behind([last]))
+                yield coming.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-    def _packed(self, number: int, most: int) -> list[_Packed]:
+    def _behind(self, frames: Sequence[_Packed]) -> list[_Packed]:
+        """Return the next few frames behind some."""
+        if not frames or frames[-1].end >= self.size:
+            return []
+        return self._packed(_FROM_NUMBER, READ_AHEAD, number=frames[-1].row.number + 1)
+
+    def _packed(self, frames: Any, most: int, **first: int) -> list[_Packed]:
         """Return the next few frames as they are stored."""
         if self.used is not None:
             self.used()
-        given = {"blob_id": self.blob_id, "key": self.key, "number": number, "most": most}
-        rows = self.source.read(lambda connection: connection.execute(_FRAMES, given).all())
-        for place, row in enumerate(rows, number):
+        given = {"blob_id": self.blob_id, "key": self.key, "most": most, **first}
+        rows = self.source.read(lambda connection: connection.execute(frames, given).all())
+        if (begin := first.get("number")) is None:
+            begin = rows[0].number if rows and rows[0].first_line < first["line"] else 0
+        for place, row in enumerate(rows, begin):
             if row.number != place:
                 raise self._missing(f"has a gap before frame {row.number}")
         if any(row.checksum is None and row.number not in self.compared for row in rows):
@@ -195,7 +213,7 @@ class StoredPayload:
         digest, sums = blake3(), list[dict[str, Any]]()
         given = {"blob_id": self.blob_id, "key": self.key, "most": READ_AHEAD}
         while rows := self.source.read(
-            lambda connection: connection.execute(_FRAMES, {**given, "number": len(sums)}).all()
+            lambda connection: connection.execute(_FROM_NUMBER, {**given, "number": len(sums)}).all()
         ):
             for frame in self._stored(rows):
                 digest.update(frame.content())
@@ -231,13 +249,6 @@ class StoredPayload:
             raise
         return [data[row.object_offset - begin :][: row.object_bytes] for row in rows]
 
-    def _frame_before(self, line: int) -> int:
-        """Return the number of the last frame that begins before `line`: it holds the line's first byte, or ends there."""
-        if line <= 1:
-            return 0
-        given = {"blob_id": self.blob_id, "line": line}
-        return self.source.read(lambda connection: connection.execute(_FRAME_BEFORE, given).scalar()) or 0
-
 
 @dataclass(frozen=True, slots=True)
 class PayloadLoad:
@@ -269,6 +280,11 @@ class _Packed:
         stored = self.payload.compared.get(self.row.number) if self.row.checksum is None else bytes(self.row.checksum)
         if stored != self.checksum():
             raise self.payload._missing(f"is damaged: frame {self.row.number} has another checksum")
+
+    @property
+    def end(self) -> int:
+        """The byte of the payload behind it."""
+        return int(self.row.byte_offset + self.row.size_bytes)
 
     def unpacked(self) -> tuple[int, int, bytes]:
         """Return byte offset, first line and bytes of what was stored."""

@@ -84,7 +84,7 @@ def state(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> St
         if path is not None and not path.exists():
             return State(None, None)
         try:
-            with transaction(engine, write=False) as connection:
+            with transaction(engine, "read") as connection:
                 return state_of(connection, schema)
         except SQLAlchemyError as error:
             raise storage_failure(error, engine.url) from driver_error(error)

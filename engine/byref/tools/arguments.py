@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -64,7 +65,7 @@ def _decoded(given: str | bytes, bare: str | None) -> object:
 
 def parse(tool: Tool, arguments: object) -> Arguments:
     """Return a tool's checked arguments; ToolError names what is wrong, what is expected, and gives an example."""
-    fields = {field.name: field for field in _fields(tool)}
+    fields = _fields(tool.arguments)
     required = [field.name for field in fields.values() if field.required]
     bare = required[0] if len(required) == 1 else None
     given = _named(tool, _unwrapped(tool, as_object(arguments, bare)))
@@ -83,10 +84,12 @@ def parse(tool: Tool, arguments: object) -> Arguments:
     return msgspec.convert(mended, tool.arguments)
 
 
-def _fields(tool: Tool) -> tuple[inspect.Field, ...]:
-    about = inspect.type_info(tool.arguments)
+@cache
+def _fields(arguments: type[Arguments]) -> Mapping[str, inspect.Field]:
+    """The arguments by name: looked up once, for that takes longer than all else here."""
+    about = inspect.type_info(arguments)
     assert isinstance(about, inspect.StructType)
-    return about.fields
+    return {field.name: field for field in about.fields}
 
 
 def _takes(tool: Tool) -> str:

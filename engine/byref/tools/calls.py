@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from blake3 import blake3
 from sqlalchemy import Connection
@@ -16,6 +16,7 @@ from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolErr
 from byref.outputs import to_block
 from byref.result import ToolReply
 from byref.scope import Scope
+from byref.tokens import CountedOnce
 from byref.tools import TOOLS, native
 from byref.tools.arguments import parse
 from byref.tools.record import Answer
@@ -48,13 +49,13 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
     """Answer a call under the tool's own policy; what the model did wrong is text for the model, marked as an error."""
     if not isinstance(name, str):
         name = str(to_block(name).text)
-    scope = replace(scope, policy=scope.policy.for_tool(name))
+    scope = replace(scope, policy=scope.policy.for_tool(name), counter=CountedOnce(scope.counter))
     written = f"{name}\0{arguments if isinstance(arguments, str) else ledger.dump(arguments)}"
     made = _Call(name, arguments, call_id or None, bytes(blake3(written.encode("utf-8", "surrogatepass")).digest()))
     try:
         if made.call_id is not None:
             key = ledger.digest(made.call_id)
-            before = scope.read(lambda c: ledger.given_before(c, scope.row, "reply", key, made.digest))
+            before = scope.ask(lambda c: ledger.given_before(c, scope.row, "reply", key, made.digest))
             if before is not None:
                 return _replayed(scope, before)
         answer = _answer(scope, made)
@@ -105,39 +106,54 @@ def _cure(scope: Scope, tool: str | None, error: ArtifactMissing) -> str:
 
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
+    shown = None if answer.shown is None else native.blocks(answer.shown)
+    known = None if answer.commit is not None else _said(scope, answer, answer.content)
+
     def work(connection: Connection) -> ToolReply:
-        turn = ledger.take_step(connection, scope.row)
+        turn = ledger.take_step(connection, scope.row, known.tokens if known else 0)
         digest = ledger.digest(made.call_id) if made.call_id is not None else None
         if digest is not None:
             before = ledger.given_before(connection, scope.row, "reply", digest, made.digest)
             if before is not None:
                 raise _Replay(before)
-        content = answer.content if answer.commit is None else answer.commit(connection, turn.step)
-        tokens, most = scope.count(content), scope.policy.reply_tokens
-        if answer.shown is not None:
-            tokens = native.tokens_of(scope, answer.shown)
-        elif tokens > most:  # an error's text, or notes around a value, under a small bound
-            content = truncate(content, budget=most, measure=scope.count).text
-            tokens = scope.count(content)
-        tokens += sum(plot.tokens for plot in answer.images)
+        said = known
+        if said is None:
+            assert answer.commit is not None
+            said = _said(scope, answer, answer.commit(connection, turn.step))
+            ledger.reserve(connection, scope.row, said.tokens)
         columns = {
             "tool": made.name[:NAME_CHARS],
             "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
             "call_digest": digest,
             "content_digest": made.digest,
             "arguments": ledger.cut_arguments(made.arguments),
-            "content": content,
-            "tokens": tokens,
+            "content": said.text,
+            "tokens": said.tokens,
             "is_error": answer.is_error,
             "detail": _seen(answer),
         }
-        ledger.reserve(connection, scope.row, tokens)
         scope.append(connection, turn, "reply", columns)
-        beside = _beside(content, [plot.block for plot in answer.images])
-        return ToolReply(shown or beside, answer.is_error, turn.step, tokens, made.name)
+        beside = _beside(said.text, [plot.block for plot in answer.images])
+        return ToolReply(shown or beside, answer.is_error, turn.step, said.tokens, made.name)
 
-    shown = None if answer.shown is None else native.blocks(answer.shown)
     return scope.write(work)
+
+
+class _Said(NamedTuple):
+    text: str
+    tokens: int
+    """With those of what is shown."""
+
+
+def _said(scope: Scope, answer: Answer, text: str) -> _Said:
+    """What a reply says, within the bound of all replies."""
+    tokens, most = scope.count(text), scope.policy.reply_tokens
+    if answer.shown is not None:
+        tokens = native.tokens_of(scope, answer.shown)
+    elif tokens > most:  # an error's text, or notes around a value, under a small bound
+        text = truncate(text, budget=most, measure=scope.count).text
+        tokens = scope.count(text)
+    return _Said(text, tokens + sum(plot.tokens for plot in answer.images))
 
 
 def _seen(answer: Answer) -> dict[str, Any]:

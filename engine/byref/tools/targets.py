@@ -85,7 +85,11 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
     There is one order: an artifact's id or pointer, then a variable (with or without `$`), then an artifact's name, of
     which the newest.
     """
-    found = scope.read(lambda connection: _lookup(connection, scope, keys)) if keys else {}
+    ids = [key for key in keys if store.is_id(key)]
+    found = scope.ask(lambda connection: _by_ids(connection, scope, ids)) if ids else {}
+    left = [key for key in keys if key not in found]
+    if left:
+        found |= scope.read(lambda connection: _by_names(connection, scope, left))
     for target in found.values():
         target.artifact.use()
     return found
@@ -97,12 +101,14 @@ def expired(scope: Scope, keys: Collection[str]) -> dict[str, str]:
     return {key: tombstone.told(key) for key, tombstone in gone.items()}
 
 
-def _lookup(connection: Connection, scope: Scope, keys: Collection[str]) -> dict[str, Target]:
-    found = {key: Target(one) for key, one in store.by_ids(connection, scope.source, scope.row, keys).items()}
-    left = [key for key in keys if key not in found]
-    bound = variables.find(connection, scope.source, scope.row, left)
-    found |= {key: Target(variable.artifact, variable.path, is_variable=True) for key, variable in bound.items()}
-    left = [key for key in left if key not in found]
+def _by_ids(connection: Connection, scope: Scope, ids: Collection[str]) -> dict[str, Target]:
+    return {key: Target(one) for key, one in store.by_ids(connection, scope.source, scope.row, ids).items()}
+
+
+def _by_names(connection: Connection, scope: Scope, names: Collection[str]) -> dict[str, Target]:
+    bound = variables.find(connection, scope.source, scope.row, names)
+    found = {key: Target(variable.artifact, variable.path, is_variable=True) for key, variable in bound.items()}
+    left = [key for key in names if key not in found]
     return found | {key: Target(one) for key, one in store.by_names(connection, scope.source, scope.row, left).items()}
 
 
