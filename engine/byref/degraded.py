@@ -50,7 +50,7 @@ def _cut(prepared: Prepared) -> Rendered | None:
     else:
         text = block.ends if isinstance(block, Block) else joined(stored)
         content = f"{truncate(text, budget=budget, measure=count).text}\n[{note}]"
-    tokens, size = count(content), len(content.encode("utf-8", "surrogatepass"))
-    if tokens >= sum(block.tokens for block in stored) or size >= sum(block.size for block in stored):
+    rendered, size = Rendered(content, count), len(content.encode("utf-8", "surrogatepass"))
+    if rendered.tokens >= sum(block.tokens for block in stored) or size >= sum(block.size for block in stored):
         return None
-    return Rendered(content, tokens)
+    return rendered

@@ -97,6 +97,7 @@ def drafted(
             schema=measured.schema,
             parts=variables.parts(prepared.tool, value, words[0], scope.policy.tool(prepared.tool).names),
             total=tokens,
+            size=measured.size,
             tools=scope.tools,
             budget=half,
             preview_tokens=_preview_tokens(policy, tokens),
@@ -190,7 +191,7 @@ def _offloaded(prepared: Prepared, measured: Measured) -> Offloaded:
 def _artifact_preview(prepared: Prepared, measured: Measured, block: Block, budget: int) -> tuple[object, object]:
     count = prepared.count
     if measured.is_structured:
-        shown = preview(block.outline, budget=budget, measure=count, total=measured.tokens)
+        shown = preview(block.outline, budget=budget, measure=count, total=measured.tokens, size=measured.size)
         assert measured.schema is not None
         if (path := measured.schema.cut_at) is not None:
             return shown.value, {**(shown.omitted or {}), "deeper": nested(path)}
@@ -203,5 +204,6 @@ def _preview_text(prepared: Prepared, measured: Measured, budget: int) -> str:
     block, count = measured.piece.block, prepared.count
     assert isinstance(block, Block)
     if measured.is_structured:
-        return preview(block.outline, budget=budget, measure=count, total=measured.tokens).text
+        total = {"total": measured.tokens, "size": measured.size}
+        return preview(block.outline, budget=budget, measure=count, **total).text
     return head_within(block.ends, budget=budget, measure=count)

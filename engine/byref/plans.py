@@ -254,7 +254,7 @@ def _stands(
     """A stand for each group that one makes smaller."""
     share = max(1, len(groups))
     stands = [_stand(prepared, group, share, given, excess) for group in groups]
-    return [stand for stand in stands if not is_no_smaller(stand, _rehearsed(prepared, stand))]
+    return [stand for stand in stands if not _may_be_no_smaller(prepared, stand)]
 
 
 def settle(prepared: Prepared, plan: Plan) -> None:
@@ -363,6 +363,12 @@ def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
     return "artifact" if follows else "truncate"
 
 
+def _may_be_no_smaller(prepared: Prepared, stand: Stand) -> bool:
+    """As `is_no_smaller`, before the commit sees to it: what has half as many characters as the blocks have tokens is not counted."""
+    rendered = _rehearsed(prepared, stand)
+    return 2 * len(rendered.content) >= stand.tokens and is_no_smaller(stand, rendered)
+
+
 def _rehearsed(prepared: Prepared, stand: Stand) -> Rendered:
     scope = prepared.scope
     named = [
@@ -383,7 +389,7 @@ def new_id(scope: Scope) -> str:
 def is_no_smaller(stand: Stand, rendered: Rendered) -> bool:
     """Tell whether what stands for blocks takes as much as they do."""
     written = len(rendered.content.encode("utf-8", "surrogatepass"))
-    return rendered.tokens >= stand.tokens or written >= sum(block.size for block in stand.blocks)
+    return written >= sum(block.size for block in stand.blocks) or rendered.tokens >= stand.tokens
 
 
 def _describe(measured: Measured, words: Shape) -> Description:

@@ -202,7 +202,7 @@ _OF_SESSION = _sums(
 _OF_TENANT = _sums((BlobRow.tenant == bindparam("whose")) & BlobRow.published_at.is_not(None))
 _NAMES_OF_SESSION = select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == bindparam("whose"))
 _NAMES_OF_TENANT = select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == bindparam("whose"))
-MOST_SINCE = 64
+MOST_SINCE = 16
 """So many rows are counted at each call before they are added to what is kept."""
 _KEPT = select(*BYTES).where(SessionRow.id == bindparam("whose"))
 _KEEP = (

@@ -38,8 +38,12 @@ class Preview:
     """
 
 
-def preview(value: object, *, budget: int, measure: Callable[[str], int], total: int) -> Preview:
+def preview(
+    value: object, *, budget: int, measure: Callable[[str], int], total: int, size: int | None = None
+) -> Preview:
     """Show as much of the value as `budget` tokens hold, as `measure` counts them; `total` is what the whole takes.
+
+    `size` is of how many bytes its text is, for a better first guess.
 
     In an array the element `... (11,900 tokens omitted) ...` stands for the records left out, in an object the member
     `"...": "412 more keys"`, in a string `first part… (12,345 more characters)`. Tokens omitted are `total` less those of
@@ -48,10 +52,11 @@ def preview(value: object, *, budget: int, measure: Callable[[str], int], total:
     """
     cuts = _Cuts(value, measure, total)
     high = _MOST * budget
-    size = cuts.sizes.within(value, high)
+    whole = cuts.sizes.within(value, high)
+    guess = _GUESS if size is None else min(_GUESS, size / max(total, 1))
     found = most_within(
         budget,
-        room=size if size <= high // 2 else int(_GUESS * budget),
+        room=whole if whole <= high // 2 else int(guess * budget),
         high=high,
         make=cuts.at,
         whole=lambda found: found.omitted is None,

@@ -84,7 +84,7 @@ class ArtifactDraft:
         if note := " ".join(filter(None, notes)):
             envelope["note"] = note
         text = compact(envelope)
-        return Rendered(text, self.count(text), envelope)
+        return Rendered(text, self.count, envelope)
 
     def _how_to_access(self, reference: Reference, name: str | None) -> dict[str, str]:
         hints = access_hints(self.tools, structured=self.structured, name=name, tiny=self.budget < _SHORT_BELOW)
@@ -128,7 +128,7 @@ class PointerDraft:
             f"{self._how(reference, name)}{'' if self.budget < _SHORT_BELOW else _HAND_ON}",
         }
         text = compact(envelope)
-        return Rendered(text, self.count(text), envelope)
+        return Rendered(text, self.count, envelope)
 
     def _how(self, reference: Reference, name: str | None) -> str:
         in_code = f" In {INTERPRETER} it is {name}." if name is not None and INTERPRETER in self.tools else ""

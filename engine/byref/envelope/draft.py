@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from byref.describe.jsontext import encodable
@@ -37,13 +38,18 @@ class Reference(NamedTuple):
     """The path or URL at which other programs find the very bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rendered:
-    """What the model reads, its tokens, and the envelope it is the text of, if it is one."""
+    """What the model reads, and the envelope it is the text of, if it is one."""
 
     content: str
-    tokens: int
+    count: Count = field(repr=False)
     envelope: dict[str, Any] | None = None
+
+    @cached_property
+    def tokens(self) -> int:
+        """Of the content; counted when it is asked for."""
+        return self.count(self.content)
 
 
 class Draft(Protocol):

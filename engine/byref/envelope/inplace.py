@@ -68,7 +68,7 @@ class TruncateDraft:
             content = f"{content}\n[{notice}]" if content else f"[{notice}]"
         elif is_container(content):
             content = noted(content, notice)
-        return Rendered(content, self.count(content))
+        return Rendered(content, self.count)
 
     def note_tokens(self, name: str, blocks: int = 1) -> int:
         """Return about how many tokens the notice will take: what is shown of the output has the rest."""
@@ -119,4 +119,4 @@ class PlaceholderDraft:
             )
         if self.repeats is not None:
             content += f"\n[{repeated(step, self.repeats)}]"
-        return Rendered(content, self.count(content))
+        return Rendered(content, self.count)

@@ -109,7 +109,7 @@ class PreviewDraft:
             f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{guidance}\n\n{shown}\n\n"
             f"[Stored references:]\n{references}"
         )
-        return Rendered(text, self.count(text))
+        return Rendered(text, self.count)
 
     def _guidance(self, step: int, *, is_shown: bool) -> str:
         readable = [block for block in self.blocks if block.searchable]

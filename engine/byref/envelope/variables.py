@@ -18,6 +18,8 @@ _SCHEMA_SHARE = 0.4
 """Of the room that the fixed parts leave; the preview has the rest."""
 _LISTING_SHARE = 0.25
 """Of the budget, for the names of variables; further ones are counted."""
+_SEAMS = 16
+"""Tokens by which a text may take more than its parts do, each counted by itself."""
 _KEY_CHARS = 60
 """Of a key that a variable's name does not say as it is."""
 _SHORT_BELOW = 450
@@ -33,6 +35,8 @@ class VariablesDraft:
     parts: Sequence[Part]
     total: int
     """Tokens of the whole value."""
+    size: int
+    """Bytes of its text."""
     tools: Sequence[str]
     budget: int
     preview_tokens: int
@@ -61,19 +65,26 @@ class VariablesDraft:
     def _fit(self, names: Sequence[str], step: int) -> Rendered:
         self._fitted, self._preview = {}, None
         rendered = self._rendered(names, step)
-        room = self.budget - rendered.tokens
-        share = _SCHEMA_SHARE
+        bare, share = rendered.tokens, _SCHEMA_SHARE
+        room = self.budget - bare
         for _ in range(ROUNDS):
             self._fitted, self._preview = {}, None
             # A counter of the host's own may take so many tokens a character that not even a stub fits.
             with suppress(ValueError):
                 self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
-            left = room - self.count(compact(self._fitted))
+            schema = self.count(compact(self._fitted))
             with suppress(ValueError):
                 self._preview = preview(
-                    self.value, budget=max(8, min(left, self.preview_tokens)), measure=self.count, total=self.total
+                    self.value,
+                    budget=max(8, min(room - schema, self.preview_tokens)),
+                    measure=self.count,
+                    total=self.total,
+                    size=self.size,
                 )
-            rendered = self._rendered(names, step)
+            rendered, shown = self._rendered(names, step), self._preview
+            apart = bare + schema + (0 if shown is None else shown.tokens + self.count(compact(shown.omitted)))
+            if apart + _SEAMS <= self.budget:
+                break
             over = rendered.tokens - self.budget
             if over <= 0:
                 break
@@ -85,7 +96,7 @@ class VariablesDraft:
     def _rendered(self, names: Sequence[str], step: int) -> Rendered:
         envelope = self._envelope(names, step)
         text = compact(envelope)
-        return Rendered(text, self.count(text), envelope)
+        return Rendered(text, self.count, envelope)
 
     def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
         shown = self._preview
