@@ -1,8 +1,7 @@
 """The whole of `process`, from a tool's output to what the model reads of it, everything stored and committed.
 
 The unit is `orjson.loads` of the same bytes (xoj). First, lists of records as JSON text and as Python objects, of 10 KB to
-100 MB, each never seen before, into a database that holds those before; those that are small also by themselves, one after
-the other, as a host gives them. These records are the best case: six members,
+100 MB, each never seen before, into a database that holds those before. These records are the best case: six members,
 always in one order, nothing null. So the same records follow with one thing altered at a time, and then JSON that others
 publish in packages of npm and PyPI, as it is there, each for a tenant that has stored nothing. Of each is said whether it is
 on the fast path, that is, whether most of it was matched with an expression of its schema instead of being parsed; and
@@ -41,18 +40,12 @@ PEER_RUNS = {10_000: 30, 1_000_000: 5, 10_000_000: 2, 100_000_000: 1}
 SHORT_RUNS = {10_000: 20, 1_000_000: 5}
 SHORT_PEER_RUNS = {10_000: 5, 1_000_000: 1}
 SMALL_RUNS, SHORT_SMALL_RUNS = 500, 100
-OFFLOADED_RUNS, SHORT_OFFLOADED_RUNS = 100, 5
-OFFLOADED = {
-    "SQLite": {10_000: "<= 2.5 ms", 100_000: "<= 5 ms", 1_000_000: "<= 9 ms"},
-    "PostgreSQL": {10_000: "<= 5 ms", 100_000: "<= 8 ms", 1_000_000: ""},
-}
-"""Sizes of what most outputs are that are offloaded, and the target of each at the median."""
 ALTERED_BYTES, SHORT_ALTERED_BYTES = 10_000_000, 1_000_000
 CORPUS_RUNS, SHORT_CORPUS_RUNS = 5, 1
 PEAK_MEGABYTES, SHORT_PEAK_MEGABYTES = 100, 10
 PROFILED = 3
 """Outputs whose processing is profiled together."""
-NAMES = {10_000: "10 KB", 100_000: "100 KB", 1_000_000: "1 MB", 10_000_000: "10 MB", 100_000_000: "100 MB"}
+NAMES = {10_000: "10 KB", 1_000_000: "1 MB", 10_000_000: "10 MB", 100_000_000: "100 MB"}
 FORMS: dict[str, Callable[[bytes], object]] = {"text": bytes.decode, "objects": orjson.loads}
 PEER_BLOCKS: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
     ("text", "text", str),
@@ -86,7 +79,6 @@ def main(short: bool = False) -> Iterator[Figure]:
         with databases.database(kind) as url, _session(url) as session:
             yield from _sizes(kind, session, short)
             yield from _small(kind, session, short)
-            yield from _offloaded(kind, session, short)
     with databases.database("SQLite") as url, _engine(url) as engine:
         yield from _altered(engine, short)
         yield from _published(engine, short)
@@ -162,24 +154,6 @@ def _small(kind: str, session: byref.Session, short: bool) -> Iterator[Figure]:
         assert result.route == "inline", result.route
     for percent, target in ((50, "<= 2 ms"), (99, "")):
         yield Figure(f"2 KB pass through, p{percent}, {kind}", percentile(times, percent) * 1e3, "ms", target=target)
-
-
-def _offloaded(kind: str, session: byref.Session, short: bool) -> Iterator[Figure]:
-    """Records never seen before, by the clock and in processor time, with the collector on, as it is for a host."""
-    for size, target in OFFLOADED[kind].items():
-        raw = corpora.records(size)
-        texts = [corpora.fresh(raw).decode() for _ in range(SHORT_OFFLOADED_RUNS if short else OFFLOADED_RUNS)]
-        wall, processor = list[float](), list[float]()
-        gc.collect()
-        for number, text in enumerate(texts):
-            start, begun = time.perf_counter(), time.process_time()
-            result = session.process(text, tool="list_users", call_id=f"{size} {number}")
-            processor.append(time.process_time() - begun)
-            wall.append(time.perf_counter() - start)
-            assert result.route == "variables", result.route
-        used, least = median(processor) * 1e3, min(processor) * 1e3
-        note = f"processor time: {used:.1f} ms, of the fastest {least:.1f} ms"
-        yield Figure(f"{NAMES[size]} offloaded, p50, {kind}", median(wall) * 1e3, "ms", target=target, note=note)
 
 
 def _altered(engine: byref.Engine, short: bool) -> Iterator[Figure]:

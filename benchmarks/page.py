@@ -20,6 +20,7 @@ baseline that was measured in the same rounds; less is better unless it says oth
 """
 NAMES = (
     "process",
+    "offloading",
     "describe",
     "tokens",
     "envelopes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import uuid
 from collections.abc import AsyncIterator
@@ -14,8 +15,8 @@ from typing import Any
 class Strands:
     """ContextOffloader of strands-agents on a real agent, through the hook that the agent fires after a tool ran."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Files in a folder, or its own default: memory."""
+    def __init__(self, folder: Path | None = None, *, synced: bool = False) -> None:
+        """Files in a folder, each on the disk once it is written if they are `synced`; or its own default: memory."""
         from strands import Agent
         from strands.hooks import AfterToolCallEvent
         from strands.models.model import Model
@@ -37,7 +38,18 @@ class Strands:
                 raise NotImplementedError
 
         self._event = AfterToolCallEvent
-        storage = LocalFileStorage(str(folder)) if folder is not None else None
+
+        class Synced(LocalFileStorage):
+            async def write(self, key: str, data: bytes) -> None:
+                await super().write(key, data)
+                file = os.open(Path(self.base_dir) / key, os.O_RDONLY)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+
+        files = Synced if synced else LocalFileStorage
+        storage = files(str(folder)) if folder is not None else None
         self._offloader = ContextOffloader(storage=storage)
         self._agent = Agent(model=Silent(), plugins=[self._offloader], callback_handler=None)
         self._loop = asyncio.new_event_loop()

@@ -49,6 +49,7 @@ TINY = {
         "SHORT_PEAK_MEGABYTES": 1,
         "SHORT_ALTERED_BYTES": 1_000_000,
     },
+    "offloading": {"SHORT_RUNS": 1, "SHORT_SYNCED_RUNS": 1},
     "describe": {"SHORT_BYTES": 20_000},
     "tokens": {"SHORT_CHARACTERS": 40_000},
     "growth": {"SHORT_MANY": 200, "SHORT_RUNS": 1},
