@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import shutil
+import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import leftovers
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, make_url
+from xdist.scheduler import LoadFileScheduling
 
 from byref import db
 from byref.db.database import Database
@@ -75,8 +81,66 @@ LONGEST = [
 """The files that take longest, by their names: what begins last is not to be what everybody waits for."""
 
 
+TOGETHER = {
+    "tests/gateway/": "programs",
+    "tests/examples/": "programs",
+    "tests/adapters/test_mcp_server.py": "programs",
+    "docs/gateway.md": "programs",
+    "docs/mcp.md": "programs",
+    "docs/migrations.md": "programs",
+    "docs/providers.md": "programs",
+    "tests/stores/": "objects",
+    "tests/artifacts/test_damage.py": "objects",
+    "tests/statements/test_stores.py": "objects",
+}
+"""Files of one worker, by what takes it seconds to start and is used by all of them: a process that programs are forked
+from, an S3 server.
+"""
+
+
+class ByWhatIsShared(LoadFileScheduling):
+    """Each file on one worker, and those that share what is slow to start on the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((name for beginning, name in TOGETHER.items() if file.startswith(beginning)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """What `--dist loadfile` stands for here."""
+    return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+LIBRARIES = (
+    *("agents", "openai", "mcp.client", "pydantic_ai"),
+    *("langchain.agents", "google.genai", "google.adk.runners", "langchain_tests.integration_tests"),
+    *("matplotlib.figure", "distributed", "sqlalchemy.ext.asyncio", "strands", "agno.agent"),
+)
+"""What takes longest to compile of what tests import, in three parts that take about as long."""
+
+
+def compile_in_turns(config: pytest.Config, worker: int, workers: int) -> None:
+    """In a new checkout let each worker compile a part of what all of them import, and find the others' parts compiled."""
+
+    def in_turn(those: Sequence[Any]) -> Sequence[Any]:
+        first = worker * len(those) // workers
+        return [*those[first:], *those[:first]]
+
+    with warnings.catch_warnings(action="ignore"), contextlib.suppress(ImportError):
+        for name in in_turn(LIBRARIES):
+            importlib.import_module(name)
+    for path in in_turn(sorted(Path(__file__).parent.rglob("test_*.py"))):
+        compiled = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
+        if rewrite.try_makedirs(compiled.parent) and not compiled.exists():
+            details, code = rewrite._rewrite_test(path, config)
+            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, details, compiled)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Fewer examples in a quick run: those that say how many they take for themselves take a part of the profile's."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and not sys.dont_write_bytecode:
+        compile_in_turns(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files of most tests
     gc.disable()  # until all is collected

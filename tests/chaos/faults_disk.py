@@ -34,7 +34,7 @@ CREW = 4
 FULL_SECONDS = 60.0
 """After which it has to be full, however slow the machine."""
 ONCE_THERE_IS_ROOM = 50
-"""Acts of each writer, for which the room is enough: none stores more than a megabyte."""
+"""Acts of each writer at most, ten for each second of load: the room is enough for them, none stores more than a megabyte."""
 TOOLS = ("code_interpreter", "artifact_jq", "artifact_read", "artifact_grep", "store_artifact")
 CUT = "could not be stored"
 UNREACHED = ("cannot be reached right now", "cannot be run right now")
@@ -253,7 +253,7 @@ def _filled(name: str, folder: Path, seconds: float, seed: int, *, files: bool) 
                 small.enlarge()
                 for writer in writers:
                     writer.refused.clear()
-                _press(report, writers, FULL_SECONDS, times=ONCE_THERE_IS_ROOM)
+                _press(report, writers, FULL_SECONDS, times=min(ONCE_THERE_IS_ROOM, round(10 * seconds)))
                 if refused := sum(writer.refused.total() for writer in writers):
                     report.failures.append(f"{refused} were refused though there was room again")
                 for writer in writers:

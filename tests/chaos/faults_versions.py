@@ -26,6 +26,10 @@ from byref.db.revisions import REVISIONS
 from byref_sandbox import Sandbox
 
 WORKERS = 3
+BRIEF, REST = 5.0, 0.05
+"""Seconds of load below which processes rest, and how long: a look that is to take little does not wait for a deploy's
+steps with all processors busy.
+"""
 PATIENCE = 120.0
 """Seconds after which a process that has acknowledged nothing never will."""
 
@@ -36,7 +40,7 @@ from byref import CharCounter, Engine, Policy, db
 from byref_sandbox import Sandbox
 import byref.db.migrate, psycopg, sqlalchemy.dialects.postgresql.psycopg
 
-def work(url, seed, journal):
+def work(url, seed, journal, rest):
     chance, stopping, turn, nursery = random.Random(seed), [], 0, os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
     policy = Policy(on_storage_failure="raise")
@@ -62,13 +66,14 @@ def work(url, seed, journal):
             said["artifacts"] = {artifact.id: artifact.digest.hex() for artifact in result.artifacts}
             said["seconds"] = time.monotonic() - begun
             os.write(journal, json.dumps(said).encode() + b"\n")
+            time.sleep(rest)
 
-def start(url, seed, journal):
+def start(url, seed, journal, rest):
     if pid := os.fork():
         return pid
     status = 1
     try:
-        work(url, seed, os.open(journal, os.O_CREAT | os.O_APPEND | os.O_WRONLY))
+        work(url, seed, os.open(journal, os.O_CREAT | os.O_APPEND | os.O_WRONLY), rest)
         status = 0
     except BaseException:
         with open(journal + ".error", "w") as file:
@@ -91,10 +96,10 @@ for line in sys.stdin:
 
 
 class Fleet:
-    """Processes of a few packages at one database."""
+    """Processes of a few packages at one database, each with so many seconds of rest after a turn."""
 
-    def __init__(self, url: str, folder: Path, seed: int) -> None:
-        self._url, self._folder, self._seed = url, folder, seed
+    def __init__(self, url: str, folder: Path, seed: int, rest: float) -> None:
+        self._url, self._folder, self._seed, self._rest = url, folder, seed, rest
         self._started = 0
         self._running: list[tuple[int, Nursery, Path]] = []
         self.failures: list[str] = []
@@ -104,7 +109,7 @@ class Fleet:
         """Start a process, and wait until it has done something."""
         self._started += 1
         journal = self._folder / f"{self._started}.journal"
-        pid: int = nursery.ask("start", self._url, self._seed * 1_000 + self._started, str(journal))
+        pid: int = nursery.ask("start", self._url, self._seed * 1_000 + self._started, str(journal), self._rest)
         self._running.append((pid, nursery, journal))
         until = time.monotonic() + PATIENCE
         while not (journal.exists() and journal.stat().st_size) and not _error(journal).exists():
@@ -152,7 +157,7 @@ def rolling_upgrade(folder: Path, seconds: float, seed: int) -> Report:
         for nursery in nurseries:
             stack.callback(nursery.close)
         for kind, url in stack.enter_context(kit.databases(folder)).items():
-            fleet = Fleet(url, folder / f"{kind} journals", seed)
+            fleet = Fleet(url, folder / f"{kind} journals", seed, REST if seconds < BRIEF else 0.0)
             try:
                 _deploy(kind, url, fleet, nurseries, seconds / 24, report)
             finally:

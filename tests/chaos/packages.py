@@ -50,8 +50,8 @@ class Package:
     def __init__(self, folder: Path, revisions: tuple[str, ...], *, oldest: str | None = None) -> None:
         self.folder = folder
         package = folder / "byref"
-        shutil.copytree(CHECKOUT / "engine/byref", package, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(CHECKOUT / "migrations", package / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(CHECKOUT / "engine/byref", package)  # with what is compiled: it holds as long as times of change do
+        shutil.copytree(CHECKOUT / "migrations", package / "migrations")
         self._replace("db/revisions.py", r"^REVISIONS = .*$", f"REVISIONS = {revisions!r}")
         versions = package / "migrations/versions"
         there = {script.name.split("_")[1]: script for script in versions.glob("*.py")}
