@@ -28,6 +28,7 @@ NAMES = (
     "ledger",
     "reading",
     "growth",
+    "deletion",
     "interpreter",
     "imports",
     "serving",

@@ -27,13 +27,13 @@ from byref.db.tables import (
     VariableRow,
 )
 
-STEP_SECONDS: Final = 0.03
+STEP_SECONDS: Final = 0.02
 PAUSE_SECONDS: Final = 0.01
-"""Between two steps: a writer that waits for SQLite's lock looks again within it, most of the time."""
-_MARKED: Final = 500
+"""Between two steps: who waits for SQLite's lock asks again within it."""
+_MARKED: Final = 100
 """Sessions of a tenant that one transaction marks."""
 _ROWS: Final = 200
-_ARTIFACTS: Final = 100
+_ARTIFACTS: Final = 50
 """Rows that one statement deletes; a session's artifacts, with their blobs."""
 _NO_NAME: Final = "×" * 300
 """Before the row's number it is the name of a session that is deleted: longer, in bytes, than any id of a host's."""
@@ -44,7 +44,7 @@ _OF_SESSION: Final = (*_NAMES, LedgerRow, RunRow, ItemRow)
 foreign keys."""
 
 Write = Callable[[Callable[[Connection], Any]], Any]
-"""Runs work in a write transaction and returns what it returns."""
+"""Runs work in a transaction, and returns what it returns."""
 
 
 def delete_session(write: Write, tenant: str, name: str) -> bool:
@@ -63,12 +63,12 @@ def delete_session(write: Write, tenant: str, name: str) -> bool:
     return row is not None
 
 
-def delete_tenant(write: Write, tenant: str) -> int:
+def delete_tenant(read: Write, write: Write, tenant: str) -> int:
     """Delete everything of a tenant and return how many sessions it had; what is opened meanwhile stays."""
     began = datetime.now(UTC)
     here = select(SessionRow.id).where(SessionRow.tenant == tenant, ~SessionRow.is_deleted)
     # Those that are there now, by their ids: the clock of whoever opened one may be ahead.
-    rows = iter(write(lambda connection: connection.execute(here).scalars().all()))
+    rows = iter(read(lambda connection: connection.execute(here).scalars().all()))
 
     def work(connection: Connection, some: list[int]) -> int:
         locked = here.where(SessionRow.id.in_(some)).order_by(SessionRow.id).with_for_update()
@@ -117,7 +117,7 @@ def drain(write: Write) -> None:
 
 
 def step(connection: Connection, tenant: str | None = None, *, row: int | None = None, at_once: bool = False) -> bool:
-    """Delete some of what is left of one session, or of that `row`; False if there is nothing left of any.
+    """Delete some of what is left of sessions, or of that `row`; False if there was nothing left of any.
 
     It stops after a moment, unless all has to go `at_once`, but for large blobs.
     """
@@ -129,18 +129,18 @@ def step(connection: Connection, tenant: str | None = None, *, row: int | None =
         left = left.where(SessionRow.tenant + "" == tenant)  # few are marked, of which there is an index: not by tenant
     if row is not None:
         left = left.where(SessionRow.id == row)
-    found = connection.execute(
-        left.order_by(SessionRow.clearing_at).limit(1).with_for_update(skip_locked=True)
-    ).one_or_none()
-    if found is None:
-        return False
-    if _is_cleared(connection, found.id, is_deleted=found.is_deleted, until=until):
-        here = SessionRow.id == found.id
-        if found.is_deleted:
-            connection.execute(delete(SessionRow).where(here))
-        else:
-            connection.execute(update(SessionRow).where(here).values(clearing_at=None))
-    return True
+    first, did = left.order_by(SessionRow.clearing_at).limit(1).with_for_update(skip_locked=True), False
+    while (found := connection.execute(first).one_or_none()) is not None:
+        did = True
+        if _is_cleared(connection, found.id, is_deleted=found.is_deleted, until=until):
+            here = SessionRow.id == found.id
+            if found.is_deleted:
+                connection.execute(delete(SessionRow).where(here))
+            else:
+                connection.execute(update(SessionRow).where(here).values(clearing_at=None))
+        if time.monotonic() > until:
+            break
+    return did
 
 
 def _is_cleared(connection: Connection, row: int, *, is_deleted: bool, until: float) -> bool:

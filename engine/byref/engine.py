@@ -238,7 +238,7 @@ class Engine:
     def delete_tenant(self, tenant: str) -> int:
         """Delete everything of a tenant and return how many conversations it had; it raises as `delete_session` does."""
         tenant = lifecycle.check_id("tenant", tenant)
-        gone = clearing.delete_tenant(partial(retried, self._database.write), tenant)
+        gone = clearing.delete_tenant(self._database.read, partial(retried, self._database.write), tenant)
         self._delete_objects(f"the tenant {tenant!r} is deleted", tenant)
         return gone
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -31,6 +31,8 @@ from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
 from byref.knobs import shown
 from byref.scope import Scope
 
+EXPIRED_AT_ONCE = 50
+"""Artifacts that one transaction turns into tombstones."""
 MOST_HELD = 500
 """Sessions that one statement of a sweep passes over because somebody holds them."""
 
@@ -379,7 +381,8 @@ def sweep(write: clearing.Write, grace: timedelta = GRACE) -> Swept:
 
     def paced(work: Callable[[Connection], Any]) -> Any:
         done = write(work)
-        time.sleep(clearing.PAUSE_SECONDS)
+        if done and done != (0, 0):  # what found nothing held nobody up
+            time.sleep(clearing.PAUSE_SECONDS)
         return done
 
     while True:
@@ -402,26 +405,26 @@ def sweep_batch(write: clearing.Write, grace: timedelta = GRACE, held: set[int] 
     stones = write(lambda connection: tombstones.sweep(connection, blobs.SWEEP_BLOBS))
     sessions = write(_expire_sessions)
     is_clearing = bool(write(clearing.step))
-    is_full = unused.is_full or max(artifacts, stones, sessions) >= blobs.SWEEP_BLOBS
+    is_full = unused.is_full or artifacts >= EXPIRED_AT_ONCE or max(stones, sessions) >= blobs.SWEEP_BLOBS
     gone = Swept(artifacts, bytes_gone + unused.gone, stones, sessions)
     return gone, is_full or is_clearing or len(past) > before
 
 
-def expire(connection: Connection, session_row: int) -> None:
-    """Turn all of one session's expired artifacts into tombstones, under its lock."""
+def expire(connection: Connection, session_row: int, artifact_rows: Collection[int]) -> None:
+    """Turn those of some of a session's artifacts that have expired into tombstones, under its lock."""
     ledger.lock(connection, session_row)
-    while tombstones.expire(connection, [session_row], blobs.SWEEP_BLOBS)[0] == blobs.SWEEP_BLOBS:
-        pass
+    tombstones.expire(connection, artifact_rows)
 
 
 def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]:
-    due = select(ArtifactRow.session_id).where(ArtifactRow.expires_at <= datetime.now(UTC))
+    due = select(ArtifactRow.id, ArtifactRow.session_id).where(ArtifactRow.expires_at <= datetime.now(UTC))
     free = due.where(ArtifactRow.session_id.not_in(list(islice(held, MOST_HELD)))).order_by(ArtifactRow.expires_at)
-    wanted = set(connection.execute(free.limit(blobs.SWEEP_BLOBS)).scalars())
+    found = connection.execute(free.limit(EXPIRED_AT_ONCE)).all()
+    wanted = {session for _, session in found}
     locked = select(SessionRow.id).where(SessionRow.id.in_(wanted)).order_by(SessionRow.id)
-    ours = connection.execute(locked.with_for_update(skip_locked=True)).scalars().all()
-    held |= wanted - set(ours)
-    return tombstones.expire(connection, ours, blobs.SWEEP_BLOBS)
+    ours = set(connection.execute(locked.with_for_update(skip_locked=True)).scalars())
+    held |= wanted - ours
+    return tombstones.expire(connection, [row for row, session in found if session in ours])
 
 
 def _expire_sessions(connection: Connection) -> int:

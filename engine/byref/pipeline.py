@@ -44,7 +44,7 @@ from byref.plans import (
     whole_plan,
 )
 from byref.prepare import Prepared, prepare
-from byref.replay import has_expired, replayed
+from byref.replay import artifact_rows, has_expired, replayed
 from byref.result import Result
 from byref.scope import Scope
 from byref.variables import Variable
@@ -151,7 +151,8 @@ def _take_in(prepared: Prepared) -> Result:
         same = outlook.same
         before = scope.read(lambda connection: ledger.entry(connection, scope.row, same))
         if before is not None and has_expired(scope, before):
-            scope.write(lambda c: lifecycle.expire(c, scope.row))
+            gone = artifact_rows(before)
+            scope.write(lambda c: lifecycle.expire(c, scope.row, gone))
         elif before is not None:
             result = replayed(scope, before, prepared.tool)
             return replayed(scope, before, prepared.tool) if _healed(prepared, result) else result

@@ -31,12 +31,20 @@ INDEXES = (
     ("ix_byref_variables_step", "byref_variables", ["session_id", "step"], None),
     ("ix_byref_variables_session_id", "byref_variables", ["session_id", "id"], None),
     ("ix_byref_names_age", "byref_names", ["session_id", "kind", "id"], None),
+    ("ix_byref_variables_artifact", "byref_variables", ["artifact_id", "session_id"], None),
+    ("ix_byref_names_artifact", "byref_names", ["artifact_id", "session_id"], None),
     ("ix_byref_artifacts_files", "byref_artifacts", ["session_id", "id"], "origin = 'run' AND name IS NOT NULL"),
 )
+PARTS = (
+    ("ix_byref_ledger_content", "byref_ledger", ["session_id", "content_digest"]),
+    ("ix_byref_variables_artifact_id", "byref_variables", ["artifact_id"]),
+    ("ix_byref_names_artifact_id", "byref_names", ["artifact_id"]),
+)
+"""Of others that are made."""
 
 
 def upgrade() -> None:
-    """Make the columns, empty, and the indexes; one that is part of another goes."""
+    """Make the columns, empty, and the indexes; those that are parts of others go."""
     op.add_column("byref_sessions", sa.Column("totals", sa.Text(), nullable=True))
     for name in COUNTS:
         column = sa.Column(name, sa.BigInteger(), server_default=sa.text("0"), nullable=False)
@@ -44,12 +52,14 @@ def upgrade() -> None:
     for name, table, columns, condition in INDEXES:
         where = None if condition is None else sa.text(condition)
         op.create_index(name, table, columns, if_not_exists=True, sqlite_where=where, postgresql_where=where)
-    op.drop_index("ix_byref_ledger_content", "byref_ledger")
+    for name, table, _ in PARTS:
+        op.drop_index(name, table)
 
 
 def downgrade() -> None:
     """Undo."""
-    op.create_index("ix_byref_ledger_content", "byref_ledger", ["session_id", "content_digest"])
+    for name, table, columns in PARTS:
+        op.create_index(name, table, columns)
     for name, table, _, _ in reversed(INDEXES):
         op.drop_index(name, table)
     for name in (*reversed(COUNTS), "totals"):

@@ -12,8 +12,8 @@ from material import page, prose, records
 from sqlalchemy import func, select, update
 from sqlcheck import check_invariants
 
-from byref import ConfigurationError, Engine, Policy, Session, SessionGone, ToolError
-from byref.artifacts import blobs, tombstones
+from byref import ConfigurationError, Engine, Policy, Session, SessionGone, ToolError, lifecycle
+from byref.artifacts import tombstones
 from byref.db.tables import ArtifactRow, LedgerRow, SessionRow, TombstoneRow
 from byref.engine import SWEEP_SECONDS
 from byref.policy import TOOL_NAMES
@@ -295,7 +295,7 @@ def test_tombstones_expire_and_are_bounded(own: Engine, monkeypatch: pytest.Monk
 
 
 def test_a_sweep_expires_any_number_of_any_sessions(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs, "SWEEP_BLOBS", 5)
+    monkeypatch.setattr(lifecycle, "EXPIRED_AT_ONCE", 5)
     for name in ("a", "b", "c"):
         session = own.session(name)
         for number in range(7):
@@ -379,3 +379,14 @@ def test_a_ledger_expires_with_its_idle_conversation(own: Engine) -> None:
     full.end()
     assert own.sweep().sessions == 1
     assert full.artifacts()[0].value == "kept"
+
+
+def test_a_call_again_takes_away_what_it_made_and_nothing_else(own: Engine) -> None:
+    """Of a conversation in which thousands of others have expired it would hold the writer for seconds."""
+    session = own.session("s")
+    for number in range(4):
+        session.process(page(300 + number), tool="users", call_id=f"call {number}")
+    later(own, WEEK)
+    session.process(page(300), tool="users", call_id="call 0")
+    assert (count(own, TombstoneRow), count(own, ArtifactRow)) == (1, 4)
+    assert own.sweep().artifacts == 3

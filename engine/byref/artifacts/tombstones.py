@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from byref.artifacts import blobs
 from byref.db.tables import ArtifactRow, LedgerRow, NameRow, TombstoneRow, VariableRow
@@ -72,7 +72,7 @@ def find(connection: Connection, session_id: int, keys: Collection[str]) -> dict
     columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
     kept = select(*columns).where(TombstoneRow.session_id == session_id)
     rows = connection.execute(kept.order_by(TombstoneRow.id.desc()).limit(MOST)).mappings()
-    newest_first = [*_dying(connection, [session_id], MOST)[::-1], *map(dict, rows)]
+    newest_first = [*_dying(connection, ArtifactRow.session_id == session_id, MOST)[::-1], *map(dict, rows)]
     known = [_tombstone(row) for row in newest_first]
     found = {}
     for key in keys:
@@ -82,12 +82,14 @@ def find(connection: Connection, session_id: int, keys: Collection[str]) -> dict
     return found
 
 
-def expire(connection: Connection, session_ids: Sequence[int], most: int) -> tuple[int, int]:
-    """Turn expired artifacts of sessions that are locked into tombstones; return how many, and how many blobs went.
+def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:
+    """Turn those of some artifacts that have expired into tombstones; return how many, and how many blobs went.
+
+    Their sessions are locked.
 
     An output whose data is gone is no longer the answer to the same call: made again, it is stored again.
     """
-    dying = _dying(connection, session_ids, most, lock=True)
+    dying = _dying(connection, ArtifactRow.id.in_(row_ids), len(row_ids), lock=True)
     if not dying:
         return 0, 0
     rows = [row["row_id"] for row in dying]
@@ -130,7 +132,7 @@ def sweep(connection: Connection, most: int) -> int:
 
 
 def _dying(
-    connection: Connection, session_ids: Sequence[int], most: int, *, lock: bool = False
+    connection: Connection, which: ColumnElement[bool], most: int, *, lock: bool = False
 ) -> list[dict[str, Any]]:
     """Artifacts that have expired, oldest first, as rows of tombstones, with `row_id` and `blob_id` beside."""
     row = ArtifactRow
@@ -149,7 +151,7 @@ def _dying(
             row.shape,
             row.expires_at.label("expired_at"),
         )
-        .where(row.session_id.in_(session_ids), row.expires_at <= datetime.now(UTC))
+        .where(which, row.expires_at <= datetime.now(UTC))
         .order_by(row.expires_at, row.id)
         .limit(most)
     )
@@ -164,7 +166,9 @@ def _dying(
         variables.setdefault(artifact_id, []).append(name)
     steps = {one["step"] for one in dying if one["step"] is not None}
     called = select(LedgerRow.session_id, LedgerRow.step, LedgerRow.tool, LedgerRow.arguments).where(
-        LedgerRow.session_id.in_(session_ids), LedgerRow.step.in_(steps), LedgerRow.kind.in_(("output", "reply"))
+        LedgerRow.session_id.in_({one["session_id"] for one in dying}),
+        LedgerRow.step.in_(steps),
+        LedgerRow.kind.in_(("output", "reply")),
     )
     calls = {(session, step): (tool, arguments) for session, step, tool, arguments in connection.execute(called)}
     made = []

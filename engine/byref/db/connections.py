@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import sqlite3
 import time
@@ -15,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, SingletonThreadPool, StaticPool
 
 from byref.db.failures import Quiet, is_read_only
@@ -24,6 +25,10 @@ from byref.paths import make_file
 
 BUSY_SECONDS = 30
 """How long a SQLite connection waits for another's write lock."""
+
+EAGER_SECONDS = 0.25
+EAGER_PAUSE = 0.001, 0.003
+"""So long it is asked for every few milliseconds, and then by SQLite itself: many that wait long are not to keep processors busy."""
 
 CONNECT_SECONDS = 10
 """How long a connection to PostgreSQL may take, where the URL says nothing: libpq would wait for ever."""
@@ -168,8 +173,10 @@ def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: 
     if enforced != foreign_keys:
         connection.exec_driver_sql(f"PRAGMA foreign_keys = {foreign_keys:d}")
     try:
-        if purpose != "ask":
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if purpose == "write" else "BEGIN")
+        if purpose == "write":
+            _begin_to_write(connection, driver)
+        elif purpose == "read":
+            connection.exec_driver_sql("BEGIN")
         yield
     finally:
         begun.close()
@@ -180,6 +187,28 @@ def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: 
             driver.execute(f"PRAGMA foreign_keys = {enforced:d}")
             if always_in_one:
                 driver.execute("BEGIN")
+
+
+def _begin_to_write(connection: Connection, driver: Any) -> None:
+    """Wait for the writer's turn, at first by asking every few milliseconds.
+
+    SQLite's own waiting asks less and less often, and misses the moments that lie between the steps of a deletion.
+    """
+    patience = driver.execute("PRAGMA busy_timeout").fetchone()[0] / 1_000
+    until = time.monotonic() + min(EAGER_SECONDS, patience)
+    try:
+        driver.execute("PRAGMA busy_timeout = 0")
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                return
+            except OperationalError as error:
+                if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    break
+            time.sleep(random.uniform(*EAGER_PAUSE))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {patience * 1_000:.0f}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 @contextmanager

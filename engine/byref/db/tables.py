@@ -352,7 +352,8 @@ class VariableRow(Base):
             ["session_id", "artifact_id"], ["byref_artifacts.session_id", "byref_artifacts.id"], ondelete="CASCADE"
         ),
         UniqueConstraint("session_id", "name"),
-        Index("ix_byref_variables_artifact_id", "artifact_id"),
+        # Both, as the key has them: by the session alone SQLite would look through all of its names for each artifact that goes.
+        Index("ix_byref_variables_artifact", "artifact_id", "session_id"),
         Index("ix_byref_variables_age", "session_id", "origin", "artifact_id", "id"),
         Index("ix_byref_variables_step", "session_id", "step"),
         Index("ix_byref_variables_session_id", "session_id", "id"),
@@ -387,7 +388,7 @@ class NameRow(Base):
             ["session_id", "artifact_id"], ["byref_artifacts.session_id", "byref_artifacts.id"], ondelete="CASCADE"
         ),
         UniqueConstraint("session_id", "name"),
-        Index("ix_byref_names_artifact_id", "artifact_id"),
+        Index("ix_byref_names_artifact", "artifact_id", "session_id"),
         Index("ix_byref_names_age", "session_id", "kind", "id"),
         CheckConstraint(_one_of("kind", "exact", "source"), name="kind"),
         CheckConstraint("(kind = 'exact') = (artifact_id IS NOT NULL)", name="artifact"),
