@@ -76,7 +76,7 @@ PARSERS: dict[tuple[str | None, ...], argparse.ArgumentParser] = {}
 
 def parser() -> argparse.ArgumentParser:
     """The command's parser, made once."""
-    key = tuple(map(os.environ.get, ("BYREF_DB", "BYREF_BLOBS")))
+    key = tuple(map(os.environ.get, ("BYREF_DB", "BYREF_BLOBS", "BYREF_DURABILITY")))
     if key not in PARSERS:
         PARSERS[key] = byref.cli.parser.make_parser()
     return PARSERS[key]

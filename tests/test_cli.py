@@ -24,7 +24,7 @@ from sqlalchemy import Connection, text, update
 
 import byref
 from byref import db, ledger
-from byref.cli import doctor, main, output
+from byref.cli import doctor, main, opening, output
 from byref.db.tables import ArtifactRow
 from byref_sandbox import Sandbox, sqltext
 
@@ -52,6 +52,7 @@ def run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BYREF_DB", raising=False)
     monkeypatch.delenv("BYREF_DEBUG", raising=False)
+    monkeypatch.delenv("BYREF_DURABILITY", raising=False)
 
     def run(*words: str, stdin: bytes = b"") -> Ran:
         source = tmp_path / "stdin"
@@ -153,6 +154,27 @@ def test_the_database_of_the_environment_and_urls(
     assert run("process", str(users)).code == 0
     assert (tmp_path / "env.db").exists()
     assert not (tmp_path / "byref.db").exists()
+
+
+def test_durability_is_an_option_and_of_the_environment(run: Run, users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    class Seen(opening.Engine):
+        def close(self) -> None:
+            found.append(self.database.write(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar_one()))
+            super().close()
+
+    monkeypatch.setattr(opening, "Engine", Seen)
+    run("process", str(users))
+    run("process", str(users), "--durability", "full")
+    monkeypatch.setenv("BYREF_DURABILITY", "full")
+    run("process", str(users))
+    run("--durability", "normal", "process", str(users))
+    assert found == [1, 2, 2, 1]
+    assert run("process", str(users), "--durability", "fullest").code == 2
+    monkeypatch.setenv("BYREF_DURABILITY", "fullest")
+    refused = run("process", str(users))
+    assert refused.code == 1 and 'durability=\'fullest\': expected "normal" or "full"' in refused.err
 
 
 def test_postgresql(run: Run, users: Path, empty_postgres_url: str) -> None:

@@ -47,7 +47,14 @@ def engine_to_write(options: Namespace, policy: Policy = POLICY) -> Iterator[Eng
     """An engine that makes a SQLite file where there is none."""
     url, store = database_url(options), blobs(options)
     with output.working("opening the database"):
-        engine = Engine(url, policy=policy, blobs=store, jail=options.jail, schema=options.schema)
+        engine = Engine(
+            url,
+            policy=policy,
+            blobs=store,
+            jail=options.jail,
+            schema=options.schema,
+            durability=options.durability,
+        )
     with engine:
         yield engine
 

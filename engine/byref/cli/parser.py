@@ -204,6 +204,16 @@ OPTIONS = {
         },
         lambda: "full",
     ),
+    "durability": Option(
+        "--durability",
+        {
+            "metavar": "KIND",
+            "choices": ("normal", "full"),
+            "help": "normal (default), or full: each commit waits for the disk, so that a power cut takes none back "
+            "(BYREF_DURABILITY)",
+        },
+        lambda: os.environ.get("BYREF_DURABILITY") or "normal",
+    ),
     "json": Option("--json", {"action": "store_true", "help": "print JSON"}, lambda: False),
 }
 """By the name of the parsed value."""
@@ -338,7 +348,7 @@ VERBS = (
         "Serve the Model Context Protocol over standard input and output, to the one client that started the command; or over "
         "HTTP. A session is made for each client unless --session, or an HTTP request's header X-Byref-Session, names one.",
         (*_SERVING,),
-        ("db", "blobs", "schema", "session", "tenant", "model", "jail"),
+        ("db", "blobs", "schema", "session", "tenant", "model", "jail", "durability"),
         {"session": _EACH},
     ),
     Verb(
@@ -353,7 +363,7 @@ VERBS = (
             ("--config", {"metavar": "FILE", "help": 'JSON, {"mcpServers": {…}}, as clients have it'}),
             *_SERVING,
         ),
-        ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail"),
+        ("db", "blobs", "schema", "session", "tenant", "model", "context_window", "jail", "durability"),
         {
             "db": "database: SQLAlchemy URL of SQLite or PostgreSQL, or the path of a SQLite file "
             "(BYREF_DB, else ~/.local/state/byref/gateway.db)",
