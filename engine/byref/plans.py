@@ -106,7 +106,7 @@ class Plan:
 def look_ahead(prepared: Prepared) -> Outlook:
     """Return what the database says of an output before it is planned."""
     scope = prepared.scope
-    return scope.read(lambda connection: look(connection, scope.row, prepared.call_digest, prepared.digest))
+    return scope.ask(lambda connection: look(connection, scope.row, prepared.call_digest, prepared.digest))
 
 
 def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> Plan:

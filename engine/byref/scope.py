@@ -150,7 +150,7 @@ class Scope:
 
     def standing(self) -> Standing:
         """Return the session's context, as it is before the next commit."""
-        return self.read(lambda connection: ledger.standing(connection, self.row))
+        return self.ask(lambda connection: ledger.standing(connection, self.row))
 
     def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
         """Append a step to the session's ledger."""

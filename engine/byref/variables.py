@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -136,17 +137,23 @@ def is_bindable(name: str) -> bool:
     return len(name) <= NAME_CHARS and name.isidentifier() and not _ALIAS.match(name)
 
 
-_NAMED = select(VariableRow.name).where(
-    VariableRow.session_id == bindparam("of_session"), VariableRow.name.in_(bindparam("names", expanding=True))
-)
+_NAMED = select(VariableRow.name).where(VariableRow.session_id == bindparam("of_session"))
+_ANY = _NAMED.where(VariableRow.name.in_(bindparam("names", expanding=True)))
+_FEW = ("name_0", "name_1", "name_2")
+"""Of one name and the two numbers behind it: as parameters of their own, for a list is written out at each execution."""
+_ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
 
 
 def taken(connection: Connection, session_id: int, names: Collection[str]) -> set[str]:
     """Return those of the names that are bound in the session, to what has expired and was not swept yet, too."""
+    whose = {"of_session": session_id}
+    if 0 < len(names) <= len(_FEW):
+        few = whose | dict(zip_longest(_FEW, names, fillvalue=next(iter(names))))
+        return set(connection.execute(_ANY_OF_FEW, few).scalars())
     return {
         name
         for some in store.batched(set(names))
-        for name in connection.execute(_NAMED, {"of_session": session_id, "names": some}).scalars()
+        for name in connection.execute(_ANY, whose | {"names": some}).scalars()
     }
 
 
