@@ -93,6 +93,8 @@ class Committed(NamedTuple):
     """New ones with what they hold, a big result's last."""
     gone: dict[str, str]
     """Those whose data was there no more, each with the reason."""
+    fresh: frozenset[str] = frozenset()
+    """Those that were not bound before."""
 
 
 def data_of(
@@ -443,7 +445,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         keeping.keep_exact(connection, scope, execution.result, row, {part.wanted: name}, step)
         names[name] = part.shape
     record(connection, scope, execution.language, execution.code, execution.outcome, execution.limits, reply_step)
-    return Committed(names, gone)
+    return Committed(names, gone, frozenset(names) - frozenset(taken))
 
 
 def _bind(

@@ -18,6 +18,7 @@ from byref_sandbox.outcome import NAMES_THERE
 
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 _LISTED_NAMES = 30
+_SHARED_NAMES = 5
 
 
 def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> str:
@@ -51,6 +52,8 @@ def reply(execution: Execution, made: Committed, scope: Scope, known: list[Varia
             listed[name] += f", no longer {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
+    if shared := _shared(execution, made):
+        parts.append(f"[{shared}: from the next call on each has a copy of its own]")
     if unkept := {**execution.lost, **made.gone}:
         parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
     return "\n".join(parts) or NO_OUTPUT
@@ -125,6 +128,17 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
         if isinstance(records, dict) and name in records.get("properties", {}):
             return variable.name
     return None
+
+
+def _shared(execution: Execution, made: Committed) -> str:
+    """Names that have parts in common which can be changed, once each: they are told when they are first bound."""
+    outcome, told = execution.outcome, list[str]()
+    shares = {name: one.shares for name, one in outcome.bound.items()}
+    for name, other in (shares | {name: one.shares for name, one in outcome.same.items()}).items():
+        if other and name in made.names and not made.fresh.isdisjoint((name, other)):
+            told.append(f"{name} holds a part several times" if other == name else f"{name} and {other} share parts")
+    more = len(told) - _SHARED_NAMES
+    return ", ".join(told[:_SHARED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _named(names: Sequence[str], further: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from byref_sandbox import files, plots, readonly, shown, values, wire
+from byref_sandbox import files, plots, readonly, sharing, shown, values, wire
 from byref_sandbox.aliases import Alias, Watch
 from byref_sandbox.bindings import Bindings
 from byref_sandbox.changes import Changes
@@ -63,9 +63,19 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             assigned = _names(language, program, space, before, watch)
             return assigned | changes.names(space) | _deleted(request, space, before)
 
+        def told_of(named: dict[str, _Name], frames: list[wire.Frame]) -> list[wire.Frame]:
+            # Of what tools stored nothing is told: code changes it for one run only, and that is told already.
+            kept = {one.name for one in request.variables if one.is_kept}
+            aliases = {name: one for name, one in named.items() if isinstance(one, Alias)}
+            new = {name: one for name, one in named.items() if name not in aliases}
+            new |= {name: one.value for name, one in aliases.items() if one.of.variable in kept}
+            given = {name: space[name] for name in kept if name in space and name not in named}
+            return sharing.told(frames, sharing.shared(new, given))
+
         try:
             value = language.execute(program, space, stdout)
-            return _told(language, value, names(), request.terms)
+            named = names()
+            return told_of(named, _told(language, value, named, request.terms))
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
             failed = error_frame(_explained(language, error, program, request))
@@ -74,7 +84,8 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             images = plots.frames_of(language.figures(is_done=False)[0])
             written, room = files.frames_of(language.files.written(), request.terms.result_bytes)
             lessen_depth()
-            return [failed, *images, *written, *_kept(names(), room)]
+            named = names()
+            return [failed, *images, *written, *told_of(named, _kept(named, room))]
 
     return body
 

@@ -72,6 +72,9 @@ class Bound:
     A run wrote it: nothing but another run may read it."""
     shape: str = ""
     """What it is, in words, where JSON does not tell: `DataFrame of 500,000 rows and 6 columns`, `set`."""
+    shares: str = ""
+    """A name, its own or another, with which it has a list, dict or other part in common that can be changed: in a later run
+    each has its own copy. Of what is large only the beginning is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class Same:
     """It is the DataFrame of that."""
     shape: str = ""
     """What it is, in words, where it is a DataFrame."""
+    shares: str = ""
+    """As `Bound.shares`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         elif isinstance(frame, wire.Same):
             if frame.path in parts.get(frame.variable, ()):
                 shape = frame.shape[:_MAX_NAME_CHARS]
-                same[frame.name] = Same(frame.variable, tuple(frame.path), frame.frame, shape)
+                shares = _name_of(frame.shares)
+                same[frame.name] = Same(frame.variable, tuple(frame.path), frame.frame, shape, shares)
             else:
                 unkept[frame.name] = "its data could not be read"
         elif isinstance(frame, wire.Defined) and len(frame.source) > MAX_SOURCE_CHARS:
@@ -82,9 +83,8 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         elif has_too_many_parts(frame.data):
             unkept[frame.name] = f"it has {_TOO_MANY}: keep a part, or a DataFrame or array of it"
         elif (frame.exact and not frame.data) or _is_json(frame):
-            bound[frame.name] = Bound(
-                frame.kind, frame.data, frame.was[:_MAX_NAME_CHARS], frame.exact, frame.shape[:_MAX_NAME_CHARS]
-            )
+            was, shape = frame.was[:_MAX_NAME_CHARS], frame.shape[:_MAX_NAME_CHARS]
+            bound[frame.name] = Bound(frame.kind, frame.data, was, frame.exact, shape, _name_of(frame.shares))
         else:
             unkept[frame.name] = "its data could not be read"
     written, unwritten = files.files_of(answer.frames)
@@ -103,6 +103,11 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
         usage=_usage(answer, done),
     )
     return outcome if failure is not None else _with_value(outcome, answer, done)
+
+
+def _name_of(text: str) -> str:
+    """A name as a run gave it, if it is one."""
+    return text if text.isidentifier() and len(text) <= _MAX_NAME_CHARS else ""
 
 
 def _with_value(outcome: Outcome, answer: Answer, done: wire.Done) -> Outcome:

@@ -244,6 +244,8 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     exact: bytes = b""
     """The value itself, for the next run alone to read, where JSON does not give it back."""
     shape: str = ""
+    shares: str = ""
+    """A name, its own or another, with which it has a mutable part in common."""
 
 
 class Same(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="same"):
@@ -255,6 +257,7 @@ class Same(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     frame: bool = False
     """It is the DataFrame of that."""
     shape: str = ""
+    shares: str = ""
 
 
 class Defined(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="defined"):

@@ -93,7 +93,8 @@ def test_what_is_unchanged_is_not_written_again(everywhere: Session, engine: Eng
 def test_functions_and_other_names_change_it(given: Session) -> None:
     assert ask(given, "note(7)") == "[kept for later calls: L (array(3) of integer), d (object(2 keys))]"
     assert ask(given, "other = L\nother.append(8)") == (
-        "[kept for later calls: other (array(4) of integer), L (array(4) of integer)]"
+        "[kept for later calls: other (array(4) of integer), L (array(4) of integer)]\n"
+        "[L and other share parts: from the next call on each has a copy of its own]"
     )
     assert given.run("[L, d, other]").value == [[1, 2, 7, 8], {"a": 1, "noted": 7}, [1, 2, 7, 8]]
 
