@@ -106,7 +106,7 @@ def _received(
     if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
         return stream
     if scope.row != NO_ROW:
-        scope.read(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
+        scope.ask(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
     first = next(stream.pieces)
     pieces = chain([first], stream.pieces)
     if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole

@@ -371,7 +371,7 @@ def data_of_variable(
     """Return a variable's data as the sandbox takes it: with its types, where a run left it."""
     exact = known.exact.get(variable.name)
     if exact is not None and exact[1] == variable.artifact.row_id:
-        return replace(names_of.data_of(scope.read, exact[0], exact[2]), kept=True)
+        return replace(names_of.data_of(scope.ask, exact[0], exact[2]), kept=True)
     data, depth = data_of(variable.artifact, variable.path, frame=variable.kind == "dataframe"), len(variable.path)
     paths = inside.get(variable.artifact.row_id, ())
     parts = tuple(path[depth:] for path in paths if path[:depth] == variable.path and all(map(_is_text, path)))
