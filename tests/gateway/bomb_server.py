@@ -188,9 +188,16 @@ def plain(request: dict[str, Any]) -> bytes:
     if request["method"] == "initialize":
         version = request["params"]["protocolVersion"]
         about = {"name": "bombs", "version": "1"}
-        said: dict[str, Any] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+        said: dict[str, Any] = {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": about,
+        }
     elif request["method"] == "tools/list":
         said = {"tools": [{"name": name.replace(" ", "_"), "inputSchema": {"type": "object"}} for name in tools()]}
+    elif request["method"] == "resources/read":
+        uri = request["params"]["uri"]
+        said = {"contents": [{"uri": uri, "text": "x" * (int(uri.removeprefix("bomb://")) * MB)}]}
     else:
         error = {"code": -32601, "message": "Method not found"}
         return json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode()

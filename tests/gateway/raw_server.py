@@ -43,6 +43,7 @@ EVIL = [
 
 asked = 0
 SHELVES = ("shelf", "bare")
+ENDLESS = ("dripping", "stuffed")
 
 
 def send(message: Any) -> None:
@@ -225,7 +226,7 @@ def main() -> None:
             case "initialize":
                 version = request["params"]["protocolVersion"]
                 about = {"name": "raw", "version": "1"}
-                able: dict[str, Any] = {"tools": {}, **({"resources": {}} if BEHAVIOUR in SHELVES else {})}
+                able: dict[str, Any] = {"tools": {}, **({"resources": {}} if BEHAVIOUR in (*SHELVES, *ENDLESS) else {})}
                 able |= {"prompts": {}, "resources": {}} if BEHAVIOUR == "echo" else {}
                 said = {"protocolVersion": version, "capabilities": able, "serverInfo": about}
                 result(request, said | ({"instructions": "Mind the gap."} if BEHAVIOUR == "guide" else {}))
@@ -247,6 +248,12 @@ def main() -> None:
                 result(request, {"resources": []})
             case "resources/read" if BEHAVIOUR == "echo":
                 result(request, json.loads(request["params"]["uri"].removeprefix("echo:")))
+            case "resources/list" if BEHAVIOUR in ENDLESS:
+                number = int((request.get("params") or {}).get("cursor", "0"))
+                time.sleep(0.2 if BEHAVIOUR == "dripping" else 0)
+                found = [{"uri": f"x://{number}", "name": "x"}]
+                found += [{"uri": "x://long", "name": "x" * (1 << 20)}] if BEHAVIOUR == "stuffed" else []
+                result(request, {"resources": found, "nextCursor": str(number + 1)})
             case "resources/list" if BEHAVIOUR == "shelf":
                 result(request, {"resources": [{"uri": "shelf://gone", "name": "gone"}]})
             case "resources/read" if BEHAVIOUR in SHELVES:

@@ -132,7 +132,9 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
             return said(f"{answer.model}: {answer.content.text}")
         case "elicit":
             schema = {"type": "object", "properties": {"size": {"type": "string"}}}
-            answer = await ctx.session.elicit_form("Which size?", schema)
+            await asyncio.sleep(given.get("after", 0))
+            on = ctx.request_id if "after" in given else None  # else on the stream that is of no call
+            answer = await ctx.session.elicit_form("Which size?", schema, on)
             return said(f"{answer.action}: {json.dumps(answer.content)}")
         case "roots":
             found = await ctx.session.list_roots()

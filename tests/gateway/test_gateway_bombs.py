@@ -20,7 +20,7 @@ from bomb_server import MB, squeezed
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, TextResourceContents
 
 from byref.gateway import bodies, messages
 from byref.gateway.bodies import events, pieces
@@ -238,12 +238,29 @@ def test_a_bomb_is_an_error_of_its_call(place: Place, web: str) -> None:
     assert "panicked" not in place.errors()
 
 
+def test_what_is_too_long_for_http_is_an_error(place: Place, web: str) -> None:
+    port = free_port()
+    words = ("--config", place.write({"web": {"type": "http", "url": web}}))
+
+    async def work() -> None:
+        with serving(place.command(*words, "--http", f"127.0.0.1:{port}"), port):
+            async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+                assert "more than 32 MB, which is not passed on by HTTP" in await outcome(client, "bomb://33")
+                assert await outcome(client, "bomb://0") == "0 MB"
+
+    asyncio.run(work())
+
+
 def p99(waits: list[float]) -> float:
     return sorted(waits)[max(int(len(waits) * 0.99) - 1, 0)]
 
 
 async def outcome(client: Client, name: str) -> str:
     try:
+        if name.startswith("bomb://"):
+            (contents,) = (await client.read_resource(name)).contents
+            assert isinstance(contents, TextResourceContents)
+            return f"{len(contents.text) >> 20} MB"
         return text_of(await client.call_tool(name, {}))
     except MCPError as error:
         return str(error)
@@ -288,6 +305,7 @@ def peak_of(pid: int) -> int:
         ("pipe__text60", "hello world", 700),
         ("pipe__records30", "374491", 700),
         ("gzip_sound", "374491", 700),
+        ("bomb://30", "30 MB", 300),
     ],
 )
 def test_others_hardly_notice_a_bomb(place: Place, web: str, name: str, told: str, most: int) -> None:

@@ -87,6 +87,30 @@ def test_servers_at_addresses_and_processes_side_by_side(addresses: Addresses, m
     asyncio.run(work())
 
 
+class Patient(Heard):
+    """Answers once it is let."""
+
+    async def elicitation(self, context: Any, params: Any) -> Any:
+        await self.may_answer.wait()
+        return await super().elicitation(context, params)
+
+
+def test_a_question_is_of_the_call_on_whose_stream_it_comes(addresses: Addresses) -> None:
+    """It does not end with a newer call, which has nothing to do with it."""
+    heard = Patient()
+
+    async def work() -> None:
+        heard.may_answer = asyncio.Event()
+        async with addresses.client("legacy", heard, authorization="Bearer acme-token") as client:
+            asking = asyncio.create_task(client.call_tool("near__elicit", {"after": 0.2}))
+            await asyncio.sleep(0.1)
+            assert text_of(await client.call_tool("near__slow", {"seconds": 0.6})) == "slept"
+            heard.may_answer.set()
+            assert text_of(await asking) == 'accept: {"size": "XL"}'
+
+    asyncio.run(work())
+
+
 def test_clients_have_conversations_of_their_own(addresses: Addresses) -> None:
     async def work() -> None:
         async with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
-from byref.gateway import http
+from byref.gateway import http, listing
 from byref.gateway.channel import Unavailable
 from byref.gateway.config import ServerConfig, parse_config
 from byref.gateway.http import http_server
@@ -33,7 +34,7 @@ class Nobody:
         self.capabilities: dict[str, Any] = {}
         self.info = {"name": "nobody", "version": "1"}
 
-    async def asked(self, upstream: Upstream, method: str, params: Any) -> dict[str, Any]:
+    async def asked(self, upstream: Upstream, method: str, params: Any, about: object) -> dict[str, Any]:
         return {}
 
     async def told(self, upstream: Upstream, method: str, params: Any) -> None: ...
@@ -149,3 +150,18 @@ def test_a_stream_that_others_end_is_opened_again(
         assert pauses[: len(paused)] == paused and len(pauses) <= opened
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("behaviour", "most"), [("dripping", 5), ("stuffed", 3)])
+def test_a_list_that_does_not_end_is_cut(behaviour: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By time, where each page comes soon; by size, where what is long on each is of no use."""
+    monkeypatch.setattr(listing, "MAX_READ_BYTES", 4 << 20)
+
+    async def work() -> None:
+        async with running(behaviour) as server:
+            began = time.monotonic()
+            found = await listing.listed(server, "resources", 1.0 if behaviour == "dripping" else 30.0)
+            assert 1 <= len(found.items) <= most
+            assert time.monotonic() - began < 5
+
+    asyncio.run(work())

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from argparse import Namespace
 from pathlib import Path
-from typing import cast
 
 from byref.adapters.extras import missing
 from byref.cli import opening
@@ -21,13 +20,12 @@ from byref.paths import check_own, make_folders
 
 try:
     import anyio
-    from mcp.server.stdio import stdio_server
 
     from byref.adapters import mcp as adapter
     from byref.cli import serving
     from byref.cli.serving import Place
     from byref.gateway.config import GatewayConfig, command_config, read_config
-    from byref.gateway.pipes import Lines, Output, claimed
+    from byref.gateway.pipes import claimed, client_messages
     from byref.gateway.server import Gateway
 except ImportError as error:
     raise missing("byref gateway", "mcp", "mcp") from error
@@ -108,8 +106,7 @@ async def _serve_stdio(door: Gateway, last: threading.Timer) -> None:
             loop.add_signal_handler(kind, _leave, serving_scope, last)
         try:
             with claimed() as (given, taken):
-                reader, writer = cast("anyio.AsyncFile[str]", Lines(given)), cast("anyio.AsyncFile[str]", Output(taken))
-                async with stdio_server(reader, writer) as (reading, writing):
+                async with client_messages(given, taken) as (reading, writing):
                     await door.server.run(reading, writing, door.server.create_initialization_options())
         except* (BrokenPipeError, ConnectionResetError):
             pass  # the client has gone without a word

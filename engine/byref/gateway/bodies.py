@@ -86,7 +86,7 @@ async def body(response: httpx2.Response, allowance: Allowance, most: int = MAX_
     async for piece in pieces(response):
         found.add(piece)
         if found.size > most:
-            raise Oversized(f"the MCP server {allowance.server!r} answered with more than {most >> 20} MB")
+            raise Oversized(f"{allowance.sender} answered with more than {most >> 20} MB")
         if found.size > lease.size:
             await lease.grow(max(_TURN, len(piece)))
     return await found.joined(), lease

@@ -180,9 +180,10 @@ class Calls:
         self._going_on: list[Call] = []
         self._parked: dict[str, Call] = {}
 
-    def of(self, server: str) -> Call | None:
-        """Return the newest call that a server works on and whose client can be asked; it does not say which it asks about."""
-        return next((call for call in reversed(self._going_on) if call.can_ask and call.is_at(server)), None)
+    def of(self, server: str, about: object = None) -> Call | None:
+        """Return the call that a server asks about, if its client can be asked; where it is not known which, the newest."""
+        able = (call for call in reversed(self._going_on) if call.can_ask and call.is_at(server))
+        return next((call for call in able if about is None or call is about), None)
 
     async def run(self, context: Context, work: Work, tasks: TaskGroup) -> Json:
         """Do the work of a request and return its result, or what the client is asked first.

@@ -62,10 +62,10 @@ class Client:
         if is_introduced:
             self._is_introduced.set()
 
-    async def asked(self, upstream: Upstream, method: str, params: Json | None) -> Json:
-        """Ask the client what a server asks: on the stream of a call that the server works on.
+    async def asked(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
+        """Ask the client what a server asks: on the stream of the call that it asks about, or of one that it works on.
 
-        For its roots a server asks as soon as it knows the client; they are shown to nobody, so that there it needs no call.
+        A server at an address says which by the stream that it asks on; a process does not. For its roots a server asks as soon as it knows the client; they are shown to nobody, so that there it needs no call.
 
         Raises:
             MCPError: the client answered with an error, or is not to be asked that now.
@@ -73,7 +73,7 @@ class Client:
         if method not in questions.QUESTIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", data=method)
         await self._is_introduced.wait()
-        call = self._calls.of(upstream.name)
+        call = self._calls.of(upstream.name, about)
         if call is not None:
             shown = questions.shown(upstream.name, method, params, call.able)
             return await call.ask(upstream.name, method, shown)

@@ -31,7 +31,7 @@ from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained
-from byref.gateway.messages import Allowance, size_of
+from byref.gateway.messages import Allowance, size_of, weight_of
 from byref.gateway.questions import asked, refused, wire
 from byref.gateway.readable import readable
 from byref.gateway.threads import on_thread
@@ -53,6 +53,8 @@ FIRST_PAUSE, LAST_PAUSE = 0.05, 0.25
 MAX_SUBSCRIPTIONS = 1_000
 MAX_AT_ONCE = 1 << 17
 """Bytes of a result that is looked through on the loop; a longer one is on a thread."""
+MAX_BY_HTTP = 32 << 20
+"""Bytes of a result that goes by HTTP: the SDK makes it into JSON on the loop, where meanwhile nobody else is served."""
 MAX_REPORTS = 100
 """Of progress, of one call, on their way to the client; more are dropped."""
 _ASKED_BY = "byref-asked-by:"
@@ -177,6 +179,7 @@ class Conversation:
         finally:
             self._busy -= 1
             self.used_at = anyio.current_time()
+        _check_length(context, size_of(result))
         if size_of(result) <= MAX_AT_ONCE:
             return finished(readable(context.method, result, context.protocol_version), context)
         return await self._thread(lambda: finished(readable(context.method, result, context.protocol_version), context))
@@ -254,7 +257,10 @@ class Conversation:
             and self._accounts.later(process)
         ):
             return results.for_version(raw, version)
-        return await process()
+        result = await process()
+        if size_of(raw) > MAX_BY_HTTP:
+            _check_length(call.context, await self._thread(lambda: weight_of(result, MAX_BY_HTTP)))
+        return result
 
     async def _get_prompt(self, call: Call, params: Json) -> Json:
         offered = await self._named("prompts", params["name"])
@@ -429,6 +435,7 @@ class Conversation:
                 sent,
                 on_progress=on_progress if "progressToken" in meta else None,
                 timeout=self._config.call_timeout,
+                about=call,
             )
             if not is_question(result):
                 return result
@@ -463,6 +470,20 @@ class Conversation:
             raise MCPError(
                 INTERNAL_ERROR, f"byref could not answer: {type(error).__name__}; its log says why"
             ) from error
+
+
+def _check_length(context: Context, length: int) -> None:
+    """See to it that a result can be sent.
+
+    Raises:
+        MCPError: it goes by HTTP and is too long for that.
+    """
+    if context.request is not None and length > MAX_BY_HTTP:
+        raise MCPError(
+            INTERNAL_ERROR,
+            f"the result has more than {MAX_BY_HTTP >> 20} MB, which is not passed on by HTTP: ask for a part of it, or run "
+            "the gateway as a process of the client's",
+        )
 
 
 def _asking(result: Json, questions: Mapping[str, tuple[str, Json | None]], server: str) -> Json:

@@ -18,7 +18,7 @@ import httpx2
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.message import ClientMessageMetadata, ServerMessageMetadata, SessionMessage
 from mcp.types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
@@ -35,7 +35,7 @@ from byref.gateway.bodies import ENCODINGS, body, events
 from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
 from byref.gateway.containment import is_failure
-from byref.gateway.messages import Allowance, Lease, Oversized, encoded, read
+from byref.gateway.messages import Allowance, Lease, Oversized, read, sendable
 from byref.plain import one_line
 
 CONNECT_SECONDS = 30.0
@@ -154,9 +154,10 @@ class _Connection:
     async def _fail(self, id: RequestId, code: int, reason: str, data: Any = None) -> None:
         await self._put(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason, data=data)))
 
-    async def _put(self, message: Any) -> None:
+    async def _put(self, message: Any, related: RequestId | None = None) -> None:
+        metadata = None if related is None else ServerMessageMetadata(related_request_id=related)
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._received.send(SessionMessage(message))
+            await self._received.send(SessionMessage(message, metadata))
 
     async def _broken(self, reason: str) -> None:
         self._reason = reason
@@ -206,7 +207,9 @@ class _Stream(_Connection):
         assert self.address is not None
         try:
             headers = {"content-type": "application/json"}
-            async with self._client.stream("POST", self.address, content=encoded(message), headers=headers) as response:
+            async with self._client.stream(
+                "POST", self.address, content=await sendable(message), headers=headers
+            ) as response:
                 response.raise_for_status()
         except BaseException as error:
             if not is_failure(error):
@@ -257,7 +260,7 @@ class _Link(_Connection):
 
     async def _notify(self, message: Any) -> None:
         try:
-            async with self._client.stream("POST", self._url, content=encoded(message), headers=self._headers()):
+            async with self._client.stream("POST", self._url, content=await sendable(message), headers=self._headers()):
                 pass  # there is no answer
         except httpx2.HTTPError as error:
             await self._broken(failure(error))
@@ -267,7 +270,7 @@ class _Link(_Connection):
     async def _request(self, message: JSONRPCRequest, headers: dict[str, str], scope: anyio.CancelScope) -> None:
         try:
             with scope:
-                content = encoded(message)
+                content = await sendable(message)
                 async with self._client.stream(
                     "POST", self._url, content=content, headers={**self._headers(), **headers}
                 ) as response:
@@ -385,7 +388,7 @@ class _Link(_Connection):
                 await self._fail(id, INTERNAL_ERROR, "the server's answer is no message of this protocol")
             return id is not None
         if id is None or not isinstance(message, JSONRPCResponse | JSONRPCError):
-            await self._put(message)
+            await self._put(message, related=id)
             return False
         message.id = id
         await self._put(message)

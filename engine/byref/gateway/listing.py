@@ -14,7 +14,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 
 from byref.gateway.channel import Unavailable
-from byref.gateway.messages import size_of
+from byref.gateway.messages import size_of, weight_of
 
 if TYPE_CHECKING:
     from byref.gateway.upstream import Upstream
@@ -23,9 +23,11 @@ MAX_PAGES = 100
 MAX_ITEMS = 5_000
 MAX_BYTES = 16 << 20
 """Of one list of one server."""
-MAX_PAGE_BYTES = 2 * MAX_BYTES
-"""Of one answer with a part of it."""
+MAX_READ_BYTES = 2 * MAX_BYTES
+"""Of all answers with a part of it, of use or not."""
 MAX_ITEM_BYTES = 1 << 20
+_HEAVIEST = 4 * MAX_ITEM_BYTES
+"""What an item can weigh that is short enough."""
 MAX_NAME_CHARS = 1_000
 
 logger = logging.getLogger("byref")
@@ -66,7 +68,7 @@ LISTS: Final[Mapping[str, List]] = {
 
 
 async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
-    """Return all that a server lists: whole pages, until there are no more or there are too many.
+    """Return all that a server lists: whole pages, until there are no more, there are too many, or the seconds are over.
 
     Raises:
         Unavailable: the server is away.
@@ -77,17 +79,21 @@ async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
     found: dict[str, dict[str, Any]] = {}
     cursors: set[str] = set()
     cursor: object = None
-    size = dropped = 0
+    size = read = dropped = 0
     for _ in range(MAX_PAGES):
         params = {"cursor": cursor} if isinstance(cursor, str) else None
+        left = seconds - (time.monotonic() - asked_at)
+        if left <= 0:
+            break
         try:
-            page = await upstream.request(form.method, params, timeout=seconds)
+            page = await upstream.request(form.method, params, timeout=left)
         except (Unavailable, MCPError):
             if not found:
                 raise
             break
-        if size_of(page) > MAX_PAGE_BYTES:
-            logger.warning("server %r: a page of its %s has more than %d MB", upstream.name, kind, MAX_PAGE_BYTES >> 20)
+        read += size_of(page)
+        if read > MAX_READ_BYTES:
+            logger.warning("server %r: its %s have more than %d MB", upstream.name, kind, MAX_READ_BYTES >> 20)
             break
         given = page.get(form.key)
         items = given if isinstance(given, list) else []
@@ -117,6 +123,8 @@ def _measured(items: list[Any], form: List) -> list[tuple[Any, int]]:
 
 
 def _length(item: Any) -> int:
+    if weight_of(item, _HEAVIEST) > _HEAVIEST:
+        return MAX_ITEM_BYTES + 1
     try:
         return len(json.dumps(item))
     except (ValueError, RecursionError):

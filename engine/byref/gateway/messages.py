@@ -13,16 +13,19 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 import anyio
 import msgspec
 from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from pydantic_core import to_json
 
 from byref import slices
 from byref.gateway.containment import is_failure
 from byref.gateway.threads import on_thread
+from byref.slices import sizes
 from byref_sandbox import jsontext, weight
 
 MAX_MESSAGE_BYTES: Final = 256 << 20
@@ -49,11 +52,14 @@ _READERS: Final = 2
 """Threads that read messages of either length, of all servers: each takes its turns with the loop."""
 _LONG: Final = 1 << 20
 """Bytes of a message that takes long; a server has one of them read at a time, and shorter ones do not wait for it."""
+_PART: Final = 8
+"""What a value weighs beside its characters."""
 _PIECE: Final = 1 << 16
 _PAUSE: Final = 0.02
 
 _SCALAR = rb'(?:"[^"\\]{0,200}"|-?[0-9]{1,20}|null)'
 _HEAD = re.compile(rb'\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*' + _SCALAR + rb"\s*,)*")
+_ASKS = re.compile(_HEAD.pattern + rb'\s*"(?:method|params)"')
 _TAIL = re.compile(rb'(?:,\s*"(?:jsonrpc|id)"\s*:\s*' + _SCALAR + rb"\s*)+\}\s*\Z")
 _ID = re.compile(rb'"id"\s*:\s*(' + _SCALAR + rb")")
 _ENDS: Final = 1_000
@@ -62,6 +68,7 @@ _ENDS: Final = 1_000
 logger = logging.getLogger("byref")
 _readers = ThreadPoolExecutor(_READERS, "byref-gateway-reader")
 _long_readers = ThreadPoolExecutor(_READERS, "byref-gateway-long-reader")
+_writers = ThreadPoolExecutor(_READERS, "byref-gateway-writer")
 
 
 class Oversized(Exception):
@@ -69,10 +76,12 @@ class Oversized(Exception):
 
 
 class Allowance:
-    """What the messages of one server may take of memory, all its connections together."""
+    """What the messages of one server, or of a client, may take of memory, all its connections together."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, sender: str | None = None) -> None:
         self.server = server
+        self.sender = sender or f"the MCP server {server!r}"
+        """As errors name it."""
         self.used = 0
         self.reading = asyncio.Semaphore(1)
         """Of a long message."""
@@ -114,8 +123,8 @@ class Lease:
                 self.size += size
                 return
         raise Oversized(
-            f"the MCP server {self._allowance.server!r} sent more than is taken at once: {ALLOWED_BYTES >> 30} GB of memory "
-            "for all of its messages that are being worked on"
+            f"{self._allowance.sender} sent more than is taken at once: {ALLOWED_BYTES >> 30} GB of memory for all of its "
+            "messages that are being worked on"
         )
 
     def release(self) -> None:
@@ -208,40 +217,53 @@ async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
     Raises:
         Oversized: it is too much, and nobody knows what it answers.
     """
+    try:
+        message = await taken(data, allowance)
+    except Oversized as error:
+        if (id := id_of(data)) is None:
+            raise
+        return failed(id, str(error))
+    if message is None:
+        return None if (id := id_of(data)) is None else failed(id, _NO_MESSAGE)
+    return message
+
+
+async def taken(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
+    """Return a message; None if it is none.
+
+    Raises:
+        Oversized: it is too much; `id_of` and `asks` say who waits for what.
+    """
     lease = Lease(allowance)
     try:
         if len(data) <= _AT_ONCE:
             if len(data) > _UNCOUNTED:
                 await lease.grow(weight.decoded_bytes(data, ALLOWED_BYTES))
-            message = _read(data, allowance.server)
+            message = _read(data, allowance.sender)
         elif len(data) <= _LONG:
             message = await _read_on(_readers, data, allowance, lease)
         else:
             async with allowance.reading:
                 message = await _read_on(_long_readers, data, allowance, lease)
-    except Oversized as error:
-        if (id := _id_of(data)) is None:
-            raise
-        return failed(id, str(error))
+    except Oversized:
+        raise
     except Exception:
-        logger.exception("a message of the server %r could not be read", allowance.server)
+        logger.exception("a message of %s could not be read", allowance.sender)
         message = None
-    if message is None:
-        return None if (id := _id_of(data)) is None else failed(id, _NO_MESSAGE)
-    return _with_lease(message, lease, len(data))
+    return None if message is None else _with_lease(message, lease, len(data))
 
 
 async def _read_on(readers: Executor, data: bytes, allowance: Allowance, lease: Lease) -> JSONRPCMessage | None:
     await lease.grow(await on_thread(readers, lambda: _weighed(data, allowance)))
-    return await on_thread(readers, lambda: _read(data, allowance.server))
+    return await on_thread(readers, lambda: _read(data, allowance.sender))
 
 
 _NO_MESSAGE = "the server's answer is no message of this protocol"
 
 
-def failed(id: int | str, reason: str) -> JSONRPCError:
-    """Return an error in the place of a server's answer."""
-    return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+def failed(id: int | str, reason: str, code: int = INTERNAL_ERROR) -> JSONRPCError:
+    """Return an error in the place of an answer."""
+    return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason))
 
 
 def _weighed(data: bytes, allowance: Allowance) -> int:
@@ -251,24 +273,20 @@ def _weighed(data: bytes, allowance: Allowance) -> int:
         Oversized: they are too many, in number or in bytes.
     """
     if weight.is_nested_deeper(data, MAX_LEVELS):
-        raise Oversized(
-            f"the MCP server {allowance.server!r} answered with more than {MAX_LEVELS} levels in one message"
-        )
+        raise Oversized(f"{allowance.sender} sent more than {MAX_LEVELS} levels in one message")
     if weight.has_too_many_parts(data, MAX_PARTS):
-        raise Oversized(
-            f"the MCP server {allowance.server!r} answered with more than {MAX_PARTS:,} arrays, objects and values in one message"
-        )
+        raise Oversized(f"{allowance.sender} sent more than {MAX_PARTS:,} arrays, objects and values in one message")
     # The text that the objects are made from is there as long as they are made.
     return weight.decoded_bytes(data, ALLOWED_BYTES) + weight.width_of(data) * len(data)
 
 
-def _read(data: bytes, server: str) -> JSONRPCMessage | None:
+def _read(data: bytes, sender: str) -> JSONRPCMessage | None:
     try:
         value = _decoded(data)
     except (ValueError, RecursionError):
         return None
     if len(data) <= _AT_ONCE and data.count(b"[") + data.count(b"{") > MAX_LEVELS and _is_deep(value):
-        raise Oversized(f"the MCP server {server!r} answered with more than {MAX_LEVELS} levels in one message")
+        raise Oversized(f"{sender} sent more than {MAX_LEVELS} levels in one message")
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValueError:
@@ -318,8 +336,13 @@ def _sendable(value: Any) -> Any:
     return [_sendable(item) for item in value] if isinstance(value, list) else value
 
 
-def _id_of(data: bytes) -> int | str | None:
-    """The id at one of the ends of an answer, where nothing but the message itself can have one."""
+def asks(data: bytes) -> bool:
+    """Tell whether a message that is too large to be read is a request, as far as it begins like one."""
+    return _ASKS.match(data[:_ENDS]) is not None
+
+
+def id_of(data: bytes) -> int | str | None:
+    """Return the id at one of the ends of a message, where nothing but the message itself can have one."""
     head, tail = _HEAD.match(data[:_ENDS]), _TAIL.search(data[-_ENDS:])
     for found in (head, tail):
         if found is not None and (named := _ID.search(found[0])) is not None:
@@ -351,3 +374,87 @@ def encoded(message: Any) -> bytes:
         return text.encode()
     except ValueError:
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
+
+
+def is_long(message: JSONRPCMessage) -> bool:
+    """Tell whether to write a message takes so long that it is not done on the loop; it is looked at no further than that."""
+    return any(weight_of(getattr(message, name, None), _AT_ONCE) > _AT_ONCE for name in ("result", "params"))
+
+
+def pieces_of(message: JSONRPCMessage) -> Iterator[bytes]:
+    """Yield the JSON of a message, slice by slice."""
+    return _pieces(
+        {name: getattr(message, name) for name in type(message).model_fields if name in message.model_fields_set}
+    )
+
+
+async def sendable(message: JSONRPCMessage) -> bytes:
+    """Return a message as JSON, made on a thread where that takes long."""
+    if not is_long(message):
+        return encoded(message)
+    return await on_thread(_writers, lambda: _joined(list(pieces_of(message))))
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if weight_of(value, sizes.CHUNK) <= sizes.CHUNK:
+        yield _json(value)
+    elif isinstance(value, str):
+        yield b'"'
+        yield from (_json(piece)[1:-1] for piece in slices.pieces(value))
+        yield b'"'
+    elif isinstance(value, dict):
+        before = b"{"
+        for members in _runs(list(value.items())):
+            yield before
+            if len(members) > 1:
+                yield _json(dict(members))[1:-1]
+            else:
+                yield from _pieces(members[0][0])
+                yield b":"
+                yield from _pieces(members[0][1])
+            before = b","
+        yield b"}"
+    else:
+        before = b"["
+        for items in _runs(value):
+            yield before
+            yield from [_json(items)[1:-1]] if len(items) > 1 else _pieces(items[0])
+            before = b","
+        yield b"]"
+
+
+def _runs(members: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """The members in runs of one slice; one that is more than a slice is a run of its own."""
+    first, weight = 0, 0
+    for at, member in enumerate(members):
+        own = weight_of(member, sizes.CHUNK)
+        if at > first and weight + own > sizes.CHUNK:
+            yield members[first:at]
+            first, weight = at, 0
+        weight += own
+    yield members[first:]
+
+
+def weight_of(value: object, most: int) -> int:
+    """Return about how long a value is as JSON, up to a bit more than `most`."""
+    weight, values = 0, list[Any]([value])
+    while values and weight <= most:
+        value = values.pop()
+        weight += _PART
+        if isinstance(value, str):
+            weight += len(value)
+        elif isinstance(value, dict) and weight + _PART * len(value) <= most:
+            values += value
+            values += value.values()
+        elif isinstance(value, list | tuple) and weight + _PART * len(value) <= most:
+            values += value
+        elif isinstance(value, dict | list | tuple):
+            weight += _PART * len(value)
+    return weight
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return to_json(value, by_alias=True, inf_nan_mode="null")
+    except ValueError:
+        return json.dumps(value).encode()

@@ -1,23 +1,47 @@
-"""Standard input and output of the process, as the SDK's stdio transport wants them, without a thread in between.
+"""A client at standard input and output of the process: in place of the SDK's transport, without a thread in between.
 
-What waits for a pipe can be given up at any time, so that a signal ends the gateway; and a small message is on its way
-without a change of threads.
+What waits for a pipe can be given up at any time, so that a signal ends the gateway; a small message is on its way without a
+change of threads, and a large one keeps nobody else waiting while it is read or made.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST
 
-from byref.gateway.messages import MAX_MESSAGE_BYTES
+from byref.gateway.messages import (
+    MAX_MESSAGE_BYTES,
+    Allowance,
+    Oversized,
+    Pieces,
+    asks,
+    encoded,
+    failed,
+    id_of,
+    is_long,
+    pieces_of,
+    taken,
+)
 
 _CHUNK = 1 << 16
 _ATOMIC = 4096
 """What a pipe takes at once when it says that it takes anything."""
 _LARGE = 1 << 16
+_BEGINNING = 1_000
+"""Bytes that are kept of a line that is too long: its id is looked for there."""
+_Received = MemoryObjectReceiveStream[SessionMessage | Exception]
+_Sent = MemoryObjectSendStream[SessionMessage]
+
+logger = logging.getLogger("byref")
 
 
 @contextmanager
@@ -35,28 +59,95 @@ def claimed() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
+@asynccontextmanager
+async def client_messages(reading: int, writing: int) -> AsyncIterator[tuple[_Received, _Sent]]:
+    """Yield the streams of a client's messages and of those for it, as the SDK's server reads and writes them.
+
+    A message of the client's is weighed as one of a server's is; a request that is too much is answered with an error. What
+    is long is made into JSON on a thread, slice by slice, and written as it is made.
+    """
+    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, Lines(reading), received_in, sent.clone())
+        tasks.start_soon(_write, sent_out, Output(writing))
+        yield received, sent
+
+
+async def _read(
+    lines: Lines,
+    into: MemoryObjectSendStream[SessionMessage | Exception],
+    refusals: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    allowance = Allowance("", "the client")
+    async with into, refusals:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for line in lines:
+                try:
+                    if isinstance(line, Begun):
+                        raise Oversized(f"the client sent a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
+                    message = await taken(line, allowance)
+                except Oversized as error:
+                    beginning = line.text if isinstance(line, Begun) else line
+                    if (id := id_of(beginning)) is None:
+                        logger.warning("%s; it is dropped", error)
+                    elif asks(beginning):
+                        await refusals.send(SessionMessage(failed(id, str(error), INVALID_REQUEST)))
+                    else:
+                        await into.send(SessionMessage(failed(id, str(error))))
+                    continue
+                await into.send(
+                    ValueError("no message of this protocol") if message is None else SessionMessage(message)
+                )
+
+
+async def _write(messages: MemoryObjectReceiveStream[SessionMessage], output: Output) -> None:
+    async with messages:
+        async for item in messages:
+            if is_long(item.message):
+                await output.write_long(pieces_of(item.message))
+            else:
+                await output.write(encoded(item.message) + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a line begins with that is longer than any message may be; the rest of it was dropped."""
+
+    text: bytes
+
+
 class Lines:
     """The lines of a descriptor, each put together once, however many pieces it comes in."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield each line, undecodable bytes replaced; a line longer than any message may be ends them."""
-        pieces: list[bytes] = []
-        size = 0
+    async def __aiter__(self) -> AsyncIterator[bytes | Begun]:
+        """Yield each line that is not empty; of one that is longer than any message may be, its beginning."""
+        pieces, beginning = Pieces(), b""
+        begun: Begun | None = None
         while chunk := await self._chunk():
             *ended, rest = chunk.split(b"\n")
             for piece in ended:
-                yield b"".join((*pieces, piece)).decode("utf-8", "replace")
-                pieces, size = [], 0
-            if rest:
-                pieces.append(rest)
-                size += len(rest)
-            if size > MAX_MESSAGE_BYTES:
-                return
-        if pieces:
-            yield b"".join(pieces).decode("utf-8", "replace")
+                if begun is not None:
+                    yield begun
+                    begun = None
+                elif pieces.size:
+                    pieces.add(piece)
+                    yield await pieces.joined()
+                elif piece:
+                    yield piece
+            if begun is None and rest:
+                beginning = beginning if pieces.size else b""
+                beginning += rest[: _BEGINNING - len(beginning)]
+                pieces.add(rest)
+                if pieces.size > MAX_MESSAGE_BYTES:
+                    begun, pieces = Begun(beginning), Pieces()
+        if begun is not None:
+            yield begun
+        elif pieces.size:
+            yield await pieces.joined()
 
     async def _chunk(self) -> bytes:
         with suppress(PermissionError):  # of a file, which is always readable
@@ -68,26 +159,27 @@ class Lines:
 
 
 class Output:
-    """A descriptor that text is written to."""
+    """A descriptor that messages are written to, a line each."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    async def write(self, text: str) -> None:
-        """Write all of a text."""
-        data = text.encode("utf-8", "replace")
+    async def write(self, data: bytes) -> None:
+        """Write all of the data."""
         if len(data) > _LARGE:
-            await anyio.to_thread.run_sync(self._write, data, abandon_on_cancel=True)
+            await self.write_long(iter([data[:-1]]))
             return
         while data:
             with suppress(PermissionError):  # of a file, which is always writable
                 await anyio.wait_writable(self._descriptor)
             data = data[os.write(self._descriptor, data[:_ATOMIC]) :]
 
-    async def flush(self) -> None:
-        """Do nothing: what was written is on its way."""
+    async def write_long(self, pieces: Iterator[bytes]) -> None:
+        """Make the pieces of a line on a thread, and write each as soon as it is there."""
+        await anyio.to_thread.run_sync(self._write, pieces, abandon_on_cancel=True)
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+    def _write(self, pieces: Iterator[bytes]) -> None:
+        for piece in chain(pieces, [b"\n"]):
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(self._descriptor, view) :]

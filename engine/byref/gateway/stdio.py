@@ -18,7 +18,7 @@ from mcp.types import JSONRPCRequest
 from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
 from byref.gateway.guard import guarded
-from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, Pieces, encoded, failed, read
+from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, Pieces, failed, read, sendable
 from byref.gateway.relay import Relay
 
 MAX_STRAY_LINES = 10_000
@@ -113,7 +113,7 @@ async def _write(process: Process, out: MemoryObjectReceiveStream[Any], received
         async with out:
             async for item in out:
                 try:
-                    data = encoded(item.message)
+                    data = await sendable(item.message)
                 except Exception as error:  # noqa: BLE001  one message's failure is its own
                     if isinstance(item.message, JSONRPCRequest):
                         reason = f"the request cannot be sent: {type(error).__name__}"

@@ -24,6 +24,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp.types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -33,6 +34,7 @@ from mcp.types import (
     METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
+    RequestId,
 )
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
@@ -65,6 +67,8 @@ PAUSE_SECONDS = 60.0
 """A list that could not be had is not asked for again before, so that not every list of the client's waits for it."""
 SECOND_SECONDS = 10.0
 """For the handshake-less opening of a second connection, at least; twice as long as the first took, where that is more."""
+_FIRST_ID = 1_000_000_000
+"""Ids beyond those that the SDK's dispatcher gives by itself."""
 FRESH_SECONDS = 5.0
 """A list of a server that does not say when it changes is asked for again after these."""
 
@@ -83,8 +87,8 @@ class Client(Protocol):
     capabilities: Json
     info: Json
 
-    async def asked(self, upstream: Upstream, method: str, params: Json | None) -> Json:
-        """Answer a request of a server's."""
+    async def asked(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
+        """Answer a request of a server's; `about`: whom it sends it in the course of, as `Upstream.request` was told, if known."""
 
     async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
         """Take a notification of a server's."""
@@ -128,7 +132,9 @@ class Upstream:
         self._is_awaited = False
         self._trouble = "it has not been started yet"
         self._retry_at: float | None = None
-        self._notifying = self._asking = 0
+        self._notifying = self._asking = self._sent = 0
+        self._about: dict[RequestId | None, object] = {}
+        """Whom a request that is going on is about, by its id."""
         self._pace = Pace()
         self._life: TaskGroup | None = None
         self._listening = anyio.CancelScope()
@@ -202,8 +208,9 @@ class Upstream:
         *,
         on_progress: ProgressFnT | None = None,
         timeout: float | None = None,
+        about: object = None,
     ) -> Json:
-        """Send a request and return the result as the server gave it.
+        """Send a request and return the result as the server gave it; `about` is whom its questions are asked for.
 
         Raises:
             Unavailable: the server is away, went away meanwhile, or took too long.
@@ -217,6 +224,10 @@ class Upstream:
             options["on_progress"] = on_progress
         if timeout is not None:
             options["timeout"] = timeout
+        if about is not None and self.is_at_address:  # a process has one stream for all that it says
+            self._sent += 1
+            options["request_id"] = id = _FIRST_ID + self._sent
+            self._about[id] = about
         try:
             return await _answer(dispatcher, method, sent, options)
         except MCPError as error:
@@ -235,6 +246,8 @@ class Upstream:
             if error.data is not None:
                 error.error.data = all_visible(error.data)
             raise
+        finally:
+            self._about.pop(options.get("request_id"), None)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification, if the server is there and takes any."""
@@ -483,7 +496,7 @@ class Upstream:
     # What the server says by itself
 
     async def _on_request(
-        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> Json:
         if method == "ping":
             return {}
@@ -491,7 +504,10 @@ class Upstream:
             raise MCPError(INTERNAL_ERROR, f"{MAX_QUESTIONS} requests are waiting for the client already")
         self._asking += 1
         try:
-            return await self._client.asked(self._first or self, method, None if params is None else dict(params))
+            came_with = getattr(context, "message_metadata", None)
+            related = came_with.related_request_id if isinstance(came_with, ServerMessageMetadata) else None
+            given = None if params is None else dict(params)
+            return await self._client.asked(self._first or self, method, given, self._about.get(related))
         finally:
             self._asking -= 1
 

@@ -49,9 +49,15 @@ class Ways:
         self._watched: set[str] = set()
 
     async def request(
-        self, method: str, params: Json, *, on_progress: ProgressFnT | None = None, timeout: float | None = None
+        self,
+        method: str,
+        params: Json,
+        *,
+        on_progress: ProgressFnT | None = None,
+        timeout: float | None = None,
+        about: object = None,
     ) -> Json:
-        """Send a client's request and return the result as the server gave it.
+        """Send a client's request and return the result as the server gave it; `about` is whom its questions are asked for.
 
         Raises:
             Unavailable: the server is away, went away meanwhile, or took too long.
@@ -62,7 +68,7 @@ class Ways:
 
         async def sent(way: Upstream) -> Json:
             given = outgoing(params, to_modern=way.is_modern)
-            return await way.request(method, given, on_progress=on_progress, timeout=timeout)
+            return await way.request(method, given, on_progress=on_progress, timeout=timeout, about=about)
 
         target = method, str(params.get("uri" if method == "resources/read" else "name"))
         known = self._is_by_second.get(target)
