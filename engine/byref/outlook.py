@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, select
 
 from byref import ledger
-from byref.artifacts import quotas
 from byref.calibration import Standing
 from byref.db.tables import SessionRow
 from byref.ledger import NEVER, Given
@@ -23,14 +22,14 @@ class Outlook:
     """The step that recorded the same content under the same call id."""
     given: Given
     standing: Standing
-    stored: int
-    """Bytes that the session has stored, or more."""
+    kept: int
+    """Bytes that the session has stored, by what its row keeps: what came last is not among them."""
 
 
 UNKNOWN = Outlook(0, None, NEVER, Standing(base=0, base_output=None, pending=0, reported=1, estimated=1), 0)
 """Of an output for which nobody looked."""
 
-_LOOK = select(*ledger.BEFORE, quotas.AT_MOST.label("stored")).where(SessionRow.id == bindparam("of_session"))
+_LOOK = select(*ledger.BEFORE, SessionRow.stored_bytes).where(SessionRow.id == bindparam("of_session"))
 
 
 def look(connection: Connection, session_row: int, call: bytes | None, content: bytes) -> Outlook:
@@ -39,6 +38,6 @@ def look(connection: Connection, session_row: int, call: bytes | None, content: 
     row = connection.execute(_LOOK, about).one_or_none()
     if row is None:
         return UNKNOWN
-    step, base, output, pending, reported, estimated, same, first, seen, stored = row
+    step, base, output, pending, reported, estimated, same, first, seen, kept = row
     standing = Standing(base=base, base_output=output, pending=pending, reported=reported, estimated=estimated)
-    return Outlook(step, same, Given(first, seen), standing, int(stored))
+    return Outlook(step, same, Given(first, seen), standing, kept)

@@ -241,9 +241,13 @@ def over_quota(
 
 
 def _excess(prepared: Prepared, several: Sequence[Kept], outlook: Outlook) -> Excess | None:
-    """Return the quota that storing payloads would pass now; nothing more is read where there is room in any case."""
+    """Return the quota that storing payloads would pass now.
+
+    Nothing is read where none is near and they are written by the commit alone, which asks anyway.
+    """
     adding = adding_of(several)
-    if not adding or quotas.is_within(prepared.scope.policy, outlook.stored, adding):
+    is_held = sum(adding.values()) <= HELD_BYTES
+    if not adding or (is_held and quotas.is_far(prepared.scope.policy, outlook.kept, adding)):
         return None
     return prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
 

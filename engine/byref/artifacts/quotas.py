@@ -70,10 +70,13 @@ def excess(
     return found
 
 
-def is_within(policy: Policy, stored: int, adding: Mapping[bytes, int]) -> bool:
-    """Tell whether payloads pass no quota in any case, where a session has `stored` at most."""
+def is_far(policy: Policy, kept: int, adding: Mapping[bytes, int]) -> bool:
+    """Tell whether no quota is near: with `kept` bytes by what a session's row keeps, which is not all, half of one is left.
+
+    Whoever stores them asks again under the lock.
+    """
     most = policy.max_session_bytes
-    return policy.max_tenant_bytes is None and (most is None or stored + sum(adding.values()) <= most)
+    return policy.max_tenant_bytes is None and (most is None or kept + sum(adding.values()) <= most // 2)
 
 
 def _excess(
@@ -214,40 +217,23 @@ _KEEP = (
         stored_name=bindparam("new_name"),
     )
 )
-
-
-def _artifacts_since(session: Any, row: Any, *sums: Any) -> Any:
-    stored = select(*sums).join_from(ArtifactRow, BlobRow, ArtifactRow.blob_id == BlobRow.id)
-    return stored.where(ArtifactRow.session_id == session, ArtifactRow.id > row)
-
-
-def _names_since(session: Any, row: Any, *sums: Any) -> Any:
-    of_any_kind = text("kind IN ('source', 'exact')")  # all that there are: said so that the index of their age serves
-    return select(*sums).where(NameRow.session_id == session, of_any_kind, NameRow.id > row)
-
-
-def _since() -> Any:
-    artifacts, names = (
-        since(bindparam("whose"), bindparam(after), func.sum(size), func.count(), func.max(row)).subquery()
-        for since, after, size, row in (
-            (_artifacts_since, "artifact", BlobRow.size_bytes, ArtifactRow.id),
-            (_names_since, "name", NameRow.size_bytes, NameRow.id),
-        )
-    )
-    return select(*artifacts.c, *names.c).join_from(artifacts, names, true())
-
-
-_SINCE = _since()
-AT_MOST = (
-    SessionRow.stored_bytes
-    + func.coalesce(
-        _artifacts_since(SessionRow.id, SessionRow.stored_artifact, func.sum(BlobRow.size_bytes)).scalar_subquery(), 0
-    )
-    + func.coalesce(
-        _names_since(SessionRow.id, SessionRow.stored_name, func.sum(NameRow.size_bytes)).scalar_subquery(), 0
-    )
+_ARTIFACTS = (
+    select(func.sum(BlobRow.size_bytes), func.count(), func.max(ArtifactRow.id))
+    .join_from(ArtifactRow, BlobRow, ArtifactRow.blob_id == BlobRow.id)
+    .where(ArtifactRow.session_id == bindparam("whose"), ArtifactRow.id > bindparam("artifact"))
+    .subquery()
 )
-"""What a session has stored, or more, as an expression of its row."""
+_NAMES = (
+    select(func.sum(NameRow.size_bytes), func.count(), func.max(NameRow.id))
+    .where(
+        NameRow.session_id == bindparam("whose"),
+        text("kind IN ('source', 'exact')"),  # all that there are: said so that the index of their age serves
+        NameRow.id > bindparam("name"),
+    )
+    .subquery()
+)
+_SINCE = select(*_ARTIFACTS.c, *_NAMES.c).join_from(_ARTIFACTS, _NAMES, true())
+"""Bytes, number and last id of the artifacts and of the names that came since those that the session's row keeps."""
 _LAST = select(
     *(
         select(func.coalesce(func.max(row.id), 0)).where(row.session_id == bindparam("whose")).scalar_subquery()
