@@ -305,7 +305,7 @@ def peak_of(pid: int) -> int:
         ("pipe__text60", "hello world", 700),
         ("pipe__records30", "374491", 700),
         ("gzip_sound", "374491", 700),
-        ("bomb://30", "30 MB", 300),
+        ("bomb://4", "4 MB", 100),
     ],
 )
 def test_others_hardly_notice_a_bomb(place: Place, web: str, name: str, told: str, most: int) -> None:
@@ -322,7 +322,6 @@ def test_others_hardly_notice_a_bomb(place: Place, web: str, name: str, told: st
     async def beside(client: Client) -> tuple[str, float, int]:
         await client.list_tools()
         pid = gateway_in(place.folder)
-        before = peak_of(pid)
         waits: list[float] = []
         over = asyncio.Event()
 
@@ -335,7 +334,7 @@ def test_others_hardly_notice_a_bomb(place: Place, web: str, name: str, told: st
 
         other = asyncio.create_task(others())
         await asyncio.sleep(1)
-        alone = p99(waits)
+        alone, before = p99(waits), peak_of(pid)  # what small calls import is there
         waits.clear()
         found = await outcome(client, name)
         over.set()
