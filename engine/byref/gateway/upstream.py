@@ -348,7 +348,7 @@ class Upstream:
                     await self._shake_hands(dispatcher)
                     opening.cancel_scope.cancel()
                 if not lost.is_set():
-                    self._dispatcher = dispatcher
+                    self._dispatcher, self._trouble = dispatcher, ""
                     self.lives, self._took = self.lives + 1, time.monotonic() - began
                     self._lists = {kind: Items(items.items, float("-inf")) for kind, items in self._lists.items()}
                     self._life = tasks
