@@ -1,6 +1,7 @@
 """Growth: each call of a conversation that holds 100,000 steps, artifacts and names, against one that holds 100 of each.
 
-Both are in one database, filled by SQL; the calls take turns. What a call takes may not grow with what is stored.
+Both are in one database, filled by SQL, with a million conversations beside; the calls take turns. So do pages of lists of a
+tenant's conversations, of which one has 100 and the other 100,000. What a call takes may not grow with what is stored.
 """
 
 from __future__ import annotations
@@ -8,24 +9,37 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import Any
 
 import zstandard
 from blake3 import blake3
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, bindparam, insert, text, update
 
 import byref
 from benchmarks import databases
 from benchmarks.results import Figure, interleaved, median, ratio
 from byref import ledger
 from byref.db import sums
-from byref.db.tables import ArtifactRow, BlobRow, FrameRow, LedgerRow, NameRow, SessionRow, VariableRow
+from byref.db.tables import (
+    ArtifactRow,
+    BlobRow,
+    FrameRow,
+    LedgerRow,
+    NameRow,
+    SessionRow,
+    UtcDateTime,
+    VariableRow,
+)
 from byref.policy import DEFAULT_TOOLS
 
 FEW, MANY = 100, 100_000
-SHORT_MANY = 5_000
+BESIDE = 1_000_000
+"""Conversations of others, each its own tenant's."""
+SHORT_MANY, SHORT_BESIDE = 5_000, 5_000
 RUNS, SHORT_RUNS = 15, 3
 BATCH = 5_000
 TARGET = "<= 1.5x"
@@ -36,23 +50,74 @@ ROWS = [{"id": n, "name": f"user {n}", "city": "Oslo"} for n in range(1_600)]
 
 def main(short: bool = False) -> Iterator[Figure]:
     """Yield what each call takes on SQLite and PostgreSQL, and how often that of the small conversation it is."""
-    many, runs = (SHORT_MANY, SHORT_RUNS) if short else (MANY, RUNS)
+    many, beside, runs = (SHORT_MANY, SHORT_BESIDE, SHORT_RUNS) if short else (MANY, BESIDE, RUNS)
     for database in databases.KINDS:
         with databases.database(database) as url, byref.Engine(url, create=True, policy=POLICY) as engine:
+            populate(engine, "few", FEW)
+            populate(engine, "many", many)
+            populate(engine, None, FEW)
             small, large = (filled(engine, stored) for stored in (FEW, many))
             analyse(engine)
+            few_tenants = _timed(lambda: engine.tenants(limit=PAGE), runs)
+            populate(engine, None, beside, begun=FEW)
+            analyse(engine)
+            yield _figure(f"tenants, a page, {database}", few_tenants, _timed(lambda: engine.tenants(limit=PAGE), runs))
+            for name, listed in LISTS.items():
+                yield _compared(f"{name}, {database}", partial(listed, engine), "few", "many", runs)
             for name, call in CALLS.items():
                 yield _compared(f"{name}, {database}", call, small, large, runs)
 
 
-def _compared(
-    step: str, call: Callable[[byref.Session], object], small: byref.Session, large: byref.Session, runs: int
-) -> Figure:
+def _compared(step: str, call: Callable[[Any], object], small: Any, large: Any, runs: int) -> Figure:
     call(small), call(large)
     times = interleaved(runs, small=lambda: call(small), large=lambda: call(large))
-    few, many = median(times["small"]) * 1_000, median(times["large"]) * 1_000
-    against = ratio(times["large"], times["small"])
-    return Figure(step, many, "ms", f"where {FEW} of each are stored, {few:.2f} ms", against, TARGET)
+    return _figure(step, times["small"], times["large"])
+
+
+def _timed(call: Callable[[], object], runs: int) -> list[float]:
+    call()
+    return interleaved(runs, all=call)["all"]
+
+
+def _figure(step: str, small: list[float], large: list[float]) -> Figure:
+    few, many = median(small) * 1_000, median(large) * 1_000
+    against = ratio(large, small)
+    target = "" if step.rpartition(",")[0] in WINDOWED else TARGET
+    return Figure(step, many, "ms", f"where {FEW} of each are stored, {few:.2f} ms", against, target)
+
+
+_ONE_EACH = """
+WITH RECURSIVE counted (n) AS (SELECT :begun + 1 UNION ALL SELECT n + 1 FROM counted WHERE n < :begun + :count)
+"""
+_SESSIONS = """
+INSERT INTO byref_sessions (id, tenant, name, next_step, created_at)
+SELECT :behind + n, CASE WHEN :tenant = '' THEN 'other ' || n ELSE :tenant END, 'chat ' || n, 2, :at FROM counted
+"""
+_STEPS = """
+INSERT INTO byref_ledger (tenant, session_id, step, kind, tokens, input_tokens, output_tokens, detail, created_at)
+SELECT tenant, id, 1, 'usage', 10, 9, 1, '{}', created_at FROM byref_sessions WHERE id > :behind + :begun
+AND id <= :behind + :begun + :count
+"""
+_ROOM = 100_000_000
+"""Row ids for the conversations of each tenant, or of others."""
+
+
+def populate(engine: byref.Engine, tenant: str | None, count: int, *, begun: int = 0) -> None:
+    """Insert so many conversations of a tenant, or of one tenant each, with one step in each."""
+    behind = _ROOM * [None, "few", "many"].index(tenant)
+    about = {"count": count, "begun": begun, "behind": behind}
+    at = bindparam("at", datetime.now(UTC), UtcDateTime)
+    is_sqlite = engine._database.dialect == "sqlite"
+
+    def work(connection: Connection) -> None:
+        sessions = f"{_ONE_EACH} {_SESSIONS}" if is_sqlite else _SESSIONS.replace("FROM counted", f"FROM ({_SERIES}) s")
+        connection.execute(text(sessions).bindparams(at), {**about, "tenant": tenant or ""})
+        connection.execute(text(_STEPS), about)
+
+    engine._database.write(work)
+
+
+_SERIES = "SELECT generate_series(:begun + 1, :begun + :count) AS n"
 
 
 def filled(engine: byref.Engine, stored: int) -> byref.Session:
@@ -98,7 +163,6 @@ def fill(connection: Connection, session: byref.Session, stored: int) -> None:
             ],
         )
         about = {
-            "origin": "output",
             "kind": "json",
             "content_type": "application/json",
             "size_bytes": 20,
@@ -110,7 +174,14 @@ def fill(connection: Connection, session: byref.Session, stored: int) -> None:
         artifacts = connection.execute(
             insert(ArtifactRow).returning(ArtifactRow.id, sort_by_parameter_order=True),
             [
-                {"public_id": f"art_{uuid.uuid4()}", "blob_id": blob, "step": before + n + 1, **owner, **about}
+                {
+                    "public_id": f"art_{uuid.uuid4()}",
+                    "blob_id": blob,
+                    "step": before + n + 1,
+                    **owner,
+                    **about,
+                    **_made(n),
+                }
                 for n, blob in zip(numbers, blob_ids, strict=True)
             ],
         ).scalars()
@@ -132,15 +203,17 @@ def fill(connection: Connection, session: byref.Session, stored: int) -> None:
                 for n, artifact in bound
             ],
         )
-        # Every other artifact has a name that code gave it: what no variable stands for is stored as well.
-        names = [(n, artifact) for n, artifact in bound if n % 2]
-        what = {"path": "[]", "shape": "array(1) of object(1 keys)", "origin": "run"}
+        # A quarter came from tools and has names, and a quarter code made and named; nothing stands for the others.
+        named = [(n, i, ("rows_", "page_"), "output") for n, i in bound if n % 4 == 0]
+        kept = [(n, i) for n, i in bound if n % 4 == 1]
+        named += [(n, i, ("kept_",), "run") for n, i in kept]
+        what = {"path": "[]", "shape": "array(1) of object(1 keys)"}
         connection.execute(
             insert(VariableRow),
             [
-                {"name": f"{name}{n}", "artifact_id": artifact, "step": before + n + 1, **owner, **what}
-                for n, artifact in names
-                for name in ("rows_", "kept_")
+                {"name": f"{name}{n}", "origin": by, "artifact_id": artifact, "step": before + n + 1, **owner, **what}
+                for n, artifact, names, by in named
+                for name in names
             ],
         )
         connection.execute(
@@ -156,13 +229,28 @@ def fill(connection: Connection, session: byref.Session, stored: int) -> None:
                     "step": before + n + 1,
                     **owner,
                 }
-                for n, artifact in names
+                for n, artifact in kept
             ],
         )
     moved = {"next_step": before + stored + 1, "pending_tokens": SessionRow.pending_tokens + 10 * stored}
     connection.execute(update(SessionRow).where(SessionRow.id == scope.row).values(moved))
     while not sums.keep(connection, scope.row, before + stored):
         pass
+
+
+def _made(number: int) -> dict[str, str | None]:
+    """Who made an artifact, and its name: of many the same, of many another one."""
+    match number % 4:
+        case 0:
+            return {"origin": "output", "name": "page.pdf"}
+        case 1:
+            return {"origin": "run", "name": None}
+        case 2:
+            return {"origin": "host", "name": f"report {number}" if number % 8 == 2 else "report"}
+        case _:
+            figure = number % 8 == 3
+            name = f"plot_{number}" if figure else f"out/{number}.csv"
+            return {"origin": "run", "name": name, "kind": "image" if figure else "text"}
 
 
 def analyse(engine: byref.Engine) -> None:
@@ -187,6 +275,31 @@ def _replied(tool: str, **arguments: object) -> Callable[[byref.Session], object
     return call
 
 
+def _refused(tool: str, **arguments: object) -> Callable[[byref.Session], object]:
+    def call(session: byref.Session) -> None:
+        assert session.call(tool, arguments, call_id=uuid.uuid4().hex).is_error
+
+    return call
+
+
+def _raised(work: Callable[[], object]) -> None:
+    with suppress(byref.ConfigurationError):
+        work()
+        raise AssertionError
+
+
+PAGE = 20
+LISTS: dict[str, Callable[[byref.Engine, str], Any]] = {
+    "sessions, a page": lambda engine, tenant: engine.sessions(tenant, limit=PAGE),
+    "sessions, a later page": lambda engine, tenant: engine.sessions(tenant, after="chat 50", limit=PAGE),
+    "tenants, a later page": lambda engine, tenant: engine.tenants(after=f"other {FEW}", limit=PAGE),
+}
+WINDOWED = (
+    "code_interpreter, a name that is not there",
+    "artifact_read, a name that is not there",
+    "variable, that is not there",
+)
+"""What looks at up to 1,000 of the newest names, of which few have so many."""
 CALLS: dict[str, Callable[[byref.Session], Any]] = {
     "process, 2 KB": lambda session: session.process(_fresh()[:2_000], tool="t", call_id=uuid.uuid4().hex),
     "process, 80 KB": lambda session: session.process(_fresh(), tool="rows", call_id=uuid.uuid4().hex),
@@ -202,9 +315,20 @@ CALLS: dict[str, Callable[[byref.Session], Any]] = {
     "record_usage": lambda session: session.record_usage(byref.Usage(input_tokens=9, output_tokens=9), context=False),
     "context_tokens": lambda session: session.context_tokens(),
     "list_artifacts": _replied("list_artifacts"),
+    "list_artifacts, by a prefix": _replied("list_artifacts", prefix="rep"),
+    "list_artifacts, by an id's prefix": _replied("list_artifacts", prefix="art_7"),
+    "process, the same again": lambda session: session.process(ROWS, tool="data", call_id=uuid.uuid4().hex),
+    "code_interpreter, a name that is not there": _refused("code_interpreter", code="nothing"),
+    "artifact_read, a name that is not there": _refused("artifact_read", artifact_id="nothing"),
     "ledger, a page": lambda session: session.ledger(after=50, limit=20),
     "variables, a page": lambda session: session.variables(after="data", limit=20),
     "artifacts, a page": lambda session: session.artifacts(limit=20),
     "variable": lambda session: session.variable("data"),
     "get_artifact": lambda session: session.get_artifact("art_none"),
+    "get_artifact, by a name": lambda session: session.get_artifact("report"),
+    "get_artifact, by a name of outputs": lambda session: session.get_artifact("page.pdf"),
+    "variable, that is not there": lambda session: _raised(lambda: session.variable("nothing")),
+    "history, a page": lambda session: session.history(after=50, limit=20),
+    # Last: it forgets what code has bound.
+    "reset": lambda session: session.reset(),
 }

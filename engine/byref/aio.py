@@ -166,13 +166,15 @@ class AsyncEngine:
         """As `Engine.tools`."""
         return await self._call(None, lambda: self._open().tools(format, tools=tools, policy=policy))
 
-    async def sessions(self, tenant: str | None = "default") -> list[SessionInfo]:
+    async def sessions(
+        self, tenant: str | None = "default", *, after: str | SessionInfo | None = None, limit: int | None = None
+    ) -> list[SessionInfo]:
         """As `Engine.sessions`."""
-        return await self._call(None, lambda: self._open().sessions(tenant))
+        return await self._call(None, lambda: self._open().sessions(tenant, after=after, limit=limit))
 
-    async def tenants(self) -> list[TenantInfo]:
+    async def tenants(self, *, after: str | None = None, limit: int | None = None) -> list[TenantInfo]:
         """As `Engine.tenants`."""
-        return await self._call(None, lambda: self._open().tenants())
+        return await self._call(None, lambda: self._open().tenants(after=after, limit=limit))
 
     async def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """As `Engine.delete_session`."""
@@ -373,9 +375,9 @@ class AsyncSession:
         """As `Session.explain`."""
         return await self._run(self._session.explain, call_id_or_step)
 
-    async def history(self) -> list[HistoryEntry]:
+    async def history(self, *, after: int = 0, limit: int | None = None) -> list[HistoryEntry]:
         """As `Session.history`."""
-        return await self._run(self._session.history)
+        return await self._run(self._session.history, after=after, limit=limit)
 
     async def reminder(self, *, max_tokens: int = 500) -> str:
         """As `Session.reminder`."""

@@ -23,6 +23,7 @@ from byref.db.tables import (
     NameRow,
     RunRow,
     SessionRow,
+    TenantRow,
     TombstoneRow,
     VariableRow,
 )
@@ -81,7 +82,12 @@ def delete_tenant(read: Write, write: Write, tenant: str) -> int:
         gone += write(partial(work, some=some))
         _let_others_through()
     clear(write, tenant)
-    while write(lambda connection: blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS)):
+
+    def rest(connection: Connection) -> int:
+        connection.execute(delete(TenantRow).where(TenantRow.tenant == tenant))
+        return blobs.delete_staged_before(connection, tenant, began, _ARTIFACTS)
+
+    while write(rest):
         _let_others_through()
     return gone
 

@@ -20,7 +20,7 @@ from byref.db import discards
 from byref.db.database import Database, Durability, retried
 from byref.db.tables import GRACE
 from byref.errors import ByrefError, ConfigurationError, StorageFailure
-from byref.knobs import shown
+from byref.knobs import check_limit, shown
 from byref.lifecycle import Opened, SessionInfo, Swept, TenantInfo
 from byref.models import Models
 from byref.policy import Policy, check_tools
@@ -213,14 +213,34 @@ class Engine:
             return False
         return self._sandbox is not None or not tool.needs_sandbox
 
-    def sessions(self, tenant: str | None = "default") -> list[SessionInfo]:
-        """Return a tenant's conversations, oldest first, with what each has stored, read and cost; None: of all tenants."""
-        whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
-        return self._database.read(lambda connection: lifecycle.sessions(connection, whose))
+    def sessions(
+        self, tenant: str | None = "default", *, after: str | SessionInfo | None = None, limit: int | None = None
+    ) -> list[SessionInfo]:
+        """Return a tenant's conversations, oldest first, with what each has stored, read and cost; None: of all tenants.
 
-    def tenants(self) -> list[TenantInfo]:
-        """Return the tenants that have conversations, by name, with what each has stored, read and cost."""
-        return self._database.read(lifecycle.tenants)
+        A page has those behind the conversation `after`, at most `limit`; the last one has fewer. With None it is what a
+        listing gave of it, for its id alone may be another tenant's, too.
+
+        Raises:
+            ConfigurationError: `after` is no conversation any more, or `limit` no number of them.
+        """
+        whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
+        behind, most = _behind(whose, after), check_limit(limit)
+        found = self._database.read(lambda c: lifecycle.sessions(c, whose, after=behind, limit=most))
+        if found is None:
+            raise ConfigurationError(f"after={shown(after)}: no conversation of this list, or none any more")
+        return found
+
+    def tenants(self, *, after: str | None = None, limit: int | None = None) -> list[TenantInfo]:
+        """Return the tenants that have conversations, by name, with what each has stored, read and cost.
+
+        A page has those behind the name `after`, at most `limit`; the last one has fewer.
+
+        Raises:
+            ConfigurationError: `limit` is no number of tenants.
+        """
+        behind, most = None if after is None else lifecycle.check_id("after", after), check_limit(limit)
+        return self._database.read(lambda connection: lifecycle.tenants(connection, after=behind, limit=most))
 
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none.
@@ -348,6 +368,19 @@ class Engine:
             raise StorageFailure(
                 f"{done}, but not all of its objects in the store {name!r}: `sweep` deletes those that are left ({error})"
             ) from error
+
+
+def _behind(tenant: str | None, after: object) -> tuple[str, str] | None:
+    """The tenant and the id of the conversation that a page begins behind."""
+    if after is None:
+        return None
+    if isinstance(after, SessionInfo):
+        if tenant in (None, after.tenant):
+            return after.tenant, after.id
+        raise ConfigurationError(f"after={shown(after)}: that is no conversation of the tenant {tenant!r}")
+    if tenant is None:
+        raise ConfigurationError(f"after={shown(after)}: of all tenants, expected the last entry of the page before")
+    return tenant, lifecycle.check_id("after", after)
 
 
 _NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"

@@ -10,7 +10,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from byref import names as names_of
-from byref.artifacts import quotas, staging, store
+from byref import room
+from byref.artifacts import staging, store
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
 from byref.describe.truncate import head_of
@@ -70,16 +71,7 @@ def commit(connection: Connection, scope: Scope, files: Files, step: int | None)
     """Make artifacts of what was staged; a name that there was means the newer file from now on."""
     if not files.staged:
         return
-    adding = {one.staged.digest: one.staged.size for one in files.staged}
-    quotas.check(
-        connection,
-        scope.policy,
-        tenant=scope.tenant,
-        session_id=scope.row,
-        session=scope.name,
-        adding=adding,
-        is_locked=True,
-    )
+    room.check_within(connection, scope, {one.staged.digest: one.staged.size for one in files.staged})
     for one in files.staged:
         store.insert_artifact(
             connection,
@@ -115,17 +107,7 @@ def text_of(scope: Scope, files: Files) -> str:
 
 def _stage(scope: Scope, file: File) -> Written:
     digest, size = names_of.digest_of(file.data), len(file.data)
-    quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
-    scope.read(
-        lambda connection: quotas.check(
-            connection,
-            scope.policy,
-            tenant=scope.tenant,
-            session_id=scope.row,
-            session=scope.name,
-            adding={digest: size},
-        )
-    )
+    room.check(scope, {digest: size})
     about = _described(scope, file)
     lines = line_count(file.data)
     return Written(file.name, about, staging.stage(scope.place, Content(file.data, digest, lines, about.content_type)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, insert
 
-from byref import keeping, ledger, observed, variables
+from byref import clearing, keeping, ledger, observed, variables
 from byref import names as names_of
 from byref.artifacts import store, tombstones
 from byref.artifacts.store import Artifact
@@ -50,6 +51,8 @@ MAX_UNNAMED_FILE_BYTES = 16 << 20
 """Of files that code may open by a name that it computes, together."""
 RESULT_NAME = "result"
 WENT = "its data expired, or was deleted, while the code ran"
+_ROWS, _VALUES = 200, 100
+"""Names, and values that none names, which are forgotten at a time."""
 _RECORD = insert(RunRow)
 NAMED_IN_REFUSALS = 100
 """Variables that an error may name beside those of the code, what tools stored first: so many a misspelt name is compared with."""
@@ -466,11 +469,31 @@ def _bind(
     return names
 
 
-def reset(connection: Connection, scope: Scope) -> None:
-    """Forget the names that code bound in the session, and the values that nothing names any more."""
-    ledger.lock(connection, scope.row)
-    names_of.reset(connection, scope.row)
-    keeping.discard_unnamed(connection, scope.row)
+def reset(scope: Scope) -> None:
+    """Forget the names that code bound in the session, and the values that nothing names any more.
+
+    In steps between which others write, but for a host's transaction: what another call binds meanwhile stays.
+    """
+    within = scope.host is not None
+    upto: tuple[int, int] | None = None
+
+    def step(connection: Connection) -> tuple[tuple[int, int], bool]:
+        ledger.lock(connection, scope.row)
+        until = float("inf") if within else time.monotonic() + clearing.STEP_SECONDS
+        last = upto or names_of.last(connection, scope.row)
+        while names_of.reset(connection, scope.row, last, _ROWS):
+            if time.monotonic() > until:
+                return last, True
+        while keeping.discard_unnamed(connection, scope.row, _VALUES):
+            if time.monotonic() > until:
+                return last, True
+        return last, False
+
+    is_more = True
+    while is_more:
+        upto, is_more = scope.write(step)
+        if is_more:
+            time.sleep(clearing.PAUSE_SECONDS)
 
 
 def record(

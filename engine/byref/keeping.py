@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, text, update
 
 from byref import names as names_of
-from byref import variables
-from byref.artifacts import blobs, quotas, staging, store
+from byref import room, variables
+from byref.artifacts import blobs, staging, store
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Artifact, Description
-from byref.db.tables import ArtifactRow, LedgerRow, NameRow, VariableRow
+from byref.db import sums
+from byref.db.tables import IS_VALUE, ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.truncate import head_of
 from byref.frames import line_count
 from byref.scope import Scope
@@ -77,11 +78,8 @@ def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
         sent = Sent(document)
         shown, tokens = head_of(sent.text, store.PREVIEW_CHARS), sent.tokens(scope.count)
         exact = {name: value.exact for name, value in values.items() if value.exact}
-    size = max(len(document), *map(len, exact.values()), 0)
-    quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
     digest = names_of.digest_of(document)
-    added = {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)}
-    scope.read(lambda connection: _see_that_it_fits(connection, scope, added))
+    room.check(scope, {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)})
     staged = staging.stage(scope.place, Content(document, digest, line_count(document), content_type))
     return Kept(staged, parts, shown, tokens, content_type, exact)
 
@@ -113,16 +111,9 @@ def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names
             )
 
 
-def _see_that_it_fits(
-    connection: Connection, scope: Scope, adding: Mapping[bytes, int], *, is_locked: bool = False
-) -> None:
-    about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
-    quotas.check(connection, scope.policy, adding=adding, is_locked=is_locked, **about)
-
-
 def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
     """Publish what was staged as an artifact and return its row id; QuotaExceeded if there is no room any more."""
-    _see_that_it_fits(connection, scope, kept.added, is_locked=True)
+    room.check_within(connection, scope, kept.added)
     blob_id = staging.publish_kept(connection, scope.place, kept.staged)
     about: Any = {part.wanted: part.shape for part in kept.parts}
     return store.insert_artifact(
@@ -191,28 +182,27 @@ def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tu
         )
 
 
-def discard_unnamed(connection: Connection, session_id: int) -> int:
-    """Delete the values of runs that no name stands for, and return how many; figures and files stay, for replies name them.
+_A_NAME = select(VariableRow.id).where(VariableRow.artifact_id == ArtifactRow.id).limit(1).scalar_subquery()
+_UNNAMED = (
+    select(ArtifactRow.id, ArtifactRow.blob_id)
+    .where(ArtifactRow.session_id == bindparam("of_session"), text(IS_VALUE), _A_NAME.is_(None))
+    .limit(bindparam("most"))
+)
 
-    What is kept beyond the session's end stays as well.
+
+def discard_unnamed(connection: Connection, session_id: int, most: int) -> bool:
+    """Delete some values of runs that no name stands for; tell whether there may be more.
+
+    Figures and files stay, for replies name them, and what is kept beyond the session's end.
     """
-    row = ArtifactRow
-    named = select(VariableRow.artifact_id).where(VariableRow.session_id == session_id)
-    query = select(row.id, row.blob_id).where(
-        row.session_id == session_id, row.origin == "run", row.name.is_(None), ~row.kept, row.id.not_in(named)
-    )
-    found = connection.execute(query).all()
-    for some in store.batched([one.id for one in found]):
-        for table in (NameRow, LedgerRow):
-            here = table.session_id == session_id, table.artifact_id.in_(some)
-            connection.execute(
-                update(table).where(*here).values(artifact_id=None)
-                if table is LedgerRow
-                else delete(table).where(*here)
-            )
-        connection.execute(delete(row).where(row.id.in_(some)))
+    found = connection.execute(_UNNAMED, {"of_session": session_id, "most": most}).all()
+    ids = [one.id for one in found]
+    connection.execute(delete(NameRow).where(NameRow.artifact_id.in_(ids)))
+    connection.execute(update(LedgerRow).where(LedgerRow.artifact_id.in_(ids)).values(artifact_id=None))
+    connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(ids)))
     blobs.delete_unused(connection, sorted({one.blob_id for one in found}))
-    return len(found)
+    sums.freed(connection, [session_id])
+    return len(found) == most
 
 
 def each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:

@@ -69,6 +69,13 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
+def check_limit(value: object) -> int | None:
+    """Return the rows of a page; None: all."""
+    if value is None or (type(value) is int and 0 < value < 2**63):
+        return value
+    raise ConfigurationError(f"limit={shown(value)}: expected how many at most, from 1 on, or None for all")
+
+
 @contextmanager
 def within(place: str) -> Iterator[None]:
     """Put where it was at the front of what is wrong."""

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, func, insert, literal_column, select, text, update
+from sqlalchemy import Connection, bindparam, func, insert, select, text, union_all, update
 
 from byref.calibration import Standing
 from byref.db import sums
@@ -178,17 +178,21 @@ _OUTPUT = (
     LedgerRow.content_digest == bindparam("content"),
 )
 _OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
-_GIVEN = (
-    select(LedgerRow.step)
-    .where(
-        LedgerRow.session_id == bindparam("of_session"),
-        LedgerRow.content_digest == bindparam("content"),
-        text("kind = 'output'"),
-    )
-    .order_by(LedgerRow.step)
-    .limit(literal_column("1"))
-)
-_SEEN = _GIVEN.where(text("route IN ('inline', 'wholesale', 'truncate')"), LedgerRow.step > _last("compaction"))
+
+
+def _first(*routes: str, after: Any = 0) -> Any:
+    """The first step at which an output with this content took one of the routes.
+
+    By a look-up for each: the same may have been given any number of times.
+    """
+    same = LedgerRow.session_id == bindparam("of_session"), LedgerRow.content_digest == bindparam("content")
+    given = select(func.min(LedgerRow.step).label("step")).where(*same, LedgerRow.step > after)
+    each = union_all(*(given.where(text(f"route = '{route}'")) for route in routes)).subquery()
+    return select(func.min(each.c.step)).scalar_subquery()
+
+
+_GIVEN = _first("inline", "variables", "artifact", "truncate", "wholesale", "placeholder")
+_SEEN = _first("inline", "wholesale", "truncate", after=_last("compaction"))
 BEFORE = (
     SessionRow.next_step,
     *_STANDING,
@@ -196,13 +200,14 @@ BEFORE = (
     .where(LedgerRow.session_id == bindparam("of_session"), *_OUTPUT)
     .scalar_subquery()
     .label("same"),
-    _GIVEN.scalar_subquery().label("first"),
-    _SEEN.scalar_subquery().label("seen"),
+    _GIVEN.label("first"),
+    _SEEN.label("seen"),
 )
 """Of the session `of_session`, what is known of the output `content` of the call `call` before it takes a step: columns."""
-_GIVEN_AND_SEEN = select(_GIVEN.scalar_subquery().label("first"), _SEEN.scalar_subquery().label("seen"))
+_GIVEN_AND_SEEN = select(_GIVEN.label("first"), _SEEN.label("seen"))
 _REPLY_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "reply",
+    LedgerRow.route.is_(None),
     LedgerRow.call_digest == bindparam("call"),
     LedgerRow.content_digest == bindparam("content"),
     *IN_TURN,
@@ -397,12 +402,15 @@ def _settle(connection: Connection, session_row: int, **settled: int | None) -> 
 
 
 _PAGE = _ENTRIES.where(LedgerRow.step > bindparam("after")).order_by(LedgerRow.step)
+_OUTPUTS = _PAGE.where(LedgerRow.kind == "output")
 
 
-def entries(connection: Connection, session_row: int, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-    """Return the steps behind one in order, at most `limit`."""
-    page = {"of_session": session_row, "after": after}
-    return [_entry(row) for row in connection.execute(_PAGE.limit(limit), page).all()]
+def entries(
+    connection: Connection, session_row: int, *, after: int = 0, limit: int | None = None, outputs: bool = False
+) -> list[Entry]:
+    """Return the steps behind one in order, at most `limit`; or only those that are `outputs`."""
+    query, page = _OUTPUTS if outputs else _PAGE, {"of_session": session_row, "after": after}
+    return [_entry(row) for row in connection.execute(query.limit(limit), page).all()]
 
 
 def entry(connection: Connection, session_row: int, key: str | int) -> Entry | None:

@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, insert, select, true, update
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    true,
+    tuple_,
+    type_coerce,
+    update,
+)
 
 from byref import clearing, ledger
 from byref.artifacts import blobs, quotas, store, tombstones
 from byref.artifacts.store import Artifact, Description
+from byref.db import sums
 from byref.db.tables import (
     GRACE,
     ID_BYTES,
@@ -33,6 +52,8 @@ from byref.scope import Scope
 
 EXPIRED_AT_ONCE = 50
 """Artifacts that one transaction turns into tombstones."""
+MOST_USES = 100
+"""Last steps of an idle session whose times are looked at."""
 MOST_HELD = 500
 """Sessions that one statement of a sweep passes over because somebody holds them."""
 
@@ -186,14 +207,37 @@ def tenants_with(connection: Connection, name: str) -> list[str]:
     )
 
 
-def sessions(connection: Connection, tenant: str | None, name: str | None = None) -> list[SessionInfo]:
-    """Return the sessions of a tenant, or with None of all, oldest first; with `name` that one alone. One statement."""
+def sessions(
+    connection: Connection,
+    tenant: str | None,
+    name: str | None = None,
+    *,
+    after: tuple[str, str] | None = None,
+    limit: int | None = None,
+) -> list[SessionInfo] | None:
+    """Return the sessions of a tenant, or with None of all, oldest first; with `name` that one alone.
+
+    A page has those behind the one of the tenant and the name `after`, which has to be there: else None.
+    """
     here = [
         column == value for column, value in ((SessionRow.tenant, tenant), (SessionRow.name, name)) if value is not None
     ]
     here.append(~SessionRow.is_deleted)
-    whose = select(SessionRow.id).where(*here)
-    sums = _ledger_sums(LedgerRow.session_id, LedgerRow.session_id.in_(whose))
+    if after is not None:
+        place = select(SessionRow.created_at, SessionRow.id).where(
+            SessionRow.tenant == after[0], SessionRow.name == after[1]
+        )
+        behind = connection.execute(place).one_or_none()
+        if behind is None:
+            return None
+        at = literal(behind.created_at, SessionRow.created_at.type), literal(behind.id, SessionRow.id.type)
+        here.append(tuple_(SessionRow.created_at, SessionRow.id) > tuple_(*at))
+    if limit is not None:
+        page = select(SessionRow.id).where(*here).order_by(SessionRow.created_at, SessionRow.id).limit(limit)
+        whose: Any = connection.execute(page).scalars().all()
+        here = [SessionRow.id.in_(whose)]
+    else:
+        whose = select(SessionRow.id).where(*here)
     held = (
         select(ArtifactRow.session_id, ArtifactRow.blob_id, BlobRow.size_bytes)
         .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
@@ -210,13 +254,18 @@ def sessions(connection: Connection, tenant: str | None, name: str | None = None
         .group_by(NameRow.session_id)
         .subquery()
     )
+    kept, since = _ledger_sums(connection, SessionRow.id, here)
     query: Any = (
-        select(SessionRow, (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"), sums)
-        .outerjoin(sums, sums.c.whose == SessionRow.id)
+        select(
+            SessionRow,
+            (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"),
+            *_both(kept, since),
+        )
+        .outerjoin(kept, kept.c.whose == SessionRow.id)
+        .outerjoin(since, since.c.whose == SessionRow.id)
         .outerjoin(payloads, payloads.c.session_id == SessionRow.id)
         .outerjoin(beside, beside.c.session_id == SessionRow.id)
         .where(*here)
-        .order_by(SessionRow.created_at, SessionRow.id)
     )
     return [
         SessionInfo(
@@ -229,17 +278,31 @@ def sessions(connection: Connection, tenant: str | None, name: str | None = None
             int(row.stored),
             *_read_sums(row),
         )
-        for row in connection.execute(query)
+        for row in sorted(connection.execute(query), key=attrgetter("created_at", "id"))
     ]
 
 
-def tenants(connection: Connection) -> list[TenantInfo]:
-    """Return every tenant that has sessions, by name: one statement."""
-    sums = _ledger_sums(LedgerRow.tenant)
+def tenants(
+    connection: Connection, name: str | None = None, *, after: str | None = None, limit: int | None = None
+) -> list[TenantInfo]:
+    """Return the tenants that have sessions, by name, those behind `after`, at most `limit`; with `name` that one alone."""
+    chosen = None if limit is None else list(islice(_names(connection, after), limit))
+    if name is not None:
+        chosen = [name]
+
+    def some(tenant: Any) -> list[ColumnElement[bool]]:
+        if chosen is not None:
+            return [tenant.in_(chosen)]
+        return [] if after is None else [tenant > after]
+
     payloads, beside = (
-        select(table.tenant, func.sum(table.size_bytes).label("size")).where(which).group_by(table.tenant).subquery()
+        select(table.tenant, func.sum(table.size_bytes).label("size"))
+        .where(which, *some(table.tenant))
+        .group_by(table.tenant)
+        .subquery()
         for table, which in ((BlobRow, BlobRow.published_at.is_not(None)), (NameRow, true()))
     )
+    mine = [~SessionRow.is_deleted, *some(SessionRow.tenant)]
     own = (
         select(
             SessionRow.tenant.label("id"),
@@ -247,13 +310,19 @@ def tenants(connection: Connection) -> list[TenantInfo]:
             func.sum(SessionRow.next_step - 1).label("steps"),
             func.min(SessionRow.created_at).label("created_at"),
         )
-        .where(~SessionRow.is_deleted)
+        .where(*mine)
         .group_by(SessionRow.tenant)
         .subquery()
     )
+    kept, since = _ledger_sums(connection, SessionRow.tenant, mine)
     query: Any = (
-        select(own, (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"), sums)
-        .outerjoin(sums, sums.c.whose == own.c.id)
+        select(
+            own,
+            (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"),
+            *_both(kept, since),
+        )
+        .outerjoin(kept, kept.c.whose == own.c.id)
+        .outerjoin(since, since.c.whose == own.c.id)
         .outerjoin(payloads, payloads.c.tenant == own.c.id)
         .outerjoin(beside, beside.c.tenant == own.c.id)
         .order_by(own.c.id)
@@ -264,26 +333,53 @@ def tenants(connection: Connection) -> list[TenantInfo]:
     ]
 
 
-def _ledger_sums(whose: Any, *which: ColumnElement[bool]) -> Any:
-    """The ledger's sums for each of `whose`: usage as the providers counted it, outputs by our count."""
-    usage, output = LedgerRow.kind == "usage", LedgerRow.kind == "output"
-    return (
+def _names(connection: Connection, after: str | None) -> Iterator[str]:
+    """The tenants that have sessions, by name, each by one look-up: of one there may be any number of sessions."""
+    while True:
+        behind = [] if after is None else [SessionRow.tenant > after]
+        after = connection.execute(select(func.min(SessionRow.tenant)).where(*behind, ~SessionRow.is_deleted)).scalar()
+        if after is None:
+            return
+        yield after
+
+
+_SUMMED = {"input_tokens": "usage", "output_tokens": "usage", "cost_nanos": "usage"} | {
+    "tokens": "output",
+    "original_tokens": "output",
+}
+"""Of which kind of steps the numbers are that a listing shows: usage as the providers counted it, outputs by our count."""
+
+
+def _ledger_sums(connection: Connection, whose: Any, which: Sequence[ColumnElement[bool]]) -> tuple[Any, Any]:
+    """The ledger's sums for each of `whose`: those that sessions keep, and those of the steps since."""
+    is_text = connection.dialect.name == "sqlite"
+    totals: Any = type_coerce(SessionRow.totals, JSON) if is_text else cast(SessionRow.totals, JSON)
+    kept = (
+        select(whose.label("whose"), *(func.sum(cast(totals[n].as_string(), BigInteger)).label(n) for n in _SUMMED))
+        .where(*which, SessionRow.totals.is_not(None))
+        .group_by(whose)
+    )
+    later = (LedgerRow.session_id == SessionRow.id) & (LedgerRow.step > SessionRow.totals_through)
+    since = (
         select(
             whose.label("whose"),
-            func.sum(case((usage, LedgerRow.input_tokens))).label("input_tokens"),
-            func.sum(case((usage, LedgerRow.output_tokens))).label("output_tokens"),
-            func.sum(case((output, LedgerRow.tokens), else_=0)).label("tokens"),
-            func.sum(case((output, LedgerRow.original_tokens), else_=0)).label("original_tokens"),
-            func.sum(LedgerRow.cost_nanos).label("cost_nanos"),
+            *(func.sum(case((LedgerRow.kind == kind, getattr(LedgerRow, n)))).label(n) for n, kind in _SUMMED.items()),
         )
+        .join(LedgerRow, later)
         .where(*which)
         .group_by(whose)
-        .subquery()
     )
+    return kept.subquery(), since.subquery()
+
+
+def _both(kept: Any, since: Any) -> list[Any]:
+    """Sums of both; NULL where neither has any."""
+    pairs = ((n, kept.c[n], since.c[n]) for n in _SUMMED)
+    return [func.coalesce(one + other, one, other).label(n) for n, one, other in pairs]
 
 
 def _read_sums(row: Any) -> tuple[int | None, int | None, int, int, Decimal | None]:
-    """Input, output, tokens read, tokens saved and cost of a row of `_ledger_sums`, whose numbers may be a database's decimals."""
+    """Input, output, tokens read, tokens saved and cost of a row of `_both`, whose numbers may be a database's decimals."""
     given, made = (None if value is None else int(value) for value in (row.input_tokens, row.output_tokens))
     read, came = int(row.tokens or 0), int(row.original_tokens or 0)
     cost = None if row.cost_nanos is None else Decimal(int(row.cost_nanos)) / ledger.NANOS
@@ -300,7 +396,8 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     def work(connection: Connection) -> str:
         ledger.lock(connection, other.row)
         adding = {artifact.digest: artifact.payload.size}
-        quotas.check(connection, scope.policy, tenant=scope.tenant, session=with_, session_id=other.row, adding=adding)
+        whose: Any = {"tenant": scope.tenant, "session": with_, "session_id": other.row}
+        quotas.check(connection, scope.policy, adding=adding, is_locked=True, **whose)
         blob = blobs.published(connection, scope.tenant, artifact.digest)
         if blob is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
@@ -362,6 +459,7 @@ def delete_artifact(connection: Connection, session_row: int, artifact_row: int)
         connection.execute(update(LedgerRow).where(*made).values(call_digest=None))
     connection.execute(delete(ArtifactRow).where(*here))
     blobs.delete_unused(connection, [found.blob_id])
+    sums.freed(connection, [session_row])
     return True
 
 
@@ -427,6 +525,13 @@ def _expire_artifacts(connection: Connection, held: set[int]) -> tuple[int, int]
     return tombstones.expire(connection, [row for row, session in found if session in ours])
 
 
+# The latest of the last ones: the clock of whoever took the very last may have been behind.
+_USED = tuple(
+    select(table.created_at).where(table.session_id == bindparam("of_session")).order_by(order.desc()).limit(MOST_USES)
+    for table, order in ((LedgerRow, LedgerRow.step), (ItemRow, ItemRow.id))
+)
+
+
 def _expire_sessions(connection: Connection) -> int:
     """Delete idle sessions; those that were found busy are looked at again when they may be idle."""
     now = datetime.now(UTC)
@@ -436,12 +541,10 @@ def _expire_sessions(connection: Connection) -> int:
     locked = due.order_by(SessionRow.expires_at).limit(blobs.SWEEP_BLOBS).with_for_update(skip_locked=True)
     gone = 0
     for row, created_at, seconds in connection.execute(locked).all():
-        # The latest and not the last: the clock of whoever took that step may have been behind.
-        latest = (select(func.max(table.created_at)).where(table.session_id == row) for table in (LedgerRow, ItemRow))
-        uses = (connection.execute(query).scalar_one() for query in latest)
-        used_at = max((at for at in uses if at is not None), default=created_at)
-        stored = select(func.count()).select_from(ArtifactRow).where(ArtifactRow.session_id == row)
-        if connection.execute(stored).scalar_one():
+        uses = (at for query in _USED for at in connection.execute(query, {"of_session": row}).scalars())
+        used_at = max(uses, default=created_at)
+        stored = select(ArtifactRow.id).where(ArtifactRow.session_id == row).limit(1)
+        if connection.execute(stored).scalar() is not None:
             used_at = now
         if (until := used_at + timedelta(seconds=seconds or 0)) > now:
             connection.execute(update(SessionRow).where(SessionRow.id == row).values(expires_at=until))

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import zstandard
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from byref.artifacts import store
+from byref.db import sums
 from byref.db.payloads import Read
 from byref.db.tables import NameRow, VariableRow
 from byref.errors import ArtifactMissing
@@ -130,13 +131,32 @@ def keep(
 def forget(connection: Connection, session_id: int, names: Collection[str]) -> None:
     """Let go of what was kept under names that are bound anew."""
     for some in store.batched(names):
-        connection.execute(delete(NameRow).where(NameRow.session_id == session_id, NameRow.name.in_(some)))
+        bound = NameRow.session_id == session_id, NameRow.name.in_(some)
+        if connection.execute(delete(NameRow).where(*bound)).rowcount:
+            sums.freed(connection, [session_id])
 
 
-def reset(connection: Connection, session_id: int) -> None:
-    """Forget every name that code bound."""
-    connection.execute(delete(NameRow).where(NameRow.session_id == session_id))
-    connection.execute(delete(VariableRow).where(VariableRow.session_id == session_id, VariableRow.origin == "run"))
+def last(connection: Connection, session_id: int) -> tuple[int, int]:
+    """Return the row ids of the name and of the variable that were made last."""
+    newest = (
+        select(func.coalesce(func.max(row.id), 0)).where(row.session_id == session_id) for row in (NameRow, VariableRow)
+    )
+    name, variable = connection.execute(select(*(query.scalar_subquery() for query in newest))).one()
+    return name, variable
+
+
+def reset(connection: Connection, session_id: int, upto: tuple[int, int], most: int) -> bool:
+    """Forget some of the names that code bound, up to row ids that `last` told; tell whether there may be more."""
+    is_more, (name, variable) = False, upto
+    # By the index of origins: there may be many variables of outputs.
+    of_code = VariableRow.session_id == session_id, VariableRow.origin == "run", VariableRow.id + 0 <= variable
+    for table, some in (
+        (NameRow, select(NameRow.id).where(NameRow.session_id == session_id, NameRow.id <= name)),
+        (VariableRow, select(VariableRow.id).where(*of_code)),
+    ):
+        is_more |= connection.execute(delete(table).where(table.id.in_(some.limit(most)))).rowcount == most
+    sums.freed(connection, [session_id])
+    return is_more
 
 
 def _unpacked(name: str, data: bytes, size: int, digest: bytes) -> bytes:

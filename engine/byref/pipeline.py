@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from byref import gates, ledger, lifecycle, variables
+from byref import gates, ledger, lifecycle, room, variables
 from byref.artifacts import staging, store
 from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Artifact
@@ -38,7 +38,6 @@ from byref.plans import (
     look_ahead,
     new_id,
     offload,
-    over_quota,
     restage,
     settle,
     whole_plan,
@@ -243,7 +242,7 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan, outlook: Outl
             raise _Replan("room")
     if plan.seen is not None and has_moved and ledger.given(connection, scope.row, prepared.digest).seen != plan.seen:
         raise _Replan("forgotten")
-    if (adding := adding_of(plan.kept)) and (excess := over_quota(connection, prepared, adding, turn)):
+    if (adding := adding_of(plan.kept)) and (excess := room.excess_within(connection, scope, adding, turn.bytes)):
         raise _Replan("quota", excess=excess)
     committed = _Committed(plan, turn.step, prepared.content if whole else "", rest)
     if not whole:

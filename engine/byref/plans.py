@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import Connection
-
-from byref import gates
+from byref import gates, room
 from byref.artifacts import quotas, staging, store
 from byref.artifacts.quotas import Excess
 from byref.artifacts.staging import HELD_BYTES, Content, Held
@@ -20,7 +17,7 @@ from byref.describe.shape import kind_of
 from byref.drafts import Shape, drafted, words_of
 from byref.envelope import Draft, Reference, Rendered, TruncateDraft, VariablesDraft
 from byref.gates import Reason, Verdict
-from byref.ledger import Given, Turn
+from byref.ledger import Given
 from byref.outlook import Outlook, look
 from byref.outputs import Block, Media
 from byref.policy import FOLLOWERS, INTERPRETER
@@ -229,27 +226,10 @@ def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
     }
 
 
-def over_quota(
-    connection: Connection, prepared: Prepared, adding: Mapping[bytes, int], turn: Turn | None = None
-) -> Excess | None:
-    """Return the quota that storing so much would pass; with the `turn` that was taken, under the session's lock."""
-    scope = prepared.scope
-    about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
-    if turn is not None:
-        about |= {"is_locked": True, "kept": turn.bytes}
-    return quotas.excess(connection, scope.policy, adding=adding, **about)
-
-
 def _excess(prepared: Prepared, several: Sequence[Kept], outlook: Outlook) -> Excess | None:
-    """Return the quota that storing payloads would pass now.
-
-    Nothing is read where none is near and they are written by the commit alone, which asks anyway.
-    """
+    """Return the quota that storing payloads would pass now: the commit asks again, which alone writes what is small."""
     adding = adding_of(several)
-    is_held = sum(adding.values()) <= HELD_BYTES
-    if not adding or (is_held and quotas.is_far(prepared.scope.policy, outlook.kept, adding)):
-        return None
-    return prepared.scope.read(lambda connection: over_quota(connection, prepared, adding))
+    return room.excess(prepared.scope, adding, outlook.kept if sum(adding.values()) <= HELD_BYTES else None)
 
 
 def _stands(

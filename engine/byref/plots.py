@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select, text
 
-from byref import gates
+from byref import gates, room
 from byref import names as names_of
-from byref.artifacts import quotas, staging, store
+from byref.artifacts import staging, store
 from byref.artifacts.staging import Content, Staged
 from byref.artifacts.store import Description
-from byref.db.tables import ArtifactRow
+from byref.db.tables import IS_FIGURE, ArtifactRow
 from byref.errors import QuotaExceeded
 from byref.frames import line_count
 from byref.outputs import forms, media
@@ -81,15 +81,7 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
     """Make artifacts of what was staged and return it under its names: numbers go on where earlier runs ended."""
     if not plots.staged:
         return []
-    quotas.check(
-        connection,
-        scope.policy,
-        tenant=scope.tenant,
-        session=scope.name,
-        session_id=scope.row,
-        adding={plot.staged.digest: plot.staged.size for plot in plots.staged},
-        is_locked=True,
-    )
+    room.check_within(connection, scope, {plot.staged.digest: plot.staged.size for plot in plots.staged})
     number = _last_number(connection, scope.row)
     named = []
     for plot in plots.staged:
@@ -133,17 +125,7 @@ def text_of(scope: Scope, plots: Plots, named: Sequence[Plot]) -> str:
 
 def _stage(scope: Scope, figure: Figure) -> Plot:
     digest, size = names_of.digest_of(figure.png), len(figure.png)
-    quotas.check_size(scope.policy, size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
-    scope.read(
-        lambda connection: quotas.check(
-            connection,
-            scope.policy,
-            tenant=scope.tenant,
-            session=scope.name,
-            session_id=scope.row,
-            adding={digest: size},
-        )
-    )
+    room.check(scope, {digest: size})
     staged = staging.stage(scope.place, Content(figure.png, digest, line_count(figure.png), CONTENT_TYPE))
     tokens = gates.media_tokens(scope.policy, is_image=True, size=size)
     return Plot(store.new_id(), figure.name, figure.png, figure.width, figure.height, tokens, staged)
@@ -167,7 +149,15 @@ def _that_fit(scope: Scope, plots: Sequence[Plot]) -> tuple[Plot, ...]:
     return tuple(shown)
 
 
+_NEWEST = (
+    select(ArtifactRow.name)
+    .where(ArtifactRow.session_id == bindparam("of_session"), text(IS_FIGURE))
+    .order_by(ArtifactRow.id.desc())
+    .limit(store.MAX_FILES_LOOKED_AT)
+)
+
+
 def _last_number(connection: Connection, session_id: int) -> int:
-    where = ArtifactRow.session_id == session_id, ArtifactRow.name.startswith("plot_", autoescape=True)
-    names = connection.execute(select(ArtifactRow.name).where(*where)).scalars()
+    """The highest number of the newest figures."""
+    names = connection.execute(_NEWEST, {"of_session": session_id}).scalars()
     return max((int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name or ""))), default=0)

@@ -33,7 +33,7 @@ from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError
 from byref.explain import Explanation
 from byref.intake import Taken
-from byref.knobs import shown
+from byref.knobs import check_limit, shown
 from byref.ledger import Entry, Recorded, Totals
 from byref.policy import Policy
 from byref.result import Format, Result, ToolReply
@@ -190,13 +190,14 @@ class Session:
     def reset(self) -> None:
         """Forget the names that code bound: values, functions, classes, imports; variables of outputs stay.
 
-        The values behind them are deleted, unless `keep` kept them. Figures and files stay: replies name them.
+        The values behind them are deleted, unless `keep` kept them. Figures and files stay: replies name them. It goes in
+        steps between which others write; what another call binds meanwhile stays.
 
         Raises:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
-        self._scope.write(lambda connection: interpreter.reset(connection, self._scope))
+        interpreter.reset(self._scope)
 
     def resolve(
         self,
@@ -296,10 +297,8 @@ class Session:
         Raises:
             ConfigurationError: `after` is no step, or `limit` no number of steps.
         """
-        if not is_count(after):
-            raise ConfigurationError(f"after={shown(after)}: expected the number of a step, 0 for the first page")
-        most = _limit(limit)
-        return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row, after=after, limit=most))
+        page = _steps(after, limit)
+        return self._scope.read(lambda connection: ledger.entries(connection, self._scope.row, **page))
 
     def explain(self, call_id_or_step: str | int) -> Explanation:
         """Return why an output took its route: by its step, or by the call id of the newest with that id.
@@ -314,12 +313,18 @@ class Session:
             raise ConfigurationError(f"no output or reply {shown(call_id_or_step)} in session {self.id!r}")
         return explain.explanation(found)
 
-    def history(self) -> list[HistoryEntry]:
-        """Return each tool result in order, as it came (by reference) and as the model read it."""
-        scope = self._scope
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[HistoryEntry]:
+        """Return each tool result in order, as it came (by reference) and as the model read it.
+
+        A page has those behind the step `after`, at most `limit`; None: all.
+
+        Raises:
+            ConfigurationError: `after` is no step, or `limit` no number of results.
+        """
+        scope, page = self._scope, _steps(after, limit)
 
         def work(connection: Connection) -> list[HistoryEntry]:
-            steps = [entry for entry in ledger.entries(connection, scope.row) if entry.kind == "output"]
+            steps = ledger.entries(connection, scope.row, **page, outputs=True)
             rows = [row for entry in steps for row in replay.artifact_rows(entry)]
             kept = store.by_row_ids(connection, scope.source, scope.row, rows)
             return [
@@ -354,7 +359,7 @@ class Session:
         Raises:
             ConfigurationError: `after` is no variable any more, or `limit` no number of them.
         """
-        scope, most = self._scope, _limit(limit)
+        scope, most = self._scope, check_limit(limit)
         name = None if after is None else _text("after", after).removeprefix("$")
         found = scope.read(lambda c: variables.all_of(c, scope.source, scope.row, after=name, limit=most))
         if found is None:
@@ -387,7 +392,7 @@ class Session:
         Raises:
             ConfigurationError: `after` is no artifact any more, or `limit` no number of them.
         """
-        scope, most = self._scope, _limit(limit)
+        scope, most = self._scope, check_limit(limit)
         id_ = None if after is None else _text("after", after)
         found = scope.read(lambda c: store.all_of(c, scope.source, scope.row, after=id_, limit=most))
         if found is None:
@@ -530,11 +535,11 @@ def _text(name: str, value: object) -> str:
     return str.__str__(value)  # whatever a subclass makes of itself
 
 
-def _limit(value: object) -> int | None:
-    """Rows of a page."""
-    if value is None or (type(value) is int and 0 < value < 2**63):
-        return value
-    raise ConfigurationError(f"limit={shown(value)}: expected how many at most, from 1 on, or None for all")
+def _steps(after: object, limit: object) -> dict[str, Any]:
+    """A page of steps."""
+    if not is_count(after):
+        raise ConfigurationError(f"after={shown(after)}: expected the number of a step, 0 for the first page")
+    return {"after": after, "limit": check_limit(limit)}
 
 
 def _call_id(value: object) -> str | None:

@@ -353,6 +353,22 @@ def inside(connection: Connection, artifact_rows: Collection[int]) -> dict[int, 
     return found
 
 
+_NAMES_OF = (
+    select(VariableRow.artifact_id, VariableRow.name)
+    .where(VariableRow.artifact_id.in_(bindparam("values", expanding=True)))
+    .order_by(VariableRow.id)
+)
+
+
+def names_of(connection: Connection, artifact_rows: Collection[int]) -> dict[int, list[str]]:
+    """Return the names of variables by the artifact that they are of, in the order in which they were first bound."""
+    found: dict[int, list[str]] = {}
+    for some in store.batched(artifact_rows):
+        for row_id, name in connection.execute(_NAMES_OF, {"values": some}):
+            found.setdefault(row_id, []).append(name)
+    return found
+
+
 def _newest_of(origin: str) -> Any:
     newest = (
         select(VariableRow.id, VariableRow.artifact_id, VariableRow.name, VariableRow.shape, VariableRow.origin)

@@ -15,6 +15,7 @@ from byref.adapters import told
 from byref.adapters.conversations import Name, Recent, callers
 from byref.adapters.extras import missing
 from byref.adapters.langchain_results import INSTRUCTIONS
+from byref.artifacts import listing
 from byref.engine import Engine
 from byref.errors import ByrefError, QuotaExceeded, StorageFailure
 from byref.session import Session
@@ -140,12 +141,13 @@ def reminder_of(
         return ""
     if context:
         session.on_compaction(count_tokens_approximately(messages))
-    artifacts = session.artifacts()
-    ours = [one for one in artifacts if (one.name or "").startswith(REMINDER)]
-    if len(artifacts) == len(ours):
+    scope = session._scope
+    ours = scope.read(lambda c: listing.page_of(c, scope.row, prefix=REMINDER, after=0, limit=listing.MOST_BY_AGE))
+    kept_before = [] if ours is None else [one.id for one in ours.listed]
+    if all(one.id in kept_before for one in session.artifacts(limit=len(kept_before) + 1)):
         noted.put(key, True)
         return ""
-    for old in ours[: 1 - KEPT]:
+    for old in kept_before[: 1 - KEPT]:
         session.delete_artifact(old)
     text = session.reminder()
     try:

@@ -301,19 +301,16 @@ class _Server(Server[Any]):
 
         def work() -> types.ListResourcesResult:
             session = self._sessions.open(key)
-            names: dict[str, list[str]] = {}
-            for variable in session.variables():
-                names.setdefault(variable.artifact.id, []).append(variable.name)
-            artifacts = session.artifacts()
-            begin = 0
-            if cursor is not None:
-                begin = next((at + 1 for at, one in enumerate(artifacts) if one.id == cursor), 0)
-                if not begin:
-                    raise ToolError("the cursor is of no page of this list, or what it named has expired: begin anew")
-            page = artifacts[begin : begin + PAGE]
+            try:
+                found = session.artifacts(after=cursor, limit=PAGE + 1)
+            except ConfigurationError:
+                raise ToolError(
+                    "the cursor is of no page of this list, or what it named has expired: begin anew"
+                ) from None
+            page = found[:PAGE]
             return types.ListResourcesResult(
-                resources=[mcp_content.resource(artifact, names.get(artifact.id, ())) for artifact in page],
-                next_cursor=page[-1].id if begin + PAGE < len(artifacts) else None,
+                resources=mcp_content.resources(session, page),
+                next_cursor=page[-1].id if len(found) > PAGE else None,
             )
 
         return await self._run(key, context, work)

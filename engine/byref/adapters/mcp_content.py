@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from byref import Artifact, Session
@@ -15,6 +15,7 @@ from byref.artifacts.store import decode_text
 from byref.errors import ToolError
 from byref.ledger import dump
 from byref.outputs import native
+from byref.variables import names_of
 
 try:
     from mcp import types
@@ -57,6 +58,12 @@ def _sendable(value: Any) -> Any:
 def resource(artifact: Artifact, names: Iterable[str] = ()) -> types.Resource:
     """Return an artifact as an entry of a list; `names` are the variables that stand for it."""
     return types.Resource(**_described(artifact, names))
+
+
+def resources(session: Session, artifacts: Sequence[Artifact]) -> list[types.Resource]:
+    """Return artifacts of a session as entries of a list."""
+    names = session._scope.read(lambda connection: names_of(connection, [one.row_id for one in artifacts]))
+    return [resource(artifact, names.get(artifact.row_id, ())) for artifact in artifacts]
 
 
 def link(artifact: Artifact, names: Iterable[str] = ()) -> types.ResourceLink:

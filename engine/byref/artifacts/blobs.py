@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from byref.db.tables import GRACE, ArtifactRow, BlobRow, DiscardRow, FrameRow
+from byref.db import sums
+from byref.db.tables import GRACE, RETIRED, ArtifactRow, BlobRow, DiscardRow, FrameRow
 from byref.frames import Frame
 
 SWEEP_BLOBS = 100
@@ -30,9 +31,6 @@ AT_ONCE_BYTES = 8 << 20
 
 DRAIN_FRAMES = 4
 """Of a mebibyte each: deleted in one statement."""
-
-RETIRED = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for the time of a blob that nothing can refer to any more, and that is to be deleted."""
 
 UNSEALED = bytes(32)
 """Stands for the digest of a blob that is still being written."""
@@ -226,6 +224,7 @@ def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
     """
     gone = 0
     for start in range(0, len(ids), DELETE_BATCH):
+        sums.freed_of_tenants(connection, ids[start : start + DELETE_BATCH])
         chosen = BlobRow.id.in_(ids[start : start + DELETE_BATCH])
         connection.execute(select(BlobRow.id).where(chosen).order_by(BlobRow.id).with_for_update())
         unused = connection.execute(select(BlobRow.id, BlobRow.size_bytes, BlobRow.store).where(chosen, _UNUSED)).all()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Text, bindparam, exists, func, literal, or_, select, type_coerce
+from sqlalchemy import Connection, Text, bindparam, exists, func, or_, select, text, tuple_, type_coerce
 
 from byref.artifacts.counted import MOST_COUNTED, Counted
 from byref.artifacts.store import batched, is_live
-from byref.db.tables import ArtifactRow, EscapedText, VariableRow
+from byref.db.tables import CAME, WAS_MADE, ArtifactRow, EscapedText, VariableRow
 
+MOST_BY_AGE = 200
+"""So many of what begins with a prefix are sorted by age; more are listed as an index has them."""
 ID = re.compile(r"art[_:]([\w-]{1,60})", re.ASCII)
 """An artifact's id, or its pointer."""
 
@@ -41,25 +43,106 @@ class Unbound(NamedTuple):
     step: int | None
 
 
-def page_of(
-    connection: Connection, session_id: int, *, prefix: str, after: int, limit: int
-) -> tuple[list[Listed], Counted]:
-    """Return the oldest artifacts behind a row id whose name or id begins with `prefix`, and how many there are."""
-    row = ArtifactRow
-    where = [row.session_id == session_id, row.id > after, is_live()]
-    if prefix:
-        # Compared as it is stored: LIKE takes no account of case on SQLite.
-        stored = EscapedText().process_bind_param(prefix, connection.dialect) or ""
-        begins = func.substr(type_coerce(row.name, Text), 1, len(stored)) == literal(stored, Text)
-        where.append(or_(begins, func.substr(row.public_id, 1, len(prefix)) == literal(stored, Text)))
-    query = select(row.id, row.public_id, row.name, row.size_bytes, row.preview, row.content_type, row.created_at)
-    rows = connection.execute(query.where(*where).order_by(row.id).limit(limit)).all()
-    count = len(rows)
-    if count == limit:
-        counted = select(row.id).where(*where).order_by(row.id).limit(MOST_COUNTED + 1).subquery()
-        count = connection.execute(select(func.count()).select_from(counted)).scalar_one()
-    return [Listed(*one) for one in rows], Counted.of(count)
+class Page(NamedTuple):
+    """Some artifacts, and how many there are from the first of them on."""
 
+    listed: list[Listed]
+    total: Counted
+
+
+def page_of(connection: Connection, session_id: int, *, prefix: str, after: int, limit: int) -> Page | None:
+    """Return the artifacts behind one, given by its row id, 0 for none: oldest first.
+
+    Where the names or ids of more than `MOST_BY_AGE` begin with a prefix these come in the order of that, of those with one
+    name the oldest first; None if the one they are to be behind is not among them.
+    """
+    about = {"of_session": session_id, "now": datetime.now(UTC), "behind": after, "most": limit}
+    if not _ID_START.startswith(prefix):  # as every id does
+        return _page_of_those(connection, about, prefix)
+    listed = [Listed(*row) for row in connection.execute(_ALL, about)]
+    count = len(listed)
+    if count == limit:
+        count = connection.execute(_COUNT, {**about, "most": MOST_COUNTED + 1}).scalar_one()
+    return Page(listed, Counted.of(count))
+
+
+class _At(NamedTuple):
+    """A place in a list by a prefix."""
+
+    key: str
+    """A name as it is stored, or an id."""
+    row_id: int
+
+
+def _page_of_those(connection: Connection, about: dict[str, Any], prefix: str) -> Page | None:
+    after, limit = about["behind"], about["most"]
+    stored = EscapedText().process_bind_param(prefix, connection.dialect) or ""
+    queries = [*_BY_NAME, *([_BY_ID] if prefix.startswith(_ID_START) else [])]
+
+    def places(behind: _At, most: int) -> list[_At]:
+        place = {"prefix": stored, "beyond": _beyond(stored), "key": behind.key, "behind": behind.row_id, "most": most}
+        found = (_At(*row) for query in queries for row in connection.execute(query, {**about, **place}))
+        return sorted(found)[:most]
+
+    found = places(_At(stored, 0), MOST_BY_AGE + 1)
+    if len(found) <= MOST_BY_AGE:
+        ids = sorted(at.row_id for at in found if at.row_id > after)
+    else:
+        if after:
+            called = connection.execute(_CALLED, {"row": after}).one_or_none() or ()
+            keys = [key for key in called if key and key.startswith(stored)]
+            if not keys:
+                return None
+            found = places(_At(keys[0], after), max(limit, MOST_COUNTED) + 1)
+        ids = [at.row_id for at in found]
+    rows = {row.id: row for row in connection.execute(_LISTED, {"ids": ids[:limit]})}
+    return Page([Listed(*rows[id_]) for id_ in ids[:limit] if id_ in rows], Counted.of(len(ids)))
+
+
+def _beyond(text: str) -> str:
+    """The least text that is greater than all that begin with this one."""
+    kept = text.rstrip("\U0010ffff")
+    if not kept:
+        return "\U0010ffff" * _LONGEST
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
+
+
+def _listed_by(key: Any, *where: Any) -> Any:
+    """Row ids in the order of a key that begins with the prefix, behind a place, with the key."""
+    mine = ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now"))
+    behind = tuple_(key, ArtifactRow.id) > tuple_(bindparam("key", type_=Text), bindparam("behind"))
+    begins = behind, key < bindparam("beyond", type_=Text)
+    return select(key, ArtifactRow.id).where(*mine, *begins, *where).order_by(key, ArtifactRow.id).limit(_MOST)
+
+
+_ID_START = "art_"
+_LONGEST = 1_000
+"""Characters, of a name that somebody looks for by its beginning."""
+_MOST: Any = bindparam("most")
+_NAME, _PUBLIC_ID = type_coerce(ArtifactRow.name, Text), type_coerce(ArtifactRow.public_id, Text)
+_COLUMNS: Any = (
+    *(ArtifactRow.id, ArtifactRow.public_id, ArtifactRow.name, ArtifactRow.size_bytes, ArtifactRow.preview),
+    *(ArtifactRow.content_type, ArtifactRow.created_at),
+)
+_BEHIND = (
+    ArtifactRow.session_id == bindparam("of_session"),
+    ArtifactRow.id > bindparam("behind"),
+    is_live(bindparam("now")),
+)
+_ALL = select(*_COLUMNS).where(*_BEHIND).order_by(ArtifactRow.id).limit(_MOST)
+_COUNT = select(func.count()).select_from(select(ArtifactRow.id).where(*_BEHIND).limit(_MOST).subquery())
+_LISTED = select(*_COLUMNS).where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
+_BY_NAME = tuple(_listed_by(_NAME, text(origin)) for origin in (CAME, WAS_MADE))
+_BY_ID = _listed_by(
+    _PUBLIC_ID,
+    or_(
+        ArtifactRow.name.is_(None),
+        bindparam("prefix", type_=Text) > _NAME,
+        bindparam("beyond", type_=Text) <= _NAME,
+    ),
+)
+_CALLED = select(_NAME, ArtifactRow.public_id).where(ArtifactRow.id == bindparam("row"))
 
 _NEWEST = (
     select(ArtifactRow.id)
@@ -93,9 +176,9 @@ def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple
 
 
 def made_by(connection: Connection, session_id: int, step: int) -> list[str]:
-    """Return the ids of the artifacts that a step of the session's ledger made, oldest first."""
+    """Return the ids of the artifacts that a reply made, by its step in the session's ledger, oldest first."""
     row = ArtifactRow
-    made = select(row.public_id).where(row.session_id == session_id, row.step == step, is_live())
+    made = select(row.public_id).where(row.session_id == session_id, row.step == step, text(WAS_MADE), is_live())
     return list(connection.execute(made.order_by(row.id)).scalars())
 
 

@@ -1,8 +1,8 @@
 """Quotas: how many bytes a session and a tenant may have stored.
 
 What counts are payloads as they came, before compression, each once: equal bytes are stored once within a tenant, so a
-second artifact of them is free. The session's sum is checked under the session's lock and holds exactly: a bound of it is
-kept with the session, and all is counted only where that leaves no room. The tenant's is
+second artifact of them is free. A bound of each sum is kept in SQL, and all is counted only where that leaves no room, and
+not again as long as nothing goes. The session's sum is checked under the session's lock and holds exactly. The tenant's is
 not guarded by a lock of its own, which would make conversations wait for each other: commits of one moment may pass it
 together, each by one output.
 
@@ -12,17 +12,21 @@ That a quota is hit is told to the log, once an hour for each session and quota:
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, text, true, update
+from sqlalchemy import BigInteger, Connection, bindparam, exists, func, null, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import aliased
 
 from byref.artifacts.store import is_live
+from byref.db.database import keeps_snapshot
 from byref.db.sums import BYTES, Bytes
-from byref.db.tables import ArtifactRow, BlobRow, NameRow, SessionRow
+from byref.db.tables import RETIRED, ArtifactRow, BlobRow, NameRow, SessionRow, TenantRow
 from byref.errors import QuotaExceeded
 from byref.policy import Policy
 
@@ -34,13 +38,18 @@ TOLD_MOST = 10_000
 """Sessions and quotas that are remembered; beyond them the longest known is told again."""
 
 
+Reason = Literal["max_session_bytes", "max_tenant_bytes"]
+
+
 @dataclass(frozen=True, slots=True)
 class Excess:
     """A quota that payloads would pass, and the bytes that would be stored with them."""
 
-    reason: Literal["max_session_bytes", "max_tenant_bytes"]
+    reason: Reason
     value: int
     limit: int
+    is_remembered: bool = field(default=True, compare=False)
+    """Whether that was known; it was counted only now, else."""
 
     def __str__(self) -> str:
         """Say it with its numbers."""
@@ -70,13 +79,14 @@ def excess(
     return found
 
 
-def is_far(policy: Policy, kept: int, adding: Mapping[bytes, int]) -> bool:
+def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> bool:
     """Tell whether no quota is near: with `kept` bytes by what a session's row keeps, which is not all, half of one is left.
 
-    Whoever stores them asks again under the lock.
+    Whoever stores them asks again under the lock. None: that is not known.
     """
     most = policy.max_session_bytes
-    return policy.max_tenant_bytes is None and (most is None or kept + sum(adding.values()) <= most // 2)
+    has_room = most is None or (kept is not None and kept + sum(adding.values()) <= most // 2)
+    return has_room and policy.max_tenant_bytes is None
 
 
 def _excess(
@@ -86,21 +96,19 @@ def _excess(
     session_id: int,
     adding: Mapping[bytes, int],
     *,
-    is_locked: bool,
-    kept: Bytes | None,
+    is_locked: bool = False,
+    kept: Bytes | None = None,
 ) -> Excess | None:
-    if policy.max_session_bytes is not None:
-        room = policy.max_session_bytes - sum(adding.values())
-        if _at_most(connection, session_id, room, kept, is_locked=is_locked) > room:
-            total = _exactly(connection, session_id, adding, is_locked=is_locked)
-        else:
-            total = 0
-        if total > policy.max_session_bytes:
-            return Excess("max_session_bytes", total, policy.max_session_bytes)
-    if policy.max_tenant_bytes is not None:
-        total = _total(connection, _OF_TENANT, {"whose": tenant}, adding) + _names(connection, _NAMES_OF_TENANT, tenant)
-        if total > policy.max_tenant_bytes:
-            return Excess("max_tenant_bytes", total, policy.max_tenant_bytes)
+    bounds: tuple[tuple[_Whole, int | str, int | None, Reason], ...] = (
+        (_SESSION, session_id, policy.max_session_bytes, "max_session_bytes"),
+        (_TENANT, tenant, policy.max_tenant_bytes, "max_tenant_bytes"),
+    )
+    for whole, about, limit, reason in bounds:
+        if limit is not None:
+            known = kept if whole is _SESSION else None
+            total, is_known = _stored(connection, whole, about, tenant, adding, limit, is_locked=is_locked, known=known)
+            if total > limit:
+                return Excess(reason, total, limit, is_known)
     return None
 
 
@@ -146,97 +154,262 @@ _told: dict[tuple[int, str], float] = {}
 """When the log was told, by session and quota, the longest ago first. Threads may tell it of one twice."""
 
 
-def _at_most(connection: Connection, session_id: int, room: int, kept: Bytes | None, *, is_locked: bool) -> int:
-    """What the session has stored, or more: what was counted once, and all that came since, whether or not it is still there.
+RECOUNT_SECONDS = 60.0
+"""After so long all is counted anew where there is no room: an older byref says nothing of what it deletes."""
 
-    Where that is within the room nothing else has to be looked at. What an older byref stored beside this one is among what
-    came since.
+
+def remember(connection: Connection, found: Excess, *, tenant: str, session: str, session_id: int) -> None:
+    """Count anew what a quota is about, unless somebody holds the session, so that the next calls without room need not."""
+    mine = select(SessionRow.id).where(SessionRow.id == session_id).with_for_update(skip_locked=True)
+    if connection.execute(mine).scalar_one_or_none() is not None:
+        whole, about = (_SESSION, session_id) if found.reason == "max_session_bytes" else (_TENANT, tenant)
+        _count(connection, whole, about, _state(connection, whole, about, None), is_locked=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What a quota is about, a session or a tenant, in statements over `whose` it is."""
+
+    known: Any
+    """What is kept: bytes, the row ids up to which they are those of payloads and of names, and `until`."""
+    since: Any
+    """What came behind row ids: bytes, and the rows that were looked at for it."""
+    payloads: Any
+    """What all payloads together have."""
+    names: Any
+    """What code keeps beside artifacts: exact values and definitions."""
+    soonest: Any
+    """When the first of it goes by itself."""
+    there: Any
+    """What those of some payloads, by digest, have that are stored already."""
+    last: Callable[[Connection, Any, _State], tuple[int, int]]
+    """The row ids up to which sums can be kept: nothing will come that has lower ones."""
+    keep: Callable[[Connection, Any, Mapping[str, Any]], None]
+    most_since: int
+    """So many rows are counted at each call before they are added to what is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is known of what is stored."""
+
+    kept: Bytes
+    came: int
+    """Bytes, behind those."""
+    rows: int
+    """That were looked at for them."""
+
+
+def _stored(
+    connection: Connection,
+    whole: _Whole,
+    about: int | str,
+    tenant: str,
+    adding: Mapping[bytes, int],
+    limit: int,
+    *,
+    is_locked: bool,
+    known: Bytes | None,
+) -> tuple[int, bool]:
+    """What would be stored, or, where that is within the limit, at least as much; and whether all of it was known.
+
+    What is kept was counted once, and all that came since is added, whether or not it is still there. Only where that
+    leaves no room is it looked at whether all of it is.
     """
-    if kept is None:
-        row = connection.execute(_KEPT, {"whose": session_id}).one_or_none()
-        if row is None:
-            return 0
-        kept = Bytes(*row)
-    since = {"whose": session_id, "artifact": kept.artifact, "name": kept.name}
-    stored, rows, last, names, name_rows, last_name = connection.execute(_SINCE, since).one()
-    total = kept.stored + int(stored or 0) + int(names or 0)
-    if is_locked and total <= room and rows + name_rows > MOST_SINCE:
-        _keep(connection, session_id, total, last or kept.artifact, last_name or kept.name)
+    state = _state(connection, whole, about, known)
+    at_most, more = state.kept.stored + state.came, sum(adding.values())
+    if at_most + more <= limit:
+        if is_locked and state.rows > whole.most_since:
+            _keep(connection, whole, about, state, at_most, None)
+        return at_most + more, True
+    until = state.kept.until
+    is_known = until is not None and until > datetime.now(UTC)
+    if not is_known:
+        at_most = _count(connection, whole, about, state, is_locked=is_locked)
+    of_these = {**_whose(about), "of_tenant": tenant, "adding": list(adding)}
+    there = int(connection.execute(whole.there, of_these).scalar() or 0)
+    return at_most + more - there, is_known or is_locked
+
+
+def _state(connection: Connection, whole: _Whole, about: int | str, known: Bytes | None) -> _State:
+    if known is None:
+        row = connection.execute(whole.known, {"whose": about}).one_or_none()
+        known = Bytes(0, 0, 0, None) if row is None else Bytes(*row)
+    since = {**_whose(about), "payload": known.payload, "name": known.name}
+    came, rows = connection.execute(whole.since, since).one()
+    return _State(known, int(came), int(rows))
+
+
+def _count(connection: Connection, whole: _Whole, about: int | str, state: _State, *, is_locked: bool) -> int:
+    """What is stored, counted anew."""
+    whose = _whose(about)
+    payloads, names, soonest = (
+        connection.execute(query, whose).scalar() for query in (whole.payloads, whole.names, whole.soonest)
+    )
+    total = int(payloads or 0) + int(names or 0)
+    if is_locked:
+        until = datetime.now(UTC) + timedelta(seconds=RECOUNT_SECONDS)
+        _keep(connection, whole, about, state, total, until if soonest is None else min(until, soonest))
     return total
 
 
-def _exactly(connection: Connection, session_id: int, adding: Mapping[bytes, int], *, is_locked: bool) -> int:
-    """What the session would have stored, counted anew."""
-    whose = {"whose": session_id, "now": datetime.now(UTC)}
-    names = _names(connection, _NAMES_OF_SESSION, session_id)
-    if is_locked:
-        stored = _total(connection, _OF_SESSION, whose, {}) + names
-        _keep(connection, session_id, stored, *connection.execute(_LAST, {"whose": session_id}).one())
-    return _total(connection, _OF_SESSION, whose, adding) + names
+def _keep(
+    connection: Connection, whole: _Whole, about: int | str, state: _State, total: int, until: datetime | None
+) -> None:
+    """Keep the sum of all, so far as nothing can come between."""
+    payload, name = whole.last(connection, about, state)
+    since = connection.execute(whole.since, {**_whose(about), "payload": payload, "name": name}).one()
+    kept = {"new_bytes": total - int(since.came), "new_payload": payload, "new_name": name, "new_until": until}
+    whole.keep(connection, about, kept)
 
 
-def _keep(connection: Connection, session_id: int, stored: int, artifact: int, name: int) -> None:
-    values = {"whose": session_id, "new_bytes": stored, "new_artifact": artifact, "new_name": name}
-    connection.execute(_KEEP, values)
+def _whose(about: int | str) -> dict[str, Any]:
+    return {"whose": about, "now": datetime.now(UTC)}
 
 
-def _total(connection: Connection, query: Any, whose: Mapping[str, Any], adding: Mapping[bytes, int]) -> int:
-    """What is stored, and of what is added the bytes that are not."""
-    used, known = connection.execute(query, {**whose, "adding": list(adding)}).one()
-    return int(used or 0) + sum(adding.values()) - int(known or 0)
+MOST_SINCE = 16
+_IN_FLIGHT = 64
+"""Rows of a tenant whose sums are not kept yet: of other conversations there may be lower ones to come."""
+_NOW: Any = bindparam("now")
+_PAYLOAD, _NAME = bindparam("payload", type_=BigInteger), bindparam("name", type_=BigInteger)
+_WHOSE: Any = bindparam("whose")
+_OF_ANY_KIND = text("kind IN ('source', 'exact')")
+"""All names: said so that the index of their age serves."""
+_LIVE_HERE = ArtifactRow.session_id == _WHOSE, is_live(_NOW)
 
 
-def _names(connection: Connection, query: Any, whose: int | str) -> int:
-    """What code keeps beside artifacts: exact values and definitions."""
-    return int(connection.execute(query, {"whose": whose}).scalar() or 0)
+def _came_to_session() -> tuple[Any, ...]:
+    """A payload that the session has had before is none that came."""
+    new = select(ArtifactRow.blob_id).where(*_LIVE_HERE, ArtifactRow.id > _PAYLOAD)
+    had = aliased(ArtifactRow)
+    is_live_still = or_(had.expires_at.is_(None), had.expires_at > _NOW)
+    before = exists().where(had.session_id == _WHOSE, had.blob_id == BlobRow.id, had.id <= _PAYLOAD, is_live_still)
+    names = NameRow.session_id == _WHOSE, _OF_ANY_KIND, NameRow.id > _NAME
+    return _both(
+        select(_sum(BlobRow.size_bytes)).where(BlobRow.id.in_(new), ~before),
+        select(_sum(NameRow.size_bytes)).where(*names),
+        select(func.count())
+        .select_from(ArtifactRow)
+        .where(ArtifactRow.session_id == _WHOSE, ArtifactRow.id > _PAYLOAD),
+        select(func.count()).select_from(NameRow).where(*names),
+    )
 
 
-def _sums(stored: ColumnElement[bool]) -> Any:
-    there = case((BlobRow.digest.in_(bindparam("adding", expanding=True)), BlobRow.size_bytes), else_=0)
-    return select(func.sum(BlobRow.size_bytes), func.sum(there)).where(stored)
+def _came_to_tenant() -> tuple[Any, ...]:
+    blobs, names = ((row.tenant == _WHOSE, row.id > behind) for row, behind in ((BlobRow, _PAYLOAD), (NameRow, _NAME)))
+    return _both(
+        select(_sum(BlobRow.size_bytes)).where(*blobs, BlobRow.published_at.is_not(None)),
+        select(_sum(NameRow.size_bytes)).where(*names),
+        select(func.count()).select_from(BlobRow).where(*blobs),
+        select(func.count()).select_from(NameRow).where(*names),
+    )
+
+
+def _sum(column: Any) -> Any:
+    return func.coalesce(func.sum(column), 0)
+
+
+def _both(*queries: Any) -> tuple[Any, Any]:
+    """Bytes of payloads and of names, and rows of both."""
+    payloads, names, payload_rows, name_rows = (query.scalar_subquery() for query in queries)
+    return (payloads + names).label("came"), (payload_rows + name_rows).label("rows")
+
+
+def _last_of_session(connection: Connection, whose: Any, state: _State) -> tuple[int, int]:
+    """All: what comes to a session comes under its lock."""
+    payload, name = connection.execute(_LAST, {"whose": whose}).one()
+    return payload, name
+
+
+def _last_of_tenant(connection: Connection, whose: Any, state: _State) -> tuple[int, int]:
+    """Not the newest, nor what is being written: conversations do not wait for each other."""
+    about = {"whose": whose, "payload": state.kept.payload}
+    writing = connection.execute(_WRITING, about).scalar()
+    blob, name = connection.execute(_OLDER, about).one()
+    payload = min(blob or 0, sys.maxsize if writing is None else writing - 1)
+    return max(state.kept.payload, payload), max(state.kept.name, name or 0)
+
+
+def _keep_of_session(connection: Connection, whose: Any, kept: Mapping[str, Any]) -> None:
+    connection.execute(_KEEP, {"whose": whose, **kept})
+
+
+def _keep_of_tenant(connection: Connection, whose: Any, kept: Mapping[str, Any]) -> None:
+    """Unless another conversation is at it, or this transaction could not see what others keep."""
+    if keeps_snapshot(connection):
+        return
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    empty = {"tenant": whose, "stored_bytes": 0, "stored_blob": 0, "stored_name": 0}
+    connection.execute(insert(TenantRow).values(empty).on_conflict_do_nothing())
+    if connection.execute(_FREE, {"whose": whose}).scalar_one_or_none() is not None:
+        connection.execute(_KEEP_OF_TENANT, {"whose": whose, **kept})
 
 
 # Built once: building takes longer than running what it builds.
-_OF_SESSION = _sums(
-    BlobRow.id.in_(
-        select(ArtifactRow.blob_id).where(ArtifactRow.session_id == bindparam("whose"), is_live(bindparam("now")))
-    )
+_DIGESTS = BlobRow.digest.in_(bindparam("adding", expanding=True))
+_THERE = select(func.sum(BlobRow.size_bytes)).where(
+    BlobRow.tenant == bindparam("of_tenant"), BlobRow.published_at.is_not(None), _DIGESTS
 )
-_OF_TENANT = _sums((BlobRow.tenant == bindparam("whose")) & BlobRow.published_at.is_not(None))
-_NAMES_OF_SESSION = select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == bindparam("whose"))
-_NAMES_OF_TENANT = select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == bindparam("whose"))
-MOST_SINCE = 16
-"""So many rows are counted at each call before they are added to what is kept."""
-_KEPT = select(*BYTES).where(SessionRow.id == bindparam("whose"))
-_KEEP = (
-    update(SessionRow)
-    .where(SessionRow.id == bindparam("whose"))
-    .values(
-        stored_bytes=bindparam("new_bytes"),
-        stored_artifact=bindparam("new_artifact"),
-        stored_name=bindparam("new_name"),
-    )
-)
-_ARTIFACTS = (
-    select(func.sum(BlobRow.size_bytes), func.count(), func.max(ArtifactRow.id))
-    .join_from(ArtifactRow, BlobRow, ArtifactRow.blob_id == BlobRow.id)
-    .where(ArtifactRow.session_id == bindparam("whose"), ArtifactRow.id > bindparam("artifact"))
-    .subquery()
-)
-_NAMES = (
-    select(func.sum(NameRow.size_bytes), func.count(), func.max(NameRow.id))
-    .where(
-        NameRow.session_id == bindparam("whose"),
-        text("kind IN ('source', 'exact')"),  # all that there are: said so that the index of their age serves
-        NameRow.id > bindparam("name"),
-    )
-    .subquery()
-)
-_SINCE = select(*_ARTIFACTS.c, *_NAMES.c).join_from(_ARTIFACTS, _NAMES, true())
-"""Bytes, number and last id of the artifacts and of the names that came since those that the session's row keeps."""
 _LAST = select(
     *(
-        select(func.coalesce(func.max(row.id), 0)).where(row.session_id == bindparam("whose")).scalar_subquery()
+        select(func.coalesce(func.max(row.id), 0)).where(row.session_id == _WHOSE).scalar_subquery()
         for row in (ArtifactRow, NameRow)
+    )
+)
+_KEEP = (
+    update(SessionRow)
+    .where(SessionRow.id == _WHOSE)
+    .values(
+        stored_bytes=bindparam("new_bytes"),
+        stored_artifact=bindparam("new_payload"),
+        stored_name=bindparam("new_name"),
+        stored_until=bindparam("new_until"),
+    )
+)
+_SESSION = _Whole(
+    known=select(*BYTES).where(SessionRow.id == _WHOSE),
+    since=select(*_came_to_session()),
+    payloads=select(func.sum(BlobRow.size_bytes)).where(BlobRow.id.in_(select(ArtifactRow.blob_id).where(*_LIVE_HERE))),
+    names=select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == _WHOSE),
+    soonest=select(func.min(ArtifactRow.expires_at)).where(*_LIVE_HERE),
+    there=_THERE.where(exists().where(ArtifactRow.blob_id == BlobRow.id, *_LIVE_HERE)),
+    last=_last_of_session,
+    keep=_keep_of_session,
+    most_since=MOST_SINCE,
+)
+_TENANT = _Whole(
+    known=select(TenantRow.stored_bytes, TenantRow.stored_blob, TenantRow.stored_name, TenantRow.stored_until).where(
+        TenantRow.tenant == _WHOSE
+    ),
+    since=select(*_came_to_tenant()),
+    payloads=select(func.sum(BlobRow.size_bytes)).where(BlobRow.tenant == _WHOSE, BlobRow.published_at.is_not(None)),
+    names=select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == _WHOSE),
+    soonest=select(null()),
+    there=_THERE,
+    last=_last_of_tenant,
+    keep=_keep_of_tenant,
+    most_since=2 * _IN_FLIGHT,
+)
+_OLDER = select(
+    *(
+        select(row.id).where(row.tenant == _WHOSE).order_by(row.id.desc()).offset(_IN_FLIGHT).limit(1).scalar_subquery()
+        for row in (BlobRow, NameRow)
+    )
+)
+_WRITING = select(func.min(BlobRow.id)).where(
+    BlobRow.tenant == _WHOSE,
+    BlobRow.id > bindparam("payload"),
+    BlobRow.published_at.is_(None),
+    BlobRow.staged_at > RETIRED,
+)
+_FREE = select(TenantRow.tenant).where(TenantRow.tenant == _WHOSE).with_for_update(skip_locked=True)
+_KEEP_OF_TENANT = (
+    update(TenantRow)
+    .where(TenantRow.tenant == _WHOSE)
+    .values(
+        stored_bytes=bindparam("new_bytes"),
+        stored_blob=bindparam("new_payload"),
+        stored_name=bindparam("new_name"),
+        stored_until=bindparam("new_until"),
     )
 )

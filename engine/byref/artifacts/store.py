@@ -14,12 +14,26 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, or_, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Text,
+    bindparam,
+    cast,
+    column,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    type_coerce,
+)
 
 from byref.artifacts.blobs import Published
 from byref.artifacts.notes import first_note
 from byref.db.payloads import Source, StoredPayload
-from byref.db.tables import ArtifactRow, BlobRow
+from byref.db.tables import CAME, IS_FILE, WAS_MADE, ArtifactRow, BlobRow, EscapedText
 from byref.errors import ArtifactMissing
 from byref.outputs import to_block
 from byref_sandbox import jsontext
@@ -298,19 +312,29 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
 )
 _ALL = _LIVE.where(ArtifactRow.id > bindparam("behind")).order_by(ArtifactRow.id)
+_OLDER = _LIVE.where(ArtifactRow.id < bindparam("before")).order_by(ArtifactRow.id.desc())
 _LIVE_ROWS = _LIVE.where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
 _LIVE_IDS = _LIVE.where(ArtifactRow.public_id.in_(bindparam("ids", expanding=True)))
-_CAME = ArtifactRow.origin == "output"
-_LIVE_NAMES = (
-    select(ArtifactRow.name, func.max(ArtifactRow.id))
-    .where(
-        ArtifactRow.session_id == bindparam("of_session"),
-        ArtifactRow.name.in_(bindparam("names", expanding=True)),
-        is_live(bindparam("now")),
+
+
+def _newest_named(each: Any) -> Any:
+    """For each of some names, as they are stored: the newest that was made so, and the newest that came in outputs."""
+    same = ArtifactRow.session_id == bindparam("of_session"), type_coerce(ArtifactRow.name, Text) == each.c.value
+    newest = select(ArtifactRow.id).where(*same, is_live(bindparam("now"))).order_by(ArtifactRow.id.desc()).limit(1)
+    return select(
+        each.c.value, *(newest.where(text(origin)).scalar_subquery().correlate(each) for origin in (WAS_MADE, CAME))
     )
-    .group_by(ArtifactRow.name, _CAME)
-    .order_by(_CAME.desc())
-)
+
+
+_NAMED = {
+    "sqlite": _newest_named(func.json_each(bindparam("names", type_=Text)).table_valued("value").alias("wanted")),
+    "postgresql": _newest_named(
+        func.json_array_elements_text(cast(bindparam("names", type_=Text), JSON))
+        .table_valued(column("value", Text(collation="C")), name="wanted")
+        .render_derived()
+    ),
+}
+"""Look-ups, and no list: there may be any number of artifacts of one name."""
 _INSERT = insert(ArtifactRow).returning(ArtifactRow.id)
 
 
@@ -348,10 +372,13 @@ def by_names(connection: Connection, source: Source, session_id: int, names: Col
 
     What a host, a model or code named goes before the names that documents in outputs happen to have.
     """
-    rows: dict[str, int] = {}
-    for some in batched(set(names)):
-        newest = connection.execute(_LIVE_NAMES, {**_now_of(session_id), "names": some})
-        rows |= {str(name): row_id for name, row_id in newest}
+    escaped = EscapedText()
+    stored = {escaped.process_bind_param(name, connection.dialect): name for name in names}
+    if not stored:
+        return {}
+    about = {**_now_of(session_id), "names": json.dumps(list(stored))}
+    found = connection.execute(_NAMED[connection.dialect.name], about)
+    rows = {stored[name]: made or came for name, made, came in found if made or came}
     return _by_key(connection, source, session_id, rows)
 
 
@@ -359,9 +386,7 @@ _FILES = (
     select(ArtifactRow.id, ArtifactRow.name, ArtifactRow.size_bytes)
     .where(
         ArtifactRow.session_id == bindparam("of_session"),
-        ArtifactRow.origin == "run",
-        ArtifactRow.name.is_not(None),
-        ArtifactRow.kind != "image",
+        text(IS_FILE),
         is_live(bindparam("now")),
     )
     .order_by(ArtifactRow.id.desc())
@@ -404,6 +429,20 @@ def all_of(
             return None
         row_id = found.row_id
     rows = connection.execute(_ALL.limit(limit), {**_now_of(session_id), "behind": row_id}).all()
+    return [_artifact(row, source) for row in rows]
+
+
+def older(
+    connection: Connection, source: Source, session_id: int, *, before: str | None = None, limit: int
+) -> list[Artifact] | None:
+    """Return the artifacts stored last, newest first, those before the one with the id `before`: None if that is gone."""
+    row_id = 2**63 - 1
+    if before is not None:
+        found = by_ids(connection, source, session_id, [before]).get(before)
+        if found is None:
+            return None
+        row_id = found.row_id
+    rows = connection.execute(_OLDER.limit(limit), {**_now_of(session_id), "before": row_id}).all()
     return [_artifact(row, source) for row in rows]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from byref.artifacts import blobs
+from byref.db import sums
 from byref.db.tables import ArtifactRow, LedgerRow, NameRow, TombstoneRow, VariableRow
 
 KEPT = timedelta(days=30)
@@ -72,7 +73,9 @@ def find(connection: Connection, session_id: int, keys: Collection[str]) -> dict
     columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
     kept = select(*columns).where(TombstoneRow.session_id == session_id)
     rows = connection.execute(kept.order_by(TombstoneRow.id.desc()).limit(MOST)).mappings()
-    newest_first = [*_dying(connection, ArtifactRow.session_id == session_id, MOST)[::-1], *map(dict, rows)]
+    # By the index of what expires: little has, and was not swept yet, of all that the session has.
+    gone = _dying(connection, ArtifactRow.session_id + 0 == session_id, MOST)
+    newest_first = [*gone[::-1], *map(dict, rows)]
     known = [_tombstone(row) for row in newest_first]
     found = {}
     for key in keys:
@@ -106,6 +109,7 @@ def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:
     for table in (NameRow, VariableRow):
         connection.execute(delete(table).where(table.artifact_id.in_(rows)))
     connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(rows)))
+    sums.freed(connection, {row["session_id"] for row in dying})
     return len(rows), blobs.delete_unused(connection, sorted({row["blob_id"] for row in dying}))
 
 

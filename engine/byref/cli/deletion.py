@@ -29,9 +29,10 @@ def delete(options: Namespace) -> int:
 
 def _delete_tenant(engine: Engine, options: Namespace) -> int:
     tenant = lifecycle.check_id("--tenant", options.tenant)
-    info = next((info for info in engine.tenants() if info.id == tenant), None)
-    if info is None:
+    found = engine.database.read(lambda connection: lifecycle.tenants(connection, tenant))
+    if not found:
         raise Failed(f"there is no tenant {tenant!r}; `{opening.command(options, 'tenants')}` lists those there are")
+    [info] = found
     held = f"{_many(info.sessions, 'session')}, {info.stored_bytes:,} bytes"
     opening.confirmed(options, f"this deletes everything of tenant {tenant!r}: {held}")
     return engine.delete_tenant(tenant)

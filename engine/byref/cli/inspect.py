@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from argparse import Namespace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from byref import Artifact, ConfigurationError, Entry, HistoryEntry, Session, SessionInfo, TenantInfo
+from byref import (
+    Artifact,
+    ConfigurationError,
+    Entry,
+    HistoryEntry,
+    Session,
+    SessionInfo,
+    TenantInfo,
+    Variable,
+    lifecycle,
+    variables,
+)
+from byref.artifacts import listing
 from byref.cli import opening, output
 from byref.cli.conversation import artifact_record, variable_record
 from byref.cli.failures import Failed
@@ -16,14 +29,22 @@ from byref.outputs import to_block
 from byref.outputs.native import as_text
 from byref.tools.targets import expired
 
+NAMED = 50
+"""Newest variables that an error names."""
 READ_CHARS = 60
 """Of what the model read, in a list."""
 
 
 def sessions(options: Namespace) -> int:
     """List the conversations."""
+    behind = None if options.after is None else (options.tenant, options.after)
+    whose = None if options.all_tenants else options.tenant
     with opening.engine_to_read(options) as engine:
-        found = engine.sessions(None if options.all_tenants else options.tenant)
+        found = engine.database.read(
+            lambda connection: lifecycle.sessions(connection, whose, after=behind, limit=options.limit)
+        )
+        if found is None:
+            raise Failed(f"--after {options.after!r}: no session of tenant {options.tenant!r} has this id")
     if options.json:
         output.json([dataclasses.asdict(info) for info in found])
         return 0
@@ -44,19 +65,24 @@ def sessions(options: Namespace) -> int:
     output.table(columns, rows, right=("steps", *SUMS), spare=("model", "ended", "created", "out", "in"))
     if not found and not options.all_tenants:
         output.note(f"none of tenant {options.tenant!r}; `{opening.command(options, 'tenants')}` lists the tenants")
+    if found and len(found) == options.limit:
+        whose = f"--tenant {shlex.quote(found[-1].tenant)} " if options.all_tenants else ""
+        _note_more(options, found[-1].id, whose)
     return 0
 
 
 def tenants(options: Namespace) -> int:
     """List the tenants."""
     with opening.engine_to_read(options) as engine:
-        found = engine.tenants()
+        found = engine.tenants(after=options.after, limit=options.limit)
     if options.json:
         output.json([dataclasses.asdict(info) for info in found])
         return 0
     rows = [(info.id, info.sessions, info.steps, *_sums(info), _moment(info.created_at)) for info in found]
     columns = ("tenant", "sessions", "steps", *SUMS, "created")
     output.table(columns, rows, right=("sessions", "steps", *SUMS), spare=("steps", "created", "out", "in"))
+    if found and len(found) == options.limit:
+        _note_more(options, found[-1].id)
     return 0
 
 
@@ -73,7 +99,7 @@ def show(options: Namespace) -> int:
     with opening.engine_to_read(options) as engine:
         session = opening.session_to_read(engine, options)
         if options.what is None:
-            _show_all(session, as_json=options.json)
+            _show_all(session, options)
         else:
             _show_one(session, options.what, as_json=options.json)
     return 0
@@ -83,7 +109,8 @@ def ledger(options: Namespace) -> int:
     """Print every step and the sums."""
     with opening.engine_to_read(options) as engine:
         session = opening.session_to_read(engine, options)
-        entries, totals, context = session.ledger(), session.usage(), session.context_tokens()
+        entries = session.ledger(after=options.after or 0, limit=options.limit)
+        totals, context = session.usage(), session.context_tokens()
         window = session.context_window
     if options.json:
         output.json(
@@ -120,6 +147,8 @@ def ledger(options: Namespace) -> int:
         f"outputs: {totals.original_tokens:,} tokens came, {totals.tokens:,} were read, {totals.tokens_saved:,} saved{worth}; "
         f"requests: {totals.requests:,}, cost {cost}; context: {context:,} of {window:,} tokens"
     )
+    if entries and len(entries) == options.limit:
+        _note_more(options, entries[-1].step)
     return 0
 
 
@@ -143,46 +172,65 @@ def explain(options: Namespace) -> int:
 def history(options: Namespace) -> int:
     """List what tools returned, and what the model read of it."""
     with opening.engine_to_read(options) as engine:
-        entries = opening.session_to_read(engine, options).history()
+        session = opening.session_to_read(engine, options)
+        entries = session.history(after=options.after or 0, limit=options.limit)
     if options.json:
         output.json([_history_record(entry) for entry in entries])
         return 0
     rows = [(e.step, e.tool, e.call_id, e.arguments, _came(e.original), _beginning(e.processed)) for e in entries]
     columns = ("step", "tool", "call", "arguments", "came", "read")
     output.table(columns, rows, right=("step",), spare=("arguments", "call"), loose=("arguments", "read"))
+    if entries and len(entries) == options.limit:
+        _note_more(options, entries[-1].step)
     return 0
 
 
-def _show_all(session: Session, *, as_json: bool) -> None:
-    variables, artifacts = session.variables(), session.artifacts()
-    if as_json:
+def _note_more(options: Namespace, last: str | int, whose: str = "") -> None:
+    """Say how a list that ended at its limit goes on."""
+    output.note(f"there may be more: {whose}--after {shlex.quote(str(last))}")
+
+
+def _page(session: Session, after: str | None, limit: int | None) -> tuple[list[Variable], list[Artifact]]:
+    """Variables, and then artifacts, behind one of either."""
+    if after is not None and listing.ID.fullmatch(after):
+        return [], session.artifacts(after=after, limit=limit)
+    bound = session.variables(after=after, limit=limit)
+    left = None if limit is None else limit - len(bound)
+    return bound, [] if left == 0 else session.artifacts(limit=left)
+
+
+def _show_all(session: Session, options: Namespace) -> None:
+    bound, artifacts = _page(session, options.after, options.limit)
+    if options.json:
         output.json(
             {
                 "session": session.id,
                 "tenant": session.tenant,
                 "context_tokens": session.context_tokens(),
                 "context_window": session.context_window,
-                "variables": [variable_record(variable) for variable in variables],
+                "variables": [variable_record(variable) for variable in bound],
                 "artifacts": [artifact_record(artifact) for artifact in artifacts],
             }
         )
         return
     rows: list[tuple[object, ...]] = [
         ("variable", v.name, v.shape, v.step, v.artifact.id if not v.path else f"{v.artifact.id} {'.'.join(v.path)}")
-        for v in variables
+        for v in bound
     ]
     rows += [
         ("artifact", a.id, f"{a.content_type}, {a.size_bytes:,} bytes, {a.line_count:,} lines", a.step, a.name)
         for a in artifacts
     ]
     output.table(("what", "name", "holds", "step", "of"), rows, right=("step",))
+    if rows and len(rows) == options.limit:
+        _note_more(options, artifacts[-1].id if artifacts else bound[-1].name)
 
 
 def _show_one(session: Session, what: str, *, as_json: bool) -> None:
     if what.isascii() and what.isdecimal():
         _show_step(session, int(what), as_json=as_json)
         return
-    variable = next((v for v in session.variables() if v.name == what.removeprefix("$")), None)
+    variable = _variable(session, what)
     artifact = session.get_artifact(what) if variable is None else None
     if variable is not None:
         data = to_block(variable.value()).data if variable.path else variable.artifact.payload.read()
@@ -192,8 +240,10 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
     elif gone := expired(session._scope, [what]):
         raise Failed(gone[what])
     else:
-        names = [v.name for v in session.variables()]
-        raise Failed(f"no variable, artifact or step {what!r} in session {session.id!r}; variables: {names}")
+        newest, more = session._scope.read(lambda c: variables.newest(c, session._scope.row, NAMED))
+        names = [variable.name for variable in reversed(newest)]
+        others = f" and {beside} more" if (beside := more.beside(len(names))) else ""
+        raise Failed(f"no variable, artifact or step {what!r} in session {session.id!r}; variables: {names}{others}")
     if as_json:
         value = variable.value() if variable is not None else artifact.value if artifact is not None else None
         output.json(about | {"value": value})
@@ -201,9 +251,16 @@ def _show_one(session: Session, what: str, *, as_json: bool) -> None:
         output.data(data)
 
 
+def _variable(session: Session, name: str) -> Variable | None:
+    """A variable by its name, and by no alias."""
+    bare, scope = name.removeprefix("$"), session._scope
+    found = scope.read(lambda connection: variables.find(connection, scope.source, scope.row, [bare]))
+    return found[bare] if bare in found and found[bare].name == bare else None
+
+
 def _show_step(session: Session, step: int, *, as_json: bool) -> None:
-    entry = next((entry for entry in session.ledger() if entry.step == step), None)
-    if entry is None:
+    entry = next(iter(session.ledger(after=step - 1, limit=1)), None) if 0 < step < 2**63 else None
+    if entry is None or entry.step != step:
         raise Failed(f"there is no step {step} in session {session.id!r}")
     if as_json:
         output.json(_entry(entry) | {"content": entry.content})

@@ -137,12 +137,24 @@ def _add_options(
 
 
 def _positive(text: str) -> int:
+    return _number(text, least=1, words="a positive number of tokens")
+
+
+def _limit(text: str) -> int:
+    return _number(text, least=1, words="a number from 1 on")
+
+
+def _step(text: str) -> int:
+    return _number(text, least=0, words="the number of a step")
+
+
+def _number(text: str, *, least: int, words: str) -> int:
     try:
         number = int(text.replace("_", ""))
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive number of tokens")
+        number = -1
+    if not least <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {words}")
     return number
 
 
@@ -220,6 +232,16 @@ OPTIONS = {
 
 _YES = ("--yes", {"action": "store_true", "help": "do it without being asked"})
 
+
+def _page(after: str, type_: Callable[[str], object] = str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Options of a list; `after` is what it goes on behind."""
+    metavar, words = after.split(": ")
+    return (
+        ("--limit", {"metavar": "N", "type": _limit, "help": "at most so many; default: all"}),
+        ("--after", {"metavar": metavar, "type": type_, "help": f"go on behind {words}, the last of the page before"}),
+    )
+
+
 _PUTS = ("db", "blobs", "schema", "session", "tenant", "tool", "call_id", "model", "context_window", "json")
 _RUNS = ("db", "blobs", "schema", "session", "tenant", "call_id", "model", "json")
 _READS = ("db", "blobs", "schema", "session", "tenant", "json")
@@ -279,14 +301,17 @@ VERBS = (
         "list the conversations",
         "List a tenant's conversations, oldest first: their steps, the bytes that are stored, the tokens that providers "
         "counted, the tokens of outputs that no model had to read, and what the requests cost.",
-        (("--all-tenants", {"action": "store_true", "help": "those of every tenant"}),),
+        (
+            ("--all-tenants", {"action": "store_true", "help": "those of every tenant"}),
+            *_page("ID: this conversation; with --all-tenants that of --tenant"),
+        ),
         ("db", "schema", "tenant", "json"),
     ),
     Verb(
         "tenants",
         "list the tenants",
         "List the tenants that have conversations, by name, with the sums over them, as `byref sessions` has them of each.",
-        (),
+        _page("TENANT: this tenant"),
         ("db", "schema", "json"),
     ),
     Verb(
@@ -299,6 +324,7 @@ VERBS = (
                 "what",
                 {"metavar": "WHAT", "nargs": "?", "help": "a variable's name, an artifact's id or name, or a step"},
             ),
+            *_page("NAME|ID: this variable or artifact"),
         ),
         _READS,
     ),
@@ -306,7 +332,7 @@ VERBS = (
         "ledger",
         "what every step did to the context",
         "Print the session's ledger and its sums, in tokens.",
-        (),
+        _page("STEP: this step", _step),
         _READS,
     ),
     Verb(
@@ -321,7 +347,7 @@ VERBS = (
         "what every tool returned, and what the model read of it",
         "List the outputs of the session's tools in order: as each came, by reference, and the beginning of what the model "
         "read of it, which `byref show STEP` prints whole, and --json of all.",
-        (),
+        _page("STEP: this step", _step),
         _READS,
     ),
     Verb(

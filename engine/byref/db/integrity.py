@@ -45,6 +45,7 @@ from byref.db.tables import (
     NameRow,
     RunRow,
     SessionRow,
+    TenantRow,
     TombstoneRow,
     VariableRow,
 )
@@ -338,7 +339,17 @@ def _sessions() -> Iterator[_Check]:
     short: Any = select(SessionRow.id, SessionRow.stored_bytes, there.label("there")).where(
         or_(SessionRow.stored_artifact > 0, SessionRow.stored_name > 0), SessionRow.stored_bytes < there
     )
-    yield "stored bytes", SessionRow, short, "at most {stored_bytes} bytes are said to be stored, {there} are"
+    told = "at most {stored_bytes} bytes are said to be stored, {there} are"
+    yield "stored bytes", SessionRow, short, told
+    bytes_of = select(func.coalesce(func.sum(BlobRow.size_bytes), 0)).where(
+        BlobRow.tenant == TenantRow.tenant, BlobRow.id <= TenantRow.stored_blob, BlobRow.published_at.is_not(None)
+    )
+    names_of = select(func.coalesce(func.sum(NameRow.size_bytes), 0)).where(
+        NameRow.tenant == TenantRow.tenant, NameRow.id <= TenantRow.stored_name
+    )
+    there = bytes_of.scalar_subquery() + names_of.scalar_subquery()
+    fewer: Any = select(TenantRow.tenant, TenantRow.stored_bytes, there.label("there"))
+    yield "stored bytes", TenantRow, fewer.where(TenantRow.stored_bytes < there), told
     ahead = select(SessionRow.id, SessionRow.totals_through, taken.label("taken"))
     ahead = ahead.where(SessionRow.totals_through > taken)
     yield "totals", SessionRow, ahead, "they are those of {totals_through} steps; {taken} were taken"
@@ -518,4 +529,6 @@ def _is_there(objects: BlobStore, key: str) -> bool:
 
 
 def _named(row: Mapping[str, Any]) -> str:
-    return f"id {row['id']}" if "id" in row else f"blob {row['blob_id']} frame {row['number']}"
+    if "id" in row:
+        return f"id {row['id']}"
+    return f"blob {row['blob_id']} frame {row['number']}" if "blob_id" in row else f"tenant {row['tenant']}"

@@ -1,28 +1,31 @@
 """Sums over a session's ledger: kept with the session up to a step, and added up from there when they are asked for.
 
-The ledger is append-only, so that what is kept stays right whoever appends, an older byref as well.
+The ledger is append-only, so that what is kept stays right whoever appends, an older byref as well. What is kept of stored
+bytes (`artifacts.quotas`) is a bound once something has gone, of which it is told here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
-from byref.db.tables import LedgerRow, SessionRow
+from byref.db.tables import BlobRow, LedgerRow, SessionRow, TenantRow
 
 
 class Bytes(NamedTuple):
-    """What a session's row keeps of what is stored: its bytes, and the ids of the last artifact and name among them."""
+    """What a session's row, or a tenant's, keeps of what is stored: its bytes, and up to which payload and name."""
 
     stored: int
-    artifact: int
+    payload: int
     name: int
+    until: datetime | None
 
 
-BYTES = SessionRow.stored_bytes, SessionRow.stored_artifact, SessionRow.stored_name
+BYTES = SessionRow.stored_bytes, SessionRow.stored_artifact, SessionRow.stored_name, SessionRow.stored_until
 EVERY = 64
 """So many steps are summed when the sums are asked for; then they are added to those that the session's row keeps."""
 AT_ONCE = 4_096
@@ -97,3 +100,15 @@ def _added(connection: Connection, session_row: int, sums: dict[str, Any], after
             sums["outputs"] += row["steps"]
             sums |= {name: int(row[name] or 0) + sums[name] for name in ("original_tokens", "tokens")}
     return sums
+
+
+def freed(connection: Connection, session_ids: Collection[int]) -> None:
+    """Have it known that something of locked sessions has gone."""
+    known = SessionRow.id.in_(session_ids), SessionRow.stored_until.is_not(None)
+    connection.execute(update(SessionRow).where(*known).values(stored_until=None))
+
+
+def freed_of_tenants(connection: Connection, blob_ids: Collection[int]) -> None:
+    """Have it known that blobs of tenants are about to go."""
+    whose = TenantRow.tenant.in_(select(BlobRow.tenant).where(BlobRow.id.in_(blob_ids)))
+    connection.execute(update(TenantRow).where(TenantRow.stored_until.is_not(None), whose).values(stored_until=None))

@@ -35,6 +35,8 @@ from byref.stores.protocol import NAME_CHARS
 
 GRACE = timedelta(hours=1)
 """Age at which a blob that nothing refers to is garbage: longer than any `process` takes."""
+RETIRED = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a blob was staged that nothing can refer to any more, and that is to be deleted."""
 ID_BYTES = 512
 """Longest host id in UTF-8 bytes: PostgreSQL refuses index keys of about 2.7 KB."""
 KEY_CHARS = 80
@@ -58,7 +60,11 @@ EXPIRED_CALL = "call_digest IS NULL AND length(call_id) <= 600"
 """Steps whose data expired, by call id as it is stored: no longer one fits an index key on PostgreSQL."""
 EXPIRED_CALL_CHARS = 600
 ENDS_TURN = "kind IN ('usage', 'compaction')"
-IS_FILE = "origin = 'run' AND name IS NOT NULL"
+IS_FILE = "origin = 'run' AND name IS NOT NULL AND kind <> 'image'"
+IS_FIGURE = "origin = 'run' AND kind = 'image'"
+IS_VALUE = "origin = 'run' AND name IS NULL AND NOT kept"
+CAME = "origin = 'output'"
+WAS_MADE = "origin <> 'output'"
 """What indexes are limited to; a query that is to use one says so in the same words, not by parameters."""
 
 
@@ -114,6 +120,11 @@ class EscapedText(TypeDecorator[str]):
         return "".join(parts)
 
 
+SORTED_TEXT = EscapedText().with_variant(EscapedText(collation="C"), "postgresql")
+SORTED_ID = String(64).with_variant(String(64, collation="C"), "postgresql")
+"""Ordered by code point on every database, whatever its language: what begins alike stands together."""
+
+
 class Base(DeclarativeBase):
     """All of byref's tables, none of the host's."""
 
@@ -164,6 +175,8 @@ class SessionRow(Base):
         CheckConstraint("context_window IS NULL OR context_window > 0", name="context_window"),
         CheckConstraint("ledger_seconds IS NULL OR ledger_seconds > 0", name="ledger_seconds"),
         Index("ix_byref_sessions_expires_at", "expires_at"),
+        Index("ix_byref_sessions_created_at", "created_at", "id"),
+        Index("ix_byref_sessions_tenant_created_at", "tenant", "created_at", "id"),
         Index(
             "ix_byref_sessions_clearing",
             "clearing_at",
@@ -210,6 +223,22 @@ class SessionRow(Base):
     since it is not known."""
     stored_artifact: Mapped[int] = mapped_column(server_default=text("0"))
     stored_name: Mapped[int] = mapped_column(server_default=text("0"))
+    stored_until: Mapped[datetime | None]
+    """Until then nothing goes by itself of what `stored_bytes` counts, and nothing has gone since; None: it may have."""
+
+
+class TenantRow(Base):
+    """What a tenant has stored, of those whose policy bounds that."""
+
+    __tablename__ = "byref_tenants"
+
+    tenant: Mapped[str] = mapped_column(String(ID_BYTES), primary_key=True)
+    stored_bytes: Mapped[int]
+    """At most what blobs up to the row id `stored_blob` and names up to `stored_name` have stored."""
+    stored_blob: Mapped[int]
+    stored_name: Mapped[int]
+    stored_until: Mapped[datetime | None]
+    """As a session's."""
 
 
 class BlobRow(Base):
@@ -304,11 +333,16 @@ class ArtifactRow(Base):
         ForeignKeyConstraint(["tenant", "blob_id"], ["byref_blobs.tenant", "byref_blobs.id"], ondelete="RESTRICT"),
         UniqueConstraint("public_id"),
         UniqueConstraint("session_id", "id"),
-        Index("ix_byref_artifacts_session_name", "session_id", "name"),
+        _index("ix_byref_artifacts_came", "session_id", "name", "id", where=f"{CAME} AND name IS NOT NULL"),
+        _index("ix_byref_artifacts_named", "session_id", "name", "id", where=f"{WAS_MADE} AND name IS NOT NULL"),
+        _index("ix_byref_artifacts_made", "session_id", "step", where=WAS_MADE),
+        Index("ix_byref_artifacts_session_public", "session_id", "public_id"),
         Index("ix_byref_artifacts_session_blob", "session_id", "blob_id", "expires_at"),
         Index("ix_byref_artifacts_blob_id", "blob_id"),
         Index("ix_byref_artifacts_expires_at", "expires_at"),
         _index("ix_byref_artifacts_files", "session_id", "id", where=IS_FILE),
+        _index("ix_byref_artifacts_figures", "session_id", "id", where=IS_FIGURE),
+        _index("ix_byref_artifacts_values", "session_id", "id", where=IS_VALUE),
         CheckConstraint("(ttl_seconds IS NULL) = (expires_at IS NULL) AND ttl_seconds > 0", name="ttl"),
         CheckConstraint("NOT kept OR expires_at IS NULL", name="kept"),
         CheckConstraint(_one_of("kind", "json", "text", "image", "document"), name="kind"),
@@ -317,7 +351,7 @@ class ArtifactRow(Base):
     )
 
     id: Mapped[int] = mapped_column(SURROGATE_KEY, primary_key=True)
-    public_id: Mapped[str] = mapped_column(String(64))
+    public_id: Mapped[str] = mapped_column(SORTED_ID)
     tenant: Mapped[str] = mapped_column(String(ID_BYTES))
     session_id: Mapped[int]
     step: Mapped[int | None]
@@ -325,7 +359,7 @@ class ArtifactRow(Base):
     origin: Mapped[str] = mapped_column(String(8))
     kind: Mapped[str] = mapped_column(String(8))
     content_type: Mapped[str] = mapped_column(String(255))
-    name: Mapped[str | None] = mapped_column(EscapedText)
+    name: Mapped[str | None] = mapped_column(SORTED_TEXT)
     size_bytes: Mapped[int]
     """Of the text that the model would read: a Python value is stored one record a line, with line feeds beside that."""
     preview: Mapped[str] = mapped_column(EscapedText)
@@ -390,6 +424,7 @@ class NameRow(Base):
         UniqueConstraint("session_id", "name"),
         Index("ix_byref_names_artifact", "artifact_id", "session_id"),
         Index("ix_byref_names_age", "session_id", "kind", "id"),
+        Index("ix_byref_names_tenant", "tenant", "id"),
         CheckConstraint(_one_of("kind", "exact", "source"), name="kind"),
         CheckConstraint("(kind = 'exact') = (artifact_id IS NOT NULL)", name="artifact"),
         CheckConstraint("size_bytes >= 0", name="size"),
@@ -435,7 +470,7 @@ class LedgerRow(Base):
             sqlite_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
             postgresql_where=text("kind = 'usage' AND call_digest IS NOT NULL"),
         ),
-        Index("ix_byref_ledger_content_step", "session_id", "content_digest", "step"),
+        Index("ix_byref_ledger_content_route", "session_id", "content_digest", "route", "step"),
         _index("ix_byref_ledger_call", "session_id", "call_digest", "step", where="call_digest IS NOT NULL"),
         _index("ix_byref_ledger_expired_call", "session_id", "call_id", "step", where=EXPIRED_CALL),
         _index("ix_byref_ledger_turn", "session_id", "kind", "step", where=ENDS_TURN),
@@ -558,6 +593,7 @@ class ItemRow(Base):
     __table_args__ = (
         _of_session(),
         UniqueConstraint("session_id", "list", "number"),
+        Index("ix_byref_items_session_id", "session_id", "id"),
         CheckConstraint("number >= 0", name="number"),
         NEVER_REUSED,
     )

@@ -204,10 +204,13 @@ class Conversation:
         return {"prompts": taken("prompts/list", "prompts", [one.shown for one in offered], call.context)}
 
     async def _list_resources(self, call: Call, params: Json) -> Json:
+        """The first page has what the servers have, and the newest that is stored; further ones what is older."""
         await self.settled()
-        ours = await self._thread(lambda: own.resources(self.session))
-        found = await self._catalogue.resources("resources")
-        return {"resources": [*taken("resources/list", "resources", found, call.context), *ours]}
+        cursor = params.get("cursor")
+        ours, behind = await self._thread(lambda: own.resources(self.session, cursor))
+        found = [] if cursor is not None else await self._catalogue.resources("resources")
+        listed = {"resources": [*taken("resources/list", "resources", found, call.context), *ours]}
+        return listed if behind is None else {**listed, "nextCursor": behind}
 
     async def _list_templates(self, call: Call, params: Json) -> Json:
         await self.settled()

@@ -7,13 +7,14 @@ from typing import Any
 
 from byref import Session
 from byref.adapters import mcp_content
-from byref.errors import ConfigurationError
+from byref.artifacts import store
+from byref.errors import ConfigurationError, ToolError
 from byref.gateway.wire import dumped
 
 Json = dict[str, Any]
 
 MAX_RESOURCES = 100
-"""Stored artifacts in the list of resources, the newest ones; the others are there by their URIs."""
+"""Stored artifacts in a page of the list of resources, the newest ones first."""
 _WRITES = ("code_interpreter", "store_artifact")
 
 
@@ -29,13 +30,23 @@ def call(session: Session, name: str, arguments: Json, version: str) -> Json:
     return dumped(mcp_content.tool_result(reply.content, version=version, is_error=reply.is_error))
 
 
-def resources(session: Session) -> list[Json]:
-    """Return the session's newest artifacts as entries of a list of resources."""
-    names: dict[str, list[str]] = {}
-    for variable in session.variables():
-        names.setdefault(variable.artifact.id, []).append(variable.name)
-    newest = session.artifacts()[-MAX_RESOURCES:]
-    return [dumped(mcp_content.resource(artifact, names.get(artifact.id, ()))) for artifact in newest]
+def resources(session: Session, cursor: object = None) -> tuple[list[Json], str | None]:
+    """Return the session's newest artifacts, or those before a cursor, as entries of a list, and the next cursor.
+
+    Raises:
+        ToolError: the cursor is none of this list's, or what it named has expired.
+    """
+    scope = session._scope
+    found = scope.read(
+        lambda c: store.older(
+            c, scope.source, scope.row, before=None if cursor is None else str(cursor), limit=MAX_RESOURCES + 1
+        )
+    )
+    if found is None:
+        raise ToolError("the cursor is of no page of this list, or what it named has expired: begin anew")
+    page = found[:MAX_RESOURCES]
+    listed = [dumped(one) for one in mcp_content.resources(session, page[::-1])]
+    return listed, page[-1].id if len(found) > MAX_RESOURCES else None
 
 
 def resolved(session: Session, tool: Mapping[str, Any], name: str, arguments: Json) -> Json:

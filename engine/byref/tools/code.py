@@ -28,7 +28,7 @@ class CodeArguments(Arguments, frozen=True):
 
 def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     if arguments.reset:
-        scope.write(lambda connection: interpreter.reset(connection, scope))
+        interpreter.reset(scope)
     execution = interpreter.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
     error = execution.outcome.error
     known = (

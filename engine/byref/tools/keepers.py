@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import gates, variables
-from byref.artifacts import listing, quotas, staging, store
+from byref import gates, room, variables
+from byref.artifacts import listing, staging, store
 from byref.artifacts.counted import Counted
 from byref.artifacts.notes import first_note
 from byref.artifacts.staging import Content, Staged
@@ -103,8 +103,7 @@ def store_value(
 def _described(
     scope: Scope, block: Block | Media, value: object, content_type: str | None, preview_chars: int
 ) -> Description:
-    quotas.check_size(scope.policy, block.stored_size, tenant=scope.tenant, session=scope.name, session_id=scope.row)
-    scope.read(lambda connection: _see_that_it_fits(connection, scope, block.digest, block.stored_size))
+    room.check(scope, {block.digest: block.stored_size})
     if isinstance(block, Media):
         placeholder = block.placeholder if preview_chars else ""
         tokens = gates.media_tokens(scope.policy, is_image=block.kind == "image", size=block.size)
@@ -140,7 +139,7 @@ def insert_value(
     step: int | None,
 ) -> str:
     """Publish a staged value as an artifact of the session and return its id."""
-    _see_that_it_fits(connection, scope, staged.digest, staged.size, is_locked=True)
+    room.check_within(connection, scope, {staged.digest: staged.size})
     published = staging.publish_kept(connection, scope.place, staged)
     public_id = store.new_id()
     store.insert_artifact(
@@ -156,13 +155,6 @@ def insert_value(
         ttl=scope.policy.ttl,
     )
     return public_id
-
-
-def _see_that_it_fits(
-    connection: Connection, scope: Scope, digest: bytes, size: int, *, is_locked: bool = False
-) -> None:
-    about: Any = {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
-    quotas.check(connection, scope.policy, adding={digest: size}, is_locked=is_locked, **about)
 
 
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
@@ -221,11 +213,14 @@ def _list(scope: Scope, arguments: ListArguments) -> Answer:
     if prefix.startswith("art:"):
         prefix = "art_" + prefix.removeprefix("art:")
 
-    def work(connection: Connection) -> tuple[list[listing.Listed], Counted]:
+    def work(connection: Connection) -> listing.Page:
         after = listing.row_id_of(connection, scope.row, arguments.after) if arguments.after else 0
         if after is None:
             raise ToolError(f"after={arguments.after[:100]!r} is no pointer in this conversation")
-        return listing.page_of(connection, scope.row, prefix=prefix, after=after, limit=arguments.limit)
+        page = listing.page_of(connection, scope.row, prefix=prefix, after=after, limit=arguments.limit)
+        if page is None:
+            raise ToolError(f"after={arguments.after[:100]!r} is not in the list by prefix={arguments.prefix[:100]!r}")
+        return page
 
     listed, total = scope.read(work)
     count = len(listed)
