@@ -14,7 +14,7 @@ class Away:
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_on = False
-        for name in ("read", "write"):
+        for name in ("ask", "read", "write"):
             real = getattr(engine.database, name)
 
             def asked(*given: Any, real: Any = real, **named: Any) -> Any:

@@ -25,7 +25,7 @@ def go_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: Any, **__: Any) -> Any:
         raise StorageFailure("the database is away")
 
-    for name in ("read", "write"):
+    for name in ("ask", "read", "write"):
         monkeypatch.setattr(Database, name, work)
 
 

@@ -94,7 +94,7 @@ def test_nothing_stays_behind_where_foreign_keys_are_off(
             elif how == "delete_session":
                 assert clearing.delete_session(lambda work: work(connection), "t", "gone")
             else:
-                assert clearing.delete_tenant(lambda work: work(connection), "t") == 1
+                assert clearing.delete_tenant(lambda work: work(connection), lambda work: work(connection), "t") == 1
         assert engine.session("kept").variable("users").value() == kept
         for table in ("blobs", "frames"):
             assert rows(sqlite_url, f"SELECT COUNT(*) FROM byref_{table} WHERE tenant = 't'") == [(0,)]
