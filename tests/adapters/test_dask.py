@@ -225,7 +225,7 @@ def test_a_hostile_worker_fails_its_own_runs_alone(
     client.run(hostile_worker.turn)
     told = {}
     try:
-        for case in hostile_worker.FORGED.keys() - {"one by one"}:
+        for case in (each for each in hostile_worker.FORGED if each != "one by one"):
             began = time.monotonic()
             data = {"x": Data("a key", lambda: b"[1]"), "y": [2]}
             try:
