@@ -18,11 +18,11 @@ from typing import Any
 import orjson
 
 from benchmarks.results import Figure, interleaved, median, ratio
+from byref.accounting.tokens import SampledCounter
 from byref.describe.preview import preview
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.skim import whole
-from byref.tokens import SampledCounter
+from byref.jsonscan import whole
 from byref_sandbox import jsontext
 
 BYTES, SHORT_BYTES = 10_000_000, 600_000

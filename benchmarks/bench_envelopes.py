@@ -23,7 +23,7 @@ from typing import Any
 import byref
 from benchmarks import corpora
 from benchmarks.results import Figure
-from byref.tokens import EXACT_BYTES, SampledCounter
+from byref.accounting.tokens import EXACT_BYTES, SampledCounter
 
 TABLES = {
     "cars.json": "Miles_per_Gallon",

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, bindparam, insert, text, update
 import byref
 from benchmarks import databases
 from benchmarks.results import Figure, interleaved, median, ratio
-from byref import ledger
+from byref.accounting import ledger
 from byref.db import sums
 from byref.db.tables import (
     ArtifactRow,

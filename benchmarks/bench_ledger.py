@@ -19,8 +19,8 @@ from sqlalchemy import Connection, make_url
 import byref
 from benchmarks import databases
 from benchmarks.results import Figure, interleaved, median, ratio
-from byref import ledger
-from byref.scope import Scope
+from byref.accounting import ledger
+from byref.conversation.scope import Scope
 
 APPENDS = 1_000
 RUNS = 7

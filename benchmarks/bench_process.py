@@ -32,7 +32,7 @@ from benchmarks import corpora, databases, peak
 from benchmarks.corpora import published
 from benchmarks.profiled import shares, told
 from benchmarks.results import Figure, Work, interleaved, measured, median, percentile, ratio, shown
-from byref.skim import whole
+from byref.jsonscan import whole
 
 RUNS = {10_000: 60, 1_000_000: 15, 10_000_000: 9, 100_000_000: 3}
 """Rounds of each size, in bytes."""

@@ -20,8 +20,8 @@ import byref
 from benchmarks import corpora, databases, logs, sessions
 from benchmarks.results import Figure, interleaved, median, ratio, timed
 from benchmarks.sessions import call
-from byref.frames import cut
 from byref.stores import FileStore
+from byref.stores.frames import cut
 
 MEGABYTES, SHORT_MEGABYTES = 100, 4
 RUNS = 3

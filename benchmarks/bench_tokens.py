@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from benchmarks import corpora
 from benchmarks.results import Figure, interleaved, median, ratio
-from byref.tokens import EXACT_BYTES, SampledCounter
+from byref.accounting.tokens import EXACT_BYTES, SampledCounter
 
 RUNS = 3
 CHARACTERS, SHORT_CHARACTERS = 2_000_000, 100_000
@@ -24,7 +24,7 @@ EXACT_AT_ONCE = 8_192
 """Characters that are counted exactly at once where there is no other way: at most a token too many for each such part."""
 _LOAD = """
 import time
-from byref.tokens import SampledCounter
+from byref.accounting.tokens import SampledCounter
 start = time.perf_counter()
 SampledCounter().count("x")
 print(time.perf_counter() - start)

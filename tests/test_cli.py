@@ -23,10 +23,12 @@ from rich.console import Console
 from sqlalchemy import Connection, text, update
 
 import byref
-from byref import db, ledger
+from byref import db
+from byref.accounting import ledger
 from byref.cli import doctor, main, opening, output
 from byref.db.tables import ArtifactRow
-from byref_sandbox import Sandbox, sqltext
+from byref_sandbox import Sandbox
+from byref_sandbox.code import sqltext
 
 RECORDS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import byref
-from byref.tokens import _load_encoding
+from byref.accounting.tokens import _load_encoding
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

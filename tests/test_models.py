@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
+from byref.accounting.models import ModelInfo, Models, Price, _look_up, context_window, cost, input_cost, price
 from byref.errors import ConfigurationError
-from byref.models import ModelInfo, Models, Price, _look_up, context_window, cost, input_cost, price
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_wrong_overrides_are_refused_by_name(fields):
 def test_genai_prices_is_imported_only_when_the_overrides_have_no_answer():
     code = """
 import sys
-from byref.models import ModelInfo, Models
+from byref.accounting.models import ModelInfo, Models
 models = Models({"house": ModelInfo(context_window=8_192)})
 assert models.context_window("vllm/house") == 8_192
 assert "genai_prices" not in sys.modules and "pydantic" not in sys.modules
@@ -247,8 +247,8 @@ def test_no_lookup_touches_the_network():
 import socket
 def refuse(*args, **kwargs): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refuse
-from byref.models import context_window, cost
-from byref.tokens import SampledCounter
+from byref.accounting.models import context_window, cost
+from byref.accounting.tokens import SampledCounter
 assert context_window("gpt-4o") == 128_000 and cost("no-such", input_tokens=1) is None
 assert SampledCounter().count("hello world") == 2
 """

@@ -20,11 +20,10 @@ from pathlib import Path
 import pytest
 
 import byref
-from byref import paths
 from byref.cli import main
 from byref.cli import serving as cli_serving
 from byref.gateway import config as gateway_config
-from byref.stores import FileStore, object_key
+from byref.stores import FileStore, object_key, paths
 
 KEY = object_key("acme", "0" * 32, "application/json")
 

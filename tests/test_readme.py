@@ -16,7 +16,7 @@ import pytest
 
 import byref
 from byref import Policy
-from byref.gates import Reason
+from byref.policy.gates import Reason
 from byref.testing import ScriptedClient
 
 ROOT = Path(__file__).parents[1]

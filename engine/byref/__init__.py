@@ -7,12 +7,22 @@ start do not wait for SQLAlchemy.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from byref import logs as _logs
+from byref.accounting import logs as _logs
 
 if TYPE_CHECKING:
     from byref import db
+    from byref.accounting.explain import Explanation
+    from byref.accounting.ledger import Entry, Totals
+    from byref.accounting.models import ModelInfo, Models, Price
+    from byref.accounting.telemetry import Telemetry
+    from byref.accounting.tokens import CharCounter, SampledCounter, TokenCounter
     from byref.aio import AsyncEngine, AsyncSession
     from byref.artifacts.store import Artifact, approx_byte_size, is_pointer
+    from byref.artifacts.variables import Variable
+    from byref.content import ToolOutput
+    from byref.conversation.interpreters import Interpreter
+    from byref.conversation.lifecycle import SessionInfo, Swept, TenantInfo
+    from byref.conversation.result import Result, ToolReply
     from byref.engine import Engine
     from byref.errors import (
         ArtifactMissing,
@@ -26,19 +36,9 @@ if TYPE_CHECKING:
         ToolError,
         TransactionConflict,
     )
-    from byref.explain import Explanation
-    from byref.ledger import Entry, Totals
-    from byref.lifecycle import SessionInfo, Swept, TenantInfo
-    from byref.models import ModelInfo, Models, Price
-    from byref.outputs import ToolOutput
     from byref.policy import Policy, ToolPolicy
-    from byref.result import Result, ToolReply
-    from byref.runners import Interpreter
     from byref.session import HistoryEntry, Session
-    from byref.telemetry import Telemetry
-    from byref.tokens import CharCounter, SampledCounter, TokenCounter
     from byref.usage import Usage
-    from byref.variables import Variable
 
 __all__ = [
     "Artifact",

@@ -21,30 +21,30 @@ from weakref import WeakSet
 
 import sqlalchemy
 
-from byref import streams
+from byref.accounting.explain import Explanation
+from byref.accounting.ledger import Entry, Totals
+from byref.accounting.models import Models
+from byref.accounting.telemetry import Telemetry
+from byref.accounting.tokens import TokenCounter
 from byref.artifacts import store
 from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
+from byref.conversation.interpreters import Interpreter
+from byref.conversation.lifecycle import SessionInfo, Swept, TenantInfo
+from byref.conversation.result import Format, Result, ToolReply
 from byref.db.database import Database, Durability
 from byref.db.tables import GRACE
 from byref.engine import Engine
 from byref.errors import ConfigurationError
-from byref.explain import Explanation
-from byref.ledger import Entry, Totals
-from byref.lifecycle import SessionInfo, Swept, TenantInfo
-from byref.models import Models
+from byref.ingest import streams
 from byref.policy import Policy
-from byref.result import Format, Result, ToolReply
-from byref.runners import Interpreter
 from byref.session import HistoryEntry, Session
 from byref.stores.protocol import BlobStore
-from byref.telemetry import Telemetry
-from byref.tokens import TokenCounter
 from byref.usage import is_count
-from byref.variables import Variable
 from byref_sandbox import Outcome
 
 if TYPE_CHECKING:
-    from byref.bridge import AsyncBridge, AsyncHost
+    from byref.conversation.host import AsyncBridge, AsyncHost
 
 logger = logging.getLogger("byref")
 
@@ -468,7 +468,7 @@ class AsyncSession:
 
 def _bridge(host: AsyncHost) -> AsyncBridge:
     """A bridge to a host's transaction: SQLAlchemy's asyncio part needs greenlet, which only such a host has."""
-    from byref.bridge import AsyncBridge
+    from byref.conversation.host import AsyncBridge
 
     return AsyncBridge(host)
 

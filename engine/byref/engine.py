@@ -14,24 +14,24 @@ from typing import Any, Literal, Self
 import sqlalchemy
 from sqlalchemy import Connection
 
-from byref import clearing, lifecycle, policyjson
+from byref.accounting.models import Models
+from byref.accounting.telemetry import Telemetry
+from byref.accounting.tokens import SampledCounter, TokenCounter
 from byref.artifacts.uses import Uses
+from byref.conversation import clearing, lifecycle
+from byref.conversation.interpreters import Interpreter, check_interpreter
+from byref.conversation.lifecycle import Opened, SessionInfo, Swept, TenantInfo
+from byref.conversation.result import Format
+from byref.conversation.scope import Host, Scope, join
 from byref.db import discards
 from byref.db.database import Database, Durability, retried
 from byref.db.tables import GRACE
 from byref.errors import ByrefError, ConfigurationError, StorageFailure
-from byref.knobs import check_limit, shown
-from byref.lifecycle import Opened, SessionInfo, Swept, TenantInfo
-from byref.models import Models
-from byref.policy import Policy, check_tools
-from byref.result import Format
-from byref.runners import Interpreter, check_interpreter
-from byref.scope import Host, Scope, join
+from byref.policy import Policy, check_tools, stored
+from byref.policy.checks import check_limit, shown
 from byref.session import Session
 from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore, check_store
-from byref.telemetry import Telemetry
-from byref.tokens import SampledCounter, TokenCounter
 from byref.tools import TOOLS
 from byref.tools.record import Tool
 from byref.tools.render import render
@@ -168,7 +168,7 @@ class Engine:
         wanted = None if tools is None else check_tools(tools)
         opened = self._open(name, tenant, model, context_window, policy, wanted, db)
         self._sweep_now_and_then(joined=db is not None)
-        effective = policy or (policyjson.loads(opened.policy, self._policy, name) if opened.policy else self._policy)
+        effective = policy or (stored.loads(opened.policy, self._policy, name) if opened.policy else self._policy)
         if wanted is None:
             wanted = opened.tools if opened.tools is not None else effective.tools
         model = model or opened.model
@@ -307,7 +307,7 @@ class Engine:
                 name=name,
                 model=model,
                 context_window=context_window,
-                policy=None if policy is None else policyjson.dumps(policy),
+                policy=None if policy is None else stored.dumps(policy),
                 tools=tools,
                 ledger_ttl=(policy or self._policy).ledger_ttl,
             )

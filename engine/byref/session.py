@@ -11,37 +11,26 @@ from typing import IO, Any, Self
 
 from sqlalchemy import Connection
 
-from byref import (
-    clearing,
-    explain,
-    files,
-    intake,
-    interpreter,
-    ledger,
-    lifecycle,
-    observed,
-    pipeline,
-    plots,
-    references,
-    reminder,
-    replay,
-    variables,
-)
-from byref.artifacts import export, store, tombstones
+from byref.accounting import explain, ledger
+from byref.accounting.explain import Explanation
+from byref.accounting.ledger import Entry, Recorded, Totals
+from byref.artifacts import export, store, tombstones, variables
 from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
+from byref.conversation import clearing, lifecycle, reminder, tracing
+from byref.conversation.result import Format, Result, ToolReply
+from byref.conversation.scope import Scope
 from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError
-from byref.explain import Explanation
-from byref.intake import Taken
-from byref.knobs import check_limit, shown
-from byref.ledger import Entry, Recorded, Totals
+from byref.ingest import commit, replay, streamed
+from byref.ingest.streamed import Taken
+from byref.interpreter import files, plots, runs
 from byref.policy import Policy
-from byref.result import Format, Result, ToolReply
-from byref.scope import Scope
-from byref.tools import TOOLS, calls, keepers
+from byref.policy.checks import check_limit, shown
+from byref.references import resolve as references
+from byref.tools import TOOLS, calls, storage
 from byref.tools.render import render
 from byref.usage import is_count, normalise
-from byref.variables import Variable
 from byref_sandbox import Outcome
 from byref_sandbox.jsontext import collector_paused
 
@@ -133,11 +122,11 @@ class Session:
         scope, failed = self._scope, bool(is_error)
 
         def work() -> Result:
-            taken = intake.of_tool(scope, output, tool, is_error=failed)
+            taken = streamed.of_tool(scope, output, tool, is_error=failed)
             with collector_paused():
-                return pipeline.process(scope, taken, tool=tool, call_id=call_id, arguments=arguments, is_error=failed)
+                return commit.process(scope, taken, tool=tool, call_id=call_id, arguments=arguments, is_error=failed)
 
-        return observed.process(scope, tool, call_id, arguments, work)
+        return tracing.process(scope, tool, call_id, arguments, work)
 
     # The session's own tools
 
@@ -156,7 +145,7 @@ class Session:
         recorded: that ends the turn, and providers' ids come back in later ones.
         """
         call_id = _call_id(call_id)
-        return observed.call(
+        return tracing.call(
             self._scope, name, call_id, arguments, lambda: calls.call(self._scope, name, arguments, call_id)
         )
 
@@ -174,12 +163,12 @@ class Session:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
-        execution = interpreter.execute(self._scope, code, inline_tokens=1 << 62)
+        execution = runs.execute(self._scope, code, inline_tokens=1 << 62)
         drawn, written = plots.stage(self._scope, execution.outcome), files.stage(self._scope, execution.outcome)
 
         def work(connection: Connection) -> Mapping[str, str]:
             step = ledger.lock(connection, self._scope.row)
-            made = interpreter.commit(connection, self._scope, execution, step, replied=False)
+            made = runs.commit(connection, self._scope, execution, step, replied=False)
             plots.commit(connection, self._scope, drawn, None)
             files.commit(connection, self._scope, written, None)
             return made.gone
@@ -197,7 +186,7 @@ class Session:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
-        interpreter.reset(self._scope)
+        runs.reset(self._scope)
 
     def resolve(
         self,
@@ -267,7 +256,7 @@ class Session:
             scope.write(work)
         except Recorded:
             return
-        observed.usage(scope, stated)
+        tracing.usage(scope, stated)
 
     def on_compaction(self, tokens: int) -> None:
         """Tell the session that the host compacted the conversation to so many tokens."""
@@ -423,15 +412,15 @@ class Session:
             ConfigurationError: the name or content type is unusable.
         """
         scope = self._scope
-        keepers.check(name, content_type, preview_chars)
-        value = intake.of_host(scope, value, content_type)
-        staged, about = keepers.store_value(
+        storage.check(name, content_type, preview_chars)
+        value = streamed.of_host(scope, value, content_type)
+        staged, about = storage.store_value(
             scope, value, name=name, content_type=content_type, preview_chars=preview_chars
         )
 
         def work(connection: Connection) -> str:
             ledger.lock(connection, scope.row)
-            return keepers.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
+            return storage.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
 
         taken = value if type(value) is Taken else None
         with taken.released(scope) if taken else nullcontext():

@@ -1,7 +1,8 @@
 """Runs untrusted Python and jq over big data: a language wall for clear errors, a jailed process for safety."""
 
-from byref_sandbox.data import EXACT, Data
-from byref_sandbox.jail import NO_BOUNDARY, Layer, SandboxUnavailable
+from byref_sandbox.host.pool import Sandbox, probe
+from byref_sandbox.host.runner import Runner
+from byref_sandbox.jail.jail import NO_BOUNDARY, Layer, SandboxUnavailable
 from byref_sandbox.outcome import (
     Bound,
     Definition,
@@ -15,8 +16,7 @@ from byref_sandbox.outcome import (
     Same,
     Usage,
 )
-from byref_sandbox.pool import Sandbox, probe
-from byref_sandbox.runner import Runner
+from byref_sandbox.values.data import EXACT, Data
 
 __all__ = [
     "EXACT",

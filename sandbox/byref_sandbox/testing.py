@@ -6,10 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
+from byref_sandbox.host.pool import Sandbox
+from byref_sandbox.host.reading import outcome_of
+from byref_sandbox.host.request import code_request
 from byref_sandbox.outcome import Limits, Outcome
-from byref_sandbox.pool import Sandbox
-from byref_sandbox.reading import outcome_of
-from byref_sandbox.request import code_request
 
 _lock: Final = threading.Lock()
 _sandboxes: Final[list[Sandbox]] = []

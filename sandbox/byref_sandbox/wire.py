@@ -21,7 +21,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
-from byref_sandbox.jail import Layer, SandboxUnavailable
+from byref_sandbox.jail.jail import Layer, SandboxUnavailable
 
 MAX_FRAMES: Final = 12_000
 """Frames of one reply; a variable, an output or the outcome is one each."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from distributed import print, warn
 
-from byref.adapters import dask_orders, dask_worker
-from byref.adapters.dask_orders import Failed, Order, encode
+from byref.adapters.dask import orders, worker
+from byref.adapters.dask.orders import Failed, Order, encode
 from byref_sandbox import wire
 
 
@@ -117,16 +117,16 @@ def turn() -> None:
     """Answer forgeries from now on."""
 
     def forged(packed: bytes) -> Any:
-        order: Order = dask_orders.order_of(packed)
+        order: Order = orders.order_of(packed)
         made = FORGED.get(order.request.source.split("#")[-1])
-        return encode(_really(dask_orders.VERSION, packed)) if made is None else made[0]()
+        return encode(_really(orders.VERSION, packed)) if made is None else made[0]()
 
-    vars(dask_worker).update(_performed=lambda _, packed: packed, encode=forged)
+    vars(worker).update(_performed=lambda _, packed: packed, encode=forged)
 
 
 def turn_back() -> None:
     """Be honest again."""
-    vars(dask_worker).update(_performed=_really, encode=encode)
+    vars(worker).update(_performed=_really, encode=encode)
 
 
 def speak() -> None:
@@ -135,4 +135,4 @@ def speak() -> None:
     warn(UserWarning("spoken"))
 
 
-_really = dask_worker._performed
+_really = worker._performed

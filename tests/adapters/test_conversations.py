@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from byref import Engine, Policy, SessionGone, StorageFailure, ToolError, ToolPolicy
-from byref.adapters.conversations import Conversations, callers, running
+from byref.adapters.common.conversations import Conversations, callers, running
 from byref.db.database import Database
 
 NAME = ("acme", "chat")

@@ -19,8 +19,9 @@ from distributed import Client, LocalCluster
 from sqlalchemy import create_engine
 
 from byref import ConfigurationError, Engine, Policy
-from byref.adapters import dask, dask_cluster
+from byref.adapters import dask
 from byref.adapters.dask import DaskInterpreter, DataSource
+from byref.adapters.dask import cluster as dask_cluster
 from byref_sandbox import Data, Limits, SandboxUnavailable, Usage
 
 # Dask keeps sockets of workers that were killed until they are collected.

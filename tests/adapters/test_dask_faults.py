@@ -20,8 +20,8 @@ from clusters import ROWS, a_client, a_cluster, name, pids, running_on, sandboxe
 from distributed import Client, LocalCluster
 
 from byref import AsyncEngine, Engine
-from byref.adapters import dask_cluster
 from byref.adapters.dask import DaskInterpreter, DataSource
+from byref.adapters.dask import cluster as dask_cluster
 from byref.stores import BlobStore, ObjectStore
 from byref_sandbox import Limits, SandboxUnavailable
 

@@ -34,7 +34,7 @@ import byref.cli
 import byref.engine
 import byref.policy
 from byref.adapters import mcp as adapter
-from byref.adapters import mcp_content
+from byref.adapters.mcp import content as mcp_content
 from byref_sandbox import Sandbox
 
 ROWS = [{"id": number, "name": f"user {number}", "score": number % 7} for number in range(3000)]

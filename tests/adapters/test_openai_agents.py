@@ -398,7 +398,7 @@ WRITER = """
 import logging
 import json, os, sys
 from byref import Engine
-from byref.adapters.items import Items
+from byref.adapters.common.items import Items
 logging.getLogger("byref").setLevel("ERROR")  # which walls there are does not matter here
 engine = Engine(sys.argv[1], jail="language-only")
 items = Items(engine, "race", "default")

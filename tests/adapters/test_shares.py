@@ -13,7 +13,7 @@ from mcp.client import Client
 
 import byref
 from byref.adapters import mcp as adapter
-from byref.adapters.shares import SharedThreads
+from byref.adapters.common.shares import SharedThreads
 
 
 @pytest.mark.parametrize(("several", "most"), [(True, 2), (False, 4)])

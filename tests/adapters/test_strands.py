@@ -22,7 +22,7 @@ from strands.session.session_manager import SessionManager
 
 from byref import ConfigurationError, Engine, Policy, Session, StorageFailure, ToolPolicy
 from byref.adapters.strands import STATE, ByrefPlugin
-from byref.adapters.strands_content import content_of, usage_of
+from byref.adapters.strands.content import content_of, usage_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 ORDERS = [{"id": n, "total": n % 50} for n in range(3_000)]

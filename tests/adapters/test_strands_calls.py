@@ -28,7 +28,7 @@ from strands.vended_plugins.context_offloader import ContextOffloader
 
 from byref import ConfigurationError, Engine, Policy
 from byref.adapters.strands import STATE, ByrefOffloadStorage, ByrefPlugin
-from byref.adapters.strands_content import output_of
+from byref.adapters.strands.content import output_of
 from byref.aio import AsyncEngine
 
 ORDERS = [{"id": n, "total": n % 50} for n in range(3_000)]

@@ -17,11 +17,11 @@ import pytest
 from sqlalchemy import Engine as Database
 from sqlalchemy import create_engine, text
 
-from byref import ArtifactMissing, Engine, Policy, Session, ToolError, frames
-from byref.adapters import mcp_content
+from byref import ArtifactMissing, Engine, Policy, Session, ToolError
+from byref.adapters.mcp import content
 from byref.artifacts.tombstones import GONE
 from byref.db.integrity import examine
-from byref.stores import BlobStore, FileStore, ObjectStore
+from byref.stores import BlobStore, FileStore, ObjectStore, frames
 from byref_sandbox import Sandbox, jsontext
 
 ROWS = [{"id": i, "name": f"user {i}", "about": "x" * (i % 17)} for i in range(1_500)]
@@ -189,7 +189,7 @@ def readers(stored: Stored) -> Mapping[str, Callable[[], object]]:
         return session.call("artifact_sql", {"query": "SELECT sum(id), max(name), count(*) FROM $get_users"}).text
 
     def resource(of: str) -> Callable[[], object]:
-        return lambda: mcp_content.read(session, f"byref://artifact/{artifact.id}{of}")
+        return lambda: content.read(session, f"byref://artifact/{artifact.id}{of}")
 
     return {
         "read": artifact.payload.read,
@@ -587,6 +587,6 @@ def test_a_damaged_image_is_told_wherever_it_is_shown(stored: Stored) -> None:
     with pytest.raises(ToolError, match=GONE):
         session.resolve({"x": plot.id})
     with pytest.raises(ArtifactMissing):
-        mcp_content.read(session, f"byref://artifact/{plot.id}")
+        content.read(session, f"byref://artifact/{plot.id}")
     shown = session.call("get_artifact", {"artifact_id": plot.id}) if session.owns("get_artifact") else None
     assert shown is None or (shown.is_error and shown.text.startswith(GONE))

@@ -20,7 +20,8 @@ import kit
 from report import Report
 
 from byref import CharCounter, Engine, Policy
-from byref_sandbox import Data, Limits, Sandbox, SandboxUnavailable, exchange, process
+from byref_sandbox import Data, Limits, Sandbox, SandboxUnavailable
+from byref_sandbox.host import exchange, process
 
 SESSIONS = 5
 RUN_SECONDS = 2.0

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from byref_sandbox import Sandbox, SandboxUnavailable, launch, pool, process
+from byref_sandbox import Sandbox, SandboxUnavailable
+from byref_sandbox.host import launch, pool, process
 
 
 @pytest.mark.parametrize(
@@ -67,8 +68,8 @@ def test_a_sandbox_can_be_closed_while_it_starts(monkeypatch: pytest.MonkeyPatch
 WITHOUT_DESCRIPTORS = """
 import os, resource
 from byref_sandbox import Limits, SandboxUnavailable, wire
-from byref_sandbox.exchange import Vitals, exchange
-from byref_sandbox.request import code_request
+from byref_sandbox.host.exchange import Vitals, exchange
+from byref_sandbox.host.request import code_request
 go()
 request, loads = code_request("code", "1", {}, Limits())
 ours, theirs = wire.packet_sockets()
@@ -99,7 +100,7 @@ def test_a_host_without_descriptors_is_told_and_keeps_those_it_has(race: Callabl
 
 REFUSED = """
 import os, resource
-from byref_sandbox import SandboxUnavailable, process
+from byref_sandbox import SandboxUnavailable; from byref_sandbox.host import process
 go()
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 lowest_free = os.dup(0)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from byref.accounting.tokens import SampledCounter
 from byref.describe.shape import kind_of, shape
-from byref.tokens import SampledCounter
 from json_values import EVERYDAY, VALUES, compatibility, records
 
 COUNTER = SampledCounter()

@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from material import Opener, prose, records
 
 from byref import ConfigurationError, Engine, Policy, Session, ToolOutput
-from byref.outputs import Block, Media, to_pieces
+from byref.content import Block, Media, to_pieces
 
 
 def png(size: int) -> bytes:

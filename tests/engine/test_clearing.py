@@ -13,8 +13,9 @@ from material import page
 from sqlalchemy import Connection, text, update
 
 import byref
-from byref import Engine, Policy, Session, SessionGone, clearing, lifecycle
+from byref import Engine, Policy, Session, SessionGone
 from byref.artifacts import blobs
+from byref.conversation import clearing, lifecycle
 from byref.db.tables import ArtifactRow, SessionRow
 
 TABLES = ("ledger", "artifacts", "variables", "names", "runs", "tombstones", "items", "blobs", "frames")

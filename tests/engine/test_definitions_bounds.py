@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from byref import Session, names
+from byref import Session
+from byref.artifacts import definitions
 
 BODY = "\n    x = 'aaaaaaaa'" * 250
 MOST = 50_000
@@ -17,7 +18,7 @@ def _define(session: Session, *called: str) -> str:
 
 
 def test_all_definitions_together_are_bounded(chat: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "MAX_DEFINITION_CHARS", MOST)
+    monkeypatch.setattr(definitions, "MAX_DEFINITION_CHARS", MOST)
     per_call = 3
     calls = MOST // (per_call * len(BODY)) + 1
     replies = [_define(chat, *(f"f{call}_{number}" for number in range(per_call))) for call in range(calls)]

@@ -12,8 +12,9 @@ from material import page, prose, records
 from sqlalchemy import func, select, update
 from sqlcheck import check_invariants
 
-from byref import ConfigurationError, Engine, Policy, Session, SessionGone, ToolError, lifecycle
+from byref import ConfigurationError, Engine, Policy, Session, SessionGone, ToolError
 from byref.artifacts import tombstones
+from byref.conversation import lifecycle
 from byref.db.tables import ArtifactRow, LedgerRow, SessionRow, TombstoneRow
 from byref.engine import SWEEP_SECONDS
 from byref.policy import TOOL_NAMES

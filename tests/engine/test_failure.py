@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 from sqlcheck import check_invariants, rows
 
 from byref import Engine, Policy, SessionGone, StorageFailure
-from byref.outputs import to_block
+from byref.content import to_block
 from byref_sandbox import Sandbox
 
 RAISE = Policy(on_storage_failure="raise")

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from byref import Policy, Session, ToolOutput
-from byref.outputs import Block, Media, Piece, forms, to_pieces
-from byref.result import FORMATS, message
+from byref.content import Block, Media, Piece, formats, to_pieces
+from byref.conversation.result import FORMATS, message
 
 PNG = b"\x89PNG\r\n\x1a\n" + zlib.compress(bytes(range(256)) * 4) + b"\xff\xfe\xfb\xef\xbe\x07\x07"
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -143,7 +143,7 @@ def test_what_passes_whole_is_what_is_read_back(name: str) -> None:
     pieces, _ = to_pieces([SAID, ALL[name]])
     content = [piece.content for piece in pieces]
     assert content == [SAID, ALL[name]]
-    assert forms.from_json(forms.to_json(content)) == content
+    assert formats.from_json(formats.to_json(content)) == content
 
 
 # Blocks and data
@@ -238,14 +238,14 @@ def test_no_more_than_a_few_blocks_without_bytes_pass_in_a_tool_result() -> None
     links = [{"type": "resource_link", "uri": f"file:///{i}", "name": str(i)} for i in range(900)]
     pieces, _ = to_pieces({"content": links, "isError": False})
     assert len(pieces) == 900
-    assert sum(piece.block is None for piece in pieces) == forms.MAX_ELSEWHERE
-    assert sum(piece.block is None for piece in to_pieces(ToolOutput(links))[0] if piece) == forms.MAX_ELSEWHERE
+    assert sum(piece.block is None for piece in pieces) == formats.MAX_ELSEWHERE
+    assert sum(piece.block is None for piece in to_pieces(ToolOutput(links))[0] if piece) == formats.MAX_ELSEWHERE
 
 
 def test_data_is_told_from_blocks_at_no_cost() -> None:
     rows = [{"type": "order", "text": f"row {i}"} for i in range(100_000)]
     began = time.perf_counter()
-    assert forms.read(rows) is None
+    assert formats.read(rows) is None
     assert time.perf_counter() - began < 0.001
 
 
@@ -314,7 +314,7 @@ def test_live_objects_inside_blocks_become_plain(name: str, form: str) -> None:
     content = [piece.content for piece in pieces]
     assert len(content) == 2
     assert is_plain(content)
-    assert forms.from_json(forms.to_json(content)) == content
+    assert formats.from_json(formats.to_json(content)) == content
 
 
 @pytest.mark.postgresql("columns of JSON and text give back what was written: order of keys, NUL, lone surrogates")
@@ -365,7 +365,7 @@ def test_tuples_that_repeat_their_own_parts_become_a_note() -> None:
         laughs = (laughs, laughs)
     for output in (laughs, [{"json": {"a": laughs}}], [SAID, {"zork": laughs}]):
         pieces, _ = to_pieces(output)
-        assert "repeats its own parts" in forms.to_json([pieces[-1].content])
+        assert "repeats its own parts" in formats.to_json([pieces[-1].content])
 
 
 class Stated(ToolOutput):
@@ -594,4 +594,4 @@ def test_blocks_of_sdks_are_read_as_the_dicts_that_they_are() -> None:
     ],
 )
 def test_what_stands_for_a_block_has_its_form(form: Any, expected: Any) -> None:
-    assert forms.write_text("b", like=Piece(None, form)) == expected
+    assert formats.write_text("b", like=Piece(None, form)) == expected

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from material import Opener, json_text, prose, records
 
 from byref import CharCounter, ConfigurationError, Engine, Policy, Session, Usage
-from byref.gates import byte_threshold, headroom, headroom_limit, per_output
+from byref.policy.gates import byte_threshold, headroom, headroom_limit, per_output
 
 # The rules by themselves
 

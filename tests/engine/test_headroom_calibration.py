@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from material import Opener, prose
 
-from byref import Session, Usage, ledger
-from byref.calibration import LEAST_TOKENS, MEMORY_TOKENS, MOST_GROWTH, PRIOR_TOKENS, Standing
+from byref import Session, Usage
+from byref.accounting import ledger
+from byref.accounting.calibration import LEAST_TOKENS, MEMORY_TOKENS, MOST_GROWTH, PRIOR_TOKENS, Standing
 
 COUNTS = st.integers(0, 10**6)
 TEXT = {"plaintext": "truncate", "max_result_tokens": None, "truncate_tokens": 100, "context_percentage": 1.0}

@@ -11,7 +11,7 @@ import pytest
 from material import records
 
 from byref import Engine, Policy, Session, ToolPolicy
-from byref.outputs.instructions import KEY, MAX_CHARS
+from byref.content.instructions import KEY, MAX_CHARS
 
 SAID = "Round amounts to whole dollars."
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from material import records
 from sqlalchemy import func, select
 
-from byref import Engine, Policy, Session, StorageFailure, intake
+from byref import Engine, Policy, Session, StorageFailure
 from byref.artifacts import staging
+from byref.content import lifting as lifting_module
+from byref.content.instructions import KEY
+from byref.content.lifting import Lifting
 from byref.db.tables import BlobRow
-from byref.outputs import lifting as lifting_module
-from byref.outputs.instructions import KEY
-from byref.outputs.lifting import Lifting
+from byref.ingest import streamed as intake
 
 SAID = "Round amounts to whole dollars."
 ROWS = records(4_000)
@@ -145,7 +146,7 @@ def test_keys_that_repeat_go_with_the_string(engine: Engine, tenant: str) -> Non
 
 @pytest.mark.usefixtures("collecting_little")
 def test_json_too_large_to_be_described(engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("byref.skim.sizes.MOST", 1 << 19)
+    monkeypatch.setattr("byref.jsonscan.sizes.MOST", 1 << 19)
     session = engine.session("s", tenant=tenant, policy=Policy(plaintext="artifact", trusted_instructions="all"))
     text = json.dumps({KEY: SAID, "blob": "x" * 2_000_000, "rows": ROWS})
     result = session.process(cut_anywhere(text), tool="web")

@@ -11,8 +11,8 @@ from inline_snapshot import snapshot
 from material import prose, records
 from sqlalchemy import text
 
-from byref import Engine, Policy, Session, ToolError, variables
-from byref.artifacts import staging
+from byref import Engine, Policy, Session, ToolError
+from byref.artifacts import staging, variables
 
 COUNT = 10_000
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"

@@ -12,8 +12,9 @@ from blake3 import blake3
 from material import Opener, page, prose, records
 from sqlalchemy import Connection
 
-from byref import ConfigurationError, Engine, Policy, Session, Usage, ledger
-from byref.outputs import to_block
+from byref import ConfigurationError, Engine, Policy, Session, Usage
+from byref.accounting import ledger
+from byref.content import to_block
 
 
 @pytest.mark.postgresql("sums and counts are the database's, with types of its own")

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from pandas import DataFrame
 
 from byref import ConfigurationError, Engine, Policy, Session, ToolPolicy
-from byref.knobs import MissingMapper
-from byref.mappers import MapperFailed, apply
-from byref.scope import Scope
-from byref_sandbox import Sandbox, templates
+from byref.conversation.scope import Scope
+from byref.ingest.mappers import MapperFailed, apply
+from byref.policy.checks import MissingMapper
+from byref_sandbox import Sandbox
+from byref_sandbox.code import templates
 
 BIG = 12345678901234567890
 EXPENSES = {

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from byref import Session, ToolPolicy, mappers
-from byref.mappers import MapperFailed, apply
-from byref.scope import Scope
-from byref_sandbox import templates
+from byref import Session, ToolPolicy
+from byref.conversation.scope import Scope
+from byref.ingest import mappers
+from byref.ingest.mappers import MapperFailed, apply
+from byref_sandbox.code import templates
 
 BIG = 10**9
 BEYOND = "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from material import Opener, page, prose, records
 
 from byref import Engine, Policy, Session
-from byref.outputs import to_block
+from byref.content import to_block
 from byref_sandbox import jsontext
 
 

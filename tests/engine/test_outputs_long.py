@@ -7,17 +7,19 @@ from contextlib import closing
 
 import pytest
 
-from byref import Engine, Policy, frames, slices
+from byref import Engine, Policy
+from byref.accounting.tokens import SampledCounter
+from byref.content.blocks import Written, to_block
 from byref.describe.truncate import head_of
-from byref.outputs.blocks import Written, to_block
-from byref.tokens import SampledCounter
+from byref.jsonscan import chunks
+from byref.stores import frames
 
 ROWS = [{"id": n, "name": f"user {n}", "score": n * 0.618033988749895 % 1} for n in range(40_000)]
 
 
 def test_the_text_of_long_json_is_made_only_where_it_is_asked_for() -> None:
     block = to_block(ROWS)
-    assert type(block) is Written and block.size > slices.sizes.BIG
+    assert type(block) is Written and block.size > chunks.sizes.BIG
     assert block.tokens(SampledCounter().count, "json") and block.head(200)
     assert "text" not in vars(block)
     assert block.text == block.data.decode().replace("\n", "") and len(block.text) == block.size
@@ -66,5 +68,5 @@ def test_an_output_that_is_not_stored_leaves_no_thread() -> None:
 @pytest.mark.parametrize("word", [b"NaN", rb"\u", b"a.c", "é".encode()])
 def test_a_word_is_found_in_long_data_as_in_short(word: bytes) -> None:
     long = b"abc" * 60_000
-    assert not slices.holds(long, word) and not slices.holds(b"abc", word)
-    assert slices.holds(long + word + long, word) and slices.holds(word + b"abc", word)
+    assert not chunks.holds(long, word) and not chunks.holds(b"abc", word)
+    assert chunks.holds(long + word + long, word) and chunks.holds(word + b"abc", word)

@@ -11,9 +11,9 @@ from typing import Any
 import jq
 import pytest
 
-from byref.tools.projection import Unfit, projected
+from byref.references.projection import Unfit, projected
 from byref_sandbox import Sandbox, jsontext
-from byref_sandbox.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded, parsed
+from byref_sandbox.code.plainjq import MAX_PROGRAM_CHARS, NotPlain, compiled, has_rounded, parsed
 from engine.plain_programs import document, random_program
 
 DATA: dict[str, Any] = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from byref import Artifact, Engine, Session
-from byref.result import ToolReply
+from byref.conversation.result import ToolReply
 
 CODE = "plt.plot([1, 2, 3])\nplt.savefig('out/sales by region.png')\nplt.figure()\nplt.bar(['a'], [1])\nplt.show()"
 PLOT = "plt.plot([1])\nplt.show()"

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from byref import CharCounter, ConfigurationError, Engine, Policy, Session, StorageFailure, ToolPolicy
-from byref.knobs import MOST, MissingMapper
-from byref.policyjson import dumps, loads
-from byref.variables import identifier
+from byref.artifacts.variables import identifier
+from byref.policy.checks import MOST, MissingMapper
+from byref.policy.stored import dumps, loads
 from byref_sandbox import Sandbox
 
 KNOBS = [field.name for field in dataclasses.fields(Policy)]

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from byref import Session
-from byref.tools.projection import MAX_STEPS, Unfit, cut_out, projected
-from byref_sandbox import jsontext, plainjq
+from byref.references.projection import MAX_STEPS, Unfit, cut_out, projected
+from byref_sandbox import jsontext
+from byref_sandbox.code import plainjq
 
 KEYS = ("a", "b", "0", "é", "x y")
 PICKS = (".", ".\"é\"", ".a.\"é\"", ".a", ".a.b", ".[]", ".[].a", "map(.a)", ".a | map(.b)", ".a[0].b", ".a[1:]", ".a[1:] | map(.b)", "map({a, z: .b})",

@@ -15,8 +15,8 @@ from sqlalchemy import update
 from byref import Engine, Policy, Session, ToolError
 from byref.artifacts import store
 from byref.db.tables import ArtifactRow
-from byref.tools import substitution
-from byref.tools.targets import NotThere, readings, walk
+from byref.references import substitution
+from byref.references.targets import NotThere, readings, walk
 
 KEYS = st.text(max_size=8) | st.sampled_from(
     ["$var", "jq", "path", "$held", "art_", "a.b", "a[0]", "0", "\0", "\ud800"]

@@ -11,9 +11,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session as HostSession
 
 from byref import Engine, Policy, Session, StorageFailure, ToolError
+from byref.accounting.ledger import Entry
 from byref.artifacts.store import Artifact
 from byref.db.database import Database
-from byref.ledger import Entry
 
 ARGUMENTS = '{"ids":  "$rows[0].id", "all": {"$var": "rows", "jq": "map(.id)"}, "n": 5}'
 

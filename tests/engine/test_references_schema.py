@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from material import page
 
 from byref import ConfigurationError, Engine, Policy, Session, ToolError
-from byref.tools.schemas import compiled
+from byref.references.schemas import compiled
 
 IDS = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}}}, "required": ["ids"]}
 
@@ -289,7 +289,7 @@ def test_large_data_is_checked_fast_or_refused(chat: Session, monkeypatch: pytes
     start = time.monotonic()
     chat.resolve({"k": "$rows"}, of(k={"type": "array", "items": record}))
     assert time.monotonic() - start < 3
-    monkeypatch.setattr("byref.tools.fitting.CHECK_SECONDS", 0.25)
+    monkeypatch.setattr("byref.references.fitting.CHECK_SECONDS", 0.25)
     start = time.monotonic()
     assert "too large to be checked" in misfit(chat, {"k": "$rows"}, of(k={"items": {**record, "allOf": [{}, {}]}}))
     assert time.monotonic() - start < 4

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from byref import Engine, Session
-from byref_sandbox import sharing
+from byref_sandbox.run import sharing
 
 EACH = ": from the next call on each has a copy of its own]"
 TOLD = {

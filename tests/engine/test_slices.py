@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from material import records
 
-from byref import Engine, Policy, slices
-from byref.outputs import values as written
-from byref.slices import parsing, sizes
+from byref import Engine, Policy
+from byref.content import values as written
+from byref.jsonscan import chunks
+from byref.jsonscan.chunks import parsing, sizes
 from byref_sandbox import jsontext
 
 
@@ -46,7 +47,7 @@ def same(one: object, other: object) -> bool:
 def test_json_is_the_same_value(value: Any, indent: int | None, escaped: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=escaped)
     data = text.encode("utf-8", "surrogatepass")
-    assert same(slices.parse(text, data), jsontext.decode(data))
+    assert same(chunks.parse(text, data), jsontext.decode(data))
 
 
 @given(tables, st.data())
@@ -58,17 +59,17 @@ def test_what_is_no_json_is_refused_with_the_same_words(value: Any, data: st.Dat
         expected = jsontext.decode(broken.encode())
     except jsontext.NotJSON as error:
         with pytest.raises(jsontext.NotJSON) as raised:
-            slices.parse(broken, broken.encode())
+            chunks.parse(broken, broken.encode())
         assert str(raised.value) == str(error)
     else:
-        assert same(slices.parse(broken, broken.encode()), expected)
+        assert same(chunks.parse(broken, broken.encode()), expected)
 
 
 def test_arrays_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = []
     monkeypatch.setattr(parsing, "_decode", lambda text: cut.append(len(text)) or json.loads(text))
     text = json.dumps({"total": 5, "users": records(1_000), "next": None})
-    assert slices.parse(text, text.encode()) == json.loads(text)
+    assert chunks.parse(text, text.encode()) == json.loads(text)
     assert sum(cut) > 0.4 * len(text)
     assert max(cut) < 200
 
@@ -169,7 +170,7 @@ def test_one_heavy_member_among_few_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     for at in range(10):
         members: list[Any] = [{"id": i} for i in range(10)]
         members[at] = heavy
-        assert [heavy] in list(slices.runs(members))
+        assert [heavy] in list(chunks.runs(members))
 
 
 @given(st.text("aé\n\ud800🙂"))
@@ -178,11 +179,11 @@ def test_text_is_the_same_bytes(text: str) -> None:
         expected = text.encode()
     except UnicodeEncodeError:
         with pytest.raises(UnicodeEncodeError):
-            slices.encode(text)
+            chunks.encode(text)
         return
-    assert slices.encode(text) == expected
-    assert slices.line_feeds(expected) == text.count("\n")
-    assert slices.unbroken(expected) == text.replace("\n", "")
+    assert chunks.encode(text) == expected
+    assert chunks.line_feeds(expected) == text.count("\n")
+    assert chunks.unbroken(expected) == text.replace("\n", "")
 
 
 @given(st.binary(max_size=30) | st.text("aé🙂").map(str.encode))
@@ -191,31 +192,31 @@ def test_bytes_are_the_same_text(data: bytes) -> None:
         expected = data.decode()
     except UnicodeDecodeError:
         with pytest.raises(UnicodeDecodeError):
-            slices.decode(data)
+            chunks.decode(data)
         return
-    assert slices.decode(data) == expected
+    assert chunks.decode(data) == expected
 
 
 @given(st.binary(max_size=30), st.sampled_from([b"\0", b"ab", b"\0\0\0"]))
 def test_a_word_is_found_across_slices(data: bytes, word: bytes) -> None:
-    assert slices.holds(data, word) == (word in data)
-    assert slices.holds(b"123456" + word + data, word)
+    assert chunks.holds(data, word) == (word in data)
+    assert chunks.holds(b"123456" + word + data, word)
 
 
 def test_what_is_freed_is_empty_or_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "BIG", 60)
     inner, few, big = list(range(10)), [1, 2], {str(i): i for i in range(10)}
     value = {"inner": inner, "few": few, "map": {"big": big}}
-    slices.free(value)
+    chunks.free(value)
     assert len(inner) <= 3
     assert few == [1, 2]
     assert len(big) <= 3
-    slices.free("text")
+    chunks.free("text")
     deep: list[Any] = list(range(10_000))
     bottom = deep
     for _ in range(20):
         deep = [deep]
-    slices.free(deep)
+    chunks.free(deep)
     assert len(bottom) <= 3
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, event, text
 
-from byref import Engine, Policy, plans, variables
-from byref.artifacts import staging
-from byref.outlook import Outlook
+from byref import Engine, Policy
+from byref.artifacts import staging, variables
+from byref.ingest import plan
+from byref.ingest.outlook import Outlook
 
 POLICY = Policy(max_result_tokens=500)
 
@@ -135,7 +136,7 @@ def test_what_is_recorded_between_the_look_and_the_commit_is_seen(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = engine.session("s", tenant=tenant, policy=POLICY)
-    output, look, meanwhile = records("same"), plans.look, list[Any]()
+    output, look, meanwhile = records("same"), plan.look, list[Any]()
 
     def late(*about: Any) -> Outlook:
         found = look(*about)
@@ -145,7 +146,7 @@ def test_what_is_recorded_between_the_look_and_the_commit_is_seen(
                 elsewhere.submit(work).result()
         return found
 
-    monkeypatch.setattr(plans, "look", late)
+    monkeypatch.setattr(plan, "look", late)
     meanwhile.append(lambda: session.process(output, tool="rows", call_id="1"))
     result = session.process(output, tool="rows", call_id="1")
     assert (result.step, len(session.ledger()), len(session.artifacts())) == (1, 1, 1)

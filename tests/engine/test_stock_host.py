@@ -72,8 +72,8 @@ def test_nothing_stays_behind_where_foreign_keys_are_off(
     sqlite_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Not even by what runs in transactions of our own, should those not enforce them one day."""
-    from byref import clearing, lifecycle
     from byref.artifacts import blobs
+    from byref.conversation import clearing, lifecycle
 
     host = create_engine(sqlite_url)
     with Engine(sqlite_url, interpreter=sandbox) as engine:

@@ -33,10 +33,10 @@ from byref import (
     SessionGone,
     StorageFailure,
     db,
-    intake,
-    streams,
 )
 from byref.artifacts import staging
+from byref.ingest import streamed as intake
+from byref.ingest import streams
 from byref.stores import FileStore, MemoryStore
 from byref_sandbox import Sandbox
 

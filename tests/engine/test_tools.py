@@ -17,8 +17,8 @@ from material import page, prose, records
 from byref import ConfigurationError, Engine, Policy, Session, ToolError
 from byref.artifacts import staging
 from byref.artifacts.grep import Found, search
+from byref.conversation.result import FORMATS
 from byref.policy import TOOL_NAMES
-from byref.result import FORMATS
 from byref.tools import readers, retrieval
 from byref_sandbox import Sandbox
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byref.errors import ToolError
-from byref.tools import TOOLS, mending
+from byref.tools import TOOLS, coercion
 from byref.tools.arguments import as_object, parse
 
 CODE = "total = 0\nfor x in users:\n    total += x\ntotal"
@@ -195,7 +195,7 @@ def test_nothing_but_a_tool_error_ever_comes_out(tool: Any, arguments: Any, as_t
 @given(JSON)
 def test_json_is_never_changed_by_the_search_for_trailing_commas(value: Any) -> None:
     text = json.dumps(value)
-    assert mending.without_trailing_commas(text) == text
+    assert coercion.without_trailing_commas(text) == text
     assert json.dumps(as_object(json.dumps({"v": value}))["v"]) == text
 
 
@@ -205,6 +205,6 @@ def test_json_is_never_changed_by_the_search_for_trailing_commas(value: Any) -> 
 def test_hostile_text_takes_linear_time(text: str) -> None:
     with pytest.raises(ToolError, match="no valid JSON"):
         as_object(text)
-    mending.as_filter(text)
-    mending.as_key(text)
-    mending.as_span(text)
+    coercion.as_filter(text)
+    coercion.as_key(text)
+    coercion.as_span(text)

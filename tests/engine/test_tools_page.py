@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from byref import Engine, Policy, SampledCounter
+from byref.conversation.result import FORMATS
 from byref.policy import TOOL_NAMES
-from byref.result import FORMATS
 from byref.tools import TOOLS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")

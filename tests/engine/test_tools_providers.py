@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from byref import Engine, Session
+from byref.conversation.result import FORMATS
 from byref.policy import TOOL_NAMES
-from byref.result import FORMATS
 from byref.tools import TOOLS
 from byref.tools.arguments import parse
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from byref import ConfigurationError, Engine, Policy, Session
-from byref_sandbox import sqltext
+from byref_sandbox.code import sqltext
 
 TOOLS = ["artifact_sql", "code_interpreter", "artifact_jq"]
 ORDERS = [

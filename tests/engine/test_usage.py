@@ -13,7 +13,7 @@ import pytest
 
 from byref import ConfigurationError, Usage
 from byref.usage import MAX_TOKENS, normalise
-from byref.usage.forms import MARKS
+from byref.usage.formats import MARKS
 
 OPENAI_CHAT = {
     "prompt_tokens": 100,

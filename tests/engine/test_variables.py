@@ -17,9 +17,9 @@ from material import page, prose, records
 from sqlalchemy import Connection, select
 
 from byref import ConfigurationError, Engine, Policy, Session
+from byref.artifacts.variables import MAX_PARTS, NAME_CHARS, SANDBOX_NAMES, Part, bind, free, identifier, parts
 from byref.db.tables import ArtifactRow
 from byref.describe.shape import shape
-from byref.variables import MAX_PARTS, NAME_CHARS, SANDBOX_NAMES, Part, bind, free, identifier, parts
 from byref_sandbox import Sandbox
 
 NAMES = {

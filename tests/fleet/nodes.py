@@ -18,9 +18,9 @@ from typing import Any
 
 from byref import AsyncEngine, CharCounter, Engine, Policy
 from byref.artifacts.store import Artifact
-from byref.result import Result, ToolReply
+from byref.artifacts.variables import Variable
+from byref.conversation.result import Result, ToolReply
 from byref.stores import ObjectStore
-from byref.variables import Variable
 
 POLICY = Policy(max_result_tokens=1_000, plaintext="truncate", run_seconds=60)
 TOOLS = ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byref import ConfigurationError, Policy, ToolPolicy
-from byref.adapters.arguments import may_refer
-from byref.adapters.mcp_schemas import SENTENCE, sound, with_offloading, with_references
+from byref.adapters.common.arguments import may_refer
+from byref.adapters.mcp.schemas import SENTENCE, sound, with_offloading, with_references
 from byref.gateway import jsonc
 from byref.gateway.accounts import passes_surely
 from byref.gateway.config import command_config, default_policy, parse_config, read_config

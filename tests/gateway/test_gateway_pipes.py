@@ -14,7 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from byref.gateway import messages, pipes
-from byref.slices import sizes
+from byref.jsonscan.chunks import sizes
 
 VALUES: dict[str, Any] = {
     "text": "näme 😀 \x00\n" * 2_000,

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from byref_sandbox import EXACT, Data, Limits, Outcome, Same, Sandbox, wire
-from byref_sandbox.exchange import Answer
-from byref_sandbox.reading import outcome_of
-from byref_sandbox.readonly import is_read_only
+from byref_sandbox.code.readonly import is_read_only
+from byref_sandbox.host.exchange import Answer
+from byref_sandbox.host.reading import outcome_of
 
 ROWS = [{"id": i, "name": f"n{i}", "day": "2024-01-02", "at": {"x": i / 2}, "tags": ["a", None]} for i in range(200)]
 DOC = json.dumps({"rows": ROWS, "other": {"deep": [1, 2]}, "total": 200}).encode()

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from byref_sandbox import EXACT, Data, Limits, Outcome, Sandbox, exact
-from byref_sandbox.inplace import Changed, changed_in_place
+from byref_sandbox import EXACT, Data, Limits, Outcome, Sandbox
+from byref_sandbox.code.inplace import Changed, changed_in_place
+from byref_sandbox.code.readonly import is_read_only
 from byref_sandbox.outcome import STOPPED
-from byref_sandbox.readonly import is_read_only
+from byref_sandbox.values import exact
 
 LEFT = """
 import datetime

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byref_sandbox import exact
+from byref_sandbox.values import exact
 
 VALUES: list[Any] = [
     (1, 2),

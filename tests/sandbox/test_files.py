@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from byref_sandbox import Data, File, Limits, Sandbox, wire
-from byref_sandbox.files import files_of
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_FILES
+from byref_sandbox.values.files import files_of
 
 ORDERS = [{"id": number, "region": "ns"[number % 2]} for number in range(3)]
 CSV = "id,region\n0,n\n1,s\n2,n\n"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from byref_sandbox import flatjson, tables
+from byref_sandbox.values import flatjson, tables
 
 MOMENT = "2024-01-02T03:04:05Z"
 RECORD = {"n": 1, "x": 1.5, "t": "a", "at": MOMENT, "ok": True}

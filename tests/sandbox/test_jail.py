@@ -17,8 +17,9 @@ from jail_attacks import ATTACKS, GROUPS, PORT, PRELUDE
 from jail_prelude import number
 from seccompy import syscall_nr
 
-from byref_sandbox import Layer, Limits, Outcome, Sandbox, SandboxUnavailable, probe, seccomp
-from byref_sandbox.jail import require
+from byref_sandbox import Layer, Limits, Outcome, Sandbox, SandboxUnavailable, probe
+from byref_sandbox.jail import seccomp
+from byref_sandbox.jail.jail import require
 from byref_sandbox.testing import run_in_jail
 
 Script = Callable[..., CompletedProcess[str]]
@@ -167,7 +168,7 @@ from jail_attacks import ATTACKS
 import msgspec
 from seccompy import Filter
 from byref_sandbox import Limits, Sandbox
-from byref_sandbox.libc import libc, prctl
+from byref_sandbox.jail.libc import libc, prctl
 from byref_sandbox.testing import run_in_jail
 if os.geteuid() == 0:
     read_all = 2  # CAP_DAC_READ_SEARCH

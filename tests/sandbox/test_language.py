@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from byref_sandbox.code.source import free_names, strip_dollars
 from byref_sandbox.language.policy import Language, Ran, Refused
-from byref_sandbox.language.source import free_names, strip_dollars
 from byref_sandbox.outcome import Failure
 
 USERS = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]
@@ -439,5 +439,5 @@ def test_hostile_code_is_read_without_harm(code: str) -> None:
 
 def test_the_host_side_imports_nothing_heavy() -> None:
     heavy = "{'pandas', 'numpy', 'RestrictedPython', 'pyarrow'}"
-    code = f"import sys, byref_sandbox.language.source; sys.exit(bool({heavy} & set(sys.modules)))"
+    code = f"import sys, byref_sandbox.code.source; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

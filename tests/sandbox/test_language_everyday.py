@@ -19,8 +19,8 @@ import pandas as pd
 import pytest
 
 from byref_sandbox import Sandbox
+from byref_sandbox.code.source import strip_dollars
 from byref_sandbox.language.policy import Language
-from byref_sandbox.language.source import strip_dollars
 
 ORDERS = [
     (1, "north", "paid", 120.5, "2024-01-03"),

@@ -19,9 +19,9 @@ from test_language_everyday import SNIPPETS
 from test_language_refusals import REPLIES
 
 from byref_sandbox import Limits, Sandbox
+from byref_sandbox.code.source import free_names, strip_dollars
 from byref_sandbox.language.magics import without_magics
 from byref_sandbox.language.policy import Language, Refused
-from byref_sandbox.language.source import free_names, strip_dollars
 
 NAMES = ("a", "b", "_c", "d1", "items")
 LEAVES = (

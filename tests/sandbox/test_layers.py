@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from byref_sandbox import Layer, SandboxUnavailable, probe, process
-from byref_sandbox.jail import Jail, require
+from byref_sandbox import Layer, SandboxUnavailable, probe
+from byref_sandbox.host import process
+from byref_sandbox.jail.jail import Jail, require
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -22,7 +23,7 @@ import errno, json, sys
 import msgspec
 from seccompy import ArgCmp, CmpOp, Filter
 from byref_sandbox import Sandbox, SandboxUnavailable, probe
-from byref_sandbox.jail import require
+from byref_sandbox.jail.jail import require
 handicap = Filter()
 for name, conditions in json.loads(sys.argv[1]):
     arguments = [ArgCmp(index, CmpOp.NE if other else CmpOp.EQ, value) for index, other, value in conditions]
@@ -99,8 +100,8 @@ _UNDONE = """
 import os, sys
 import msgspec
 from seccompy import Filter
-from byref_sandbox import boot
-from byref_sandbox.jail import Jail
+from byref_sandbox.zygote import boot
+from byref_sandbox.jail.jail import Jail
 jail = boot._begin("")
 jail.prepare()
 check = jail.check

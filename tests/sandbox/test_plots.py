@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from byref_sandbox import Limits, Outcome, Sandbox, png, wire
-from byref_sandbox.exchange import Answer
+from byref_sandbox import Limits, Outcome, Sandbox, wire
+from byref_sandbox.host.exchange import Answer
+from byref_sandbox.host.reading import outcome_of
 from byref_sandbox.language.policy import Language
 from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE, MAX_FIGURES
-from byref_sandbox.plots import are_named
-from byref_sandbox.reading import outcome_of
+from byref_sandbox.values import png
+from byref_sandbox.values.plots import are_named
 
 ROWS = [{"day": "2024-01-01", "sales": 3}, {"day": "2024-01-02", "sales": 5}, {"day": "2024-01-03", "sales": 4}]
 
@@ -248,7 +249,7 @@ def test_plots_and_queries_of_a_host_that_is_not_root(script: Callable[..., subp
 _AS_NOBODY = """
 import ctypes, os, sys
 from pathlib import Path
-from byref_sandbox.identity import can_nobody_read
+from byref_sandbox.jail.identity import can_nobody_read
 code = '''
 import json, os
 from byref_sandbox import Limits, Sandbox
@@ -426,7 +427,7 @@ def test_forged_names_and_numbers_are_not_taken() -> None:
 
 def test_a_bomb_of_pixels_takes_no_memory() -> None:
     bomb = image(2_000, 2_000, raw=b"\0" * (128 << 20))
-    tracer = "import sys, tracemalloc; from byref_sandbox import png; data = sys.stdin.buffer.read(); tracemalloc.start()\ntry: png.size_of(data)\nexcept png.NotPNG: print(tracemalloc.get_traced_memory()[1])"
+    tracer = "import sys, tracemalloc; from byref_sandbox.values import png; data = sys.stdin.buffer.read(); tracemalloc.start()\ntry: png.size_of(data)\nexcept png.NotPNG: print(tracemalloc.get_traced_memory()[1])"
     done = subprocess.run([sys.executable, "-c", tracer], input=bomb, capture_output=True, check=True)
     assert int(done.stdout) < 64 << 20
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from process_table import alive, children, everyone, only, until
 
-from byref_sandbox import Data, Limits, Sandbox, exchange
+from byref_sandbox import Data, Limits, Sandbox
+from byref_sandbox.host import exchange
 
 RECORDS = b'[{"a":1},{"a":2}]'
 ROWS = {"rows": Data("k", lambda: RECORDS)}
@@ -54,7 +55,7 @@ import sys, threading, time
 from pathlib import Path
 folder = Path(sys.argv[1]) / "byref_sandbox"
 folder.symlink_to(Path(__import__("byref_sandbox").__file__).parent)
-import byref_sandbox.launch as launch
+import byref_sandbox.host.launch as launch
 launch.__file__ = str(folder / "launch.py")
 launch.Path.resolve = Path.absolute  # the marker is to be seen in their command lines
 from byref_sandbox import Limits, Sandbox

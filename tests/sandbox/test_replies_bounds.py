@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from byref_sandbox import Data, Limits, Outcome, Sandbox, png, reading, weight, wire
-from byref_sandbox.exchange import Answer
+from byref_sandbox import Data, Limits, Outcome, Sandbox, wire
+from byref_sandbox.code.sources import MAX_SOURCE_CHARS
+from byref_sandbox.host import reading
+from byref_sandbox.host.exchange import Answer
 from byref_sandbox.outcome import MAX_FIGURE_SIDE, MAX_FIGURES
-from byref_sandbox.plots import figures_of
-from byref_sandbox.sources import MAX_SOURCE_CHARS
 from byref_sandbox.testing import run_in_jail
+from byref_sandbox.values import png, weight
+from byref_sandbox.values.plots import figures_of
 
 LIMITS = Limits(wall_seconds=5, cpu_seconds=5, memory_bytes=512 << 20, result_bytes=64 << 20)
 FORGE = """

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from byref_sandbox import Data, JqOutcome, Limits, Sandbox, jsontext, plainjq
+from byref_sandbox import Data, JqOutcome, Limits, Sandbox, jsontext
+from byref_sandbox.code import plainjq
 
 ROWS = {"rows": [{"id": 1, "name": "Ann", "tags": ["x"]}, {"id": 2, "name": "Bö", "tags": []}], "total": 2}
 LIMITS = Limits(wall_seconds=0.5, cpu_seconds=1, memory_bytes=128 << 20)

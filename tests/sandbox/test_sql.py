@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from byref_sandbox import Data, Limits, Outcome, Sandbox, sqltext
-from byref_sandbox.sqltext import Reference
+from byref_sandbox import Data, Limits, Outcome, Sandbox
+from byref_sandbox.code import sqltext
+from byref_sandbox.code.sqltext import Reference
 
 REGIONS = ("north", "south", "east", "west")
 ORDERS = [

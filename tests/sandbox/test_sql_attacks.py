@@ -218,7 +218,7 @@ print(json.dumps(made))
 """
 _SETTINGS_ALONE = """
 import json, sys
-from byref_sandbox import sqlbody
+from byref_sandbox.run import sqlbody
 folder, reads, writes = json.loads(sys.stdin.read())
 database = sqlbody.connection()
 database.execute("SET lock_configuration = true")
@@ -383,7 +383,7 @@ def test_queries_run_side_by_side(sql: Sql) -> None:
 def test_python_does_not_reach_the_database(sandbox: Sandbox) -> None:
     attempts: list[Callable[[], Outcome]] = [
         lambda: sandbox.run("import duckdb"),
-        lambda: sandbox.run("import byref_sandbox.sqlbody"),
+        lambda: sandbox.run("import byref_sandbox.run.sqlbody"),
         lambda: sandbox.run("pd.read_sql('SELECT 1', 'duckdb:///:memory:')"),
     ]
     assert all(attempt().error is not None for attempt in attempts)

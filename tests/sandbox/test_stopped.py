@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from byref_sandbox import Limits, Sandbox, wire
-from byref_sandbox.exchange import Answer
-from byref_sandbox.reading import outcome_of
+from byref_sandbox.host.exchange import Answer
+from byref_sandbox.host.reading import outcome_of
 from byref_sandbox.testing import run_in_jail
 
 ENDLESS_PATTERN = "re.match('(a+)+$', 'a' * 40 + 'b')"

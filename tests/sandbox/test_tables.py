@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from byref_sandbox import tables
-from byref_sandbox.loaded import Budget, Loaded, Wanted
+from byref_sandbox.values import tables
+from byref_sandbox.values.loaded import Budget, Loaded, Wanted
 
 MOMENT = "2024-01-02T03:04:05"
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from byref_sandbox import exact, shown, values
+from byref_sandbox.values import exact, shown, values
 
 
 class Colour(enum.Enum):

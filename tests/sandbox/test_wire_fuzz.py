@@ -13,10 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from byref_sandbox import Data, JqOutcome, Limits, Outcome, Sandbox, bodies, exchange, jsontext, reading, wire
-from byref_sandbox.exchange import Answer
-from byref_sandbox.reading import jq_outcome_of, outcome_of
-from byref_sandbox.request import code_request
+from byref_sandbox import Data, JqOutcome, Limits, Outcome, Sandbox, jsontext, wire
+from byref_sandbox.host import exchange, reading
+from byref_sandbox.host.exchange import Answer
+from byref_sandbox.host.reading import jq_outcome_of, outcome_of
+from byref_sandbox.host.request import code_request
+from byref_sandbox.run import bodies
 
 LIMITS = Limits(wall_seconds=1, cpu_seconds=1, stdout_bytes=100, result_bytes=100_000)
 MOST_BYTES = 24 << 20

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from process_table import alive, descendants, everyone, until
 
-from byref_sandbox import Data, Limits, Sandbox, exchange
-from byref_sandbox.loaded import Store
+from byref_sandbox import Data, Limits, Sandbox
+from byref_sandbox.host import exchange
 from byref_sandbox.testing import run_in_jail
+from byref_sandbox.values.loaded import Store
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from byref.describe.columns import Inference
 from byref.describe.nodes import Node
-from byref.skim.regular import Irregular, Regular
+from byref.jsonscan.regular import Irregular, Regular
 from byref_sandbox import jsontext
 from json_values import HOSTILE_TEXT
 

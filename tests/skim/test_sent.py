@@ -10,8 +10,8 @@ import pytest
 
 from byref.describe.shape import kind_of
 from byref.describe.truncate import Ends
-from byref.skim import sent
-from byref.skim.sent import Sent
+from byref.jsonscan import sent
+from byref.jsonscan.sent import Sent
 from byref_sandbox import jsontext
 
 LONG: dict[str, Any] = {

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from byref.content import to_block
 from byref.describe.rows import Rows
 from byref.describe.schema import TooDeep, infer
 from byref.describe.shape import kind_of, shape
-from byref.outputs import to_block
-from byref.skim import Skimmed, Skimmer, sizes
+from byref.jsonscan import Skimmed, Skimmer, sizes
 
 CHUNKS = st.sampled_from([1, 3, 7, 64, 1_000, 1 << 20])
 

@@ -12,8 +12,8 @@ import pytest
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.skim import Skimmed, Skimmer, sizes
-from byref.skim.stretch import Stretch
+from byref.jsonscan import Skimmed, Skimmer, sizes
+from byref.jsonscan.stretch import Stretch
 
 LEAPS: list[bool] = []
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from byref.artifacts.variables import parts
 from byref.describe.preview import preview
 from byref.describe.rows import Rows
 from byref.describe.schema import Abridged, infer
 from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import Ends, head_of, head_within, truncate, truncate_json
-from byref.skim import Skimmed, Skimmer, sizes
-from byref.variables import parts
+from byref.jsonscan import Skimmed, Skimmer, sizes
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from byref.skim import Skimmer, sizes
+from byref.jsonscan import Skimmer, sizes
 
 GIGABYTE = """
 import json, resource, sys
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.skim import Skimmer
+from byref.jsonscan import Skimmer
 
 kind = sys.argv[1]
 records = [
@@ -23,7 +23,7 @@ records = [
 ]
 part = json.dumps(records)[1:-1].encode() + b"," if kind == "json" else b"one line of a log, and not a short one\\n" * 50_000
 times = 10**9 // len(part) + 1
-import byref.skim.document, numpy
+import byref.jsonscan.document, numpy
 idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 skimmer = Skimmer()
 if kind == "json":

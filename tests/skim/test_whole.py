@@ -18,9 +18,9 @@ from byref.describe.columns import TooDeep
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.skim import peek, whole
-from byref.skim.regular import Regular
-from byref.skim.whole import Described, describe
+from byref.jsonscan import peek, whole
+from byref.jsonscan.regular import Regular
+from byref.jsonscan.whole import Described, describe
 from byref_sandbox import jsontext
 
 SIZES: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from sqlalchemy import insert, inspect, select
 
 from byref import ConfigurationError, Engine, Policy, SessionGone
 from byref.db.tables import ArtifactRow
-from byref.gates import Reason, byte_threshold, per_output
+from byref.policy.gates import Reason, byte_threshold, per_output
 from statements.material import Opener, answer, complaint, fill, image_block, json_of, lines, parameters, records
 
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from byref import CharCounter, Engine, Policy, Session
-from byref.result import FORMATS
+from byref.conversation.result import FORMATS
 from statements.material import (
     Opener,
     answer,

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from byref import CharCounter, ConfigurationError, Policy, ToolPolicy
 from byref.db.tables import BlobRow
-from byref.streams import COLLECTED
+from byref.ingest.streams import COLLECTED
 from statements.material import Opener, answer, fill, json_of, lines, records
 
 GAP = re.compile(r"\.\.\. \(([\d,]+) tokens omitted\) \.\.\.")

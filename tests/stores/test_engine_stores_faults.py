@@ -16,8 +16,8 @@ from sqlalchemy import create_engine, text
 
 from byref import ArtifactMissing, Engine, Policy, StorageFailure
 from byref.errors import InvalidId
+from byref.ingest.streams import COLLECTED
 from byref.stores import BlobStore, FileStore, MemoryStore, check_key
-from byref.streams import COLLECTED
 from byref_sandbox import Sandbox
 from s3server import S3, Faults
 

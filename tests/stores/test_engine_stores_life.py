@@ -36,8 +36,8 @@ import byref.cli
 from byref import ArtifactMissing, Policy, QuotaExceeded
 from byref.db import integrity
 from byref.db.tables import ArtifactRow
+from byref.ingest.streams import COLLECTED
 from byref.stores import FileStore, object_key
-from byref.streams import COLLECTED
 
 LATER = timedelta(hours=1)
 

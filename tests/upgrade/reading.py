@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from story import HOSTILE, PLAIN
 
 import byref
-from byref.adapters.items import Items
+from byref.adapters.common.items import Items
 from byref.stores import FileStore
 
 OF_AN_ARTIFACT = (

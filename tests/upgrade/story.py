@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import insert
 
 import byref
-from byref.adapters.items import Items
+from byref.adapters.common.items import Items
 from byref.db.tables import BlobRow, FrameRow
 from byref.stores import FileStore
 

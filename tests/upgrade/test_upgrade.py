@@ -15,7 +15,7 @@ from story import CALLS, HOSTILE, KEPT, OUTPUTS, PLAIN, STRANGE, TOOLS, records
 
 import byref
 from byref import db
-from byref.adapters.items import Items
+from byref.adapters.common.items import Items
 from byref.db.integrity import examine
 from byref.db.revisions import REVISIONS
 from byref.stores import FileStore

@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from inspect import isasyncgen, iscoroutinefunction, isgenerator
 from typing import Any
 
-from byref.adapters import told
-from byref.adapters.conversations import NOBODY, Name, joined
-from byref.adapters.extras import check_engine, missing
-from byref.adapters.instructions import Instructions
+from byref.adapters.common import notes as told
+from byref.adapters.common.conversations import NOBODY, Name, joined
+from byref.adapters.common.extras import check_engine, missing
+from byref.adapters.common.instructions import Instructions
+from byref.conversation.lifecycle import check_id
+from byref.conversation.result import sendable
 from byref.engine import Engine
 from byref.errors import ToolError
-from byref.lifecycle import check_id
 from byref.policy import Policy, check_tools
-from byref.result import sendable
 from byref.session import Session
 from byref.usage import Usage
 

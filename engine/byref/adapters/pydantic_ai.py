@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from byref.adapters import told
-from byref.adapters.conversations import NOBODY, Conversations, Name, callers, running
-from byref.adapters.extras import missing
-from byref.adapters.schemas import with_references
+from byref.adapters.common import notes as told
+from byref.adapters.common.conversations import NOBODY, Conversations, Name, callers, running
+from byref.adapters.common.extras import missing
+from byref.adapters.common.schemas import with_references
+from byref.content import formats, to_block
+from byref.content.media import Media
+from byref.conversation.result import sendable
 from byref.engine import Engine
 from byref.errors import ToolError
-from byref.outputs import forms, to_block
-from byref.outputs.media import Media
 from byref.policy import Policy
-from byref.result import sendable
 from byref.session import Session
 from byref_sandbox import jsontext
 
@@ -322,12 +322,12 @@ def _block(item: Any) -> dict[str, Any]:
     """A part of a result that has files, as a block that byref reads."""
     if not isinstance(item, BinaryContent):
         return {"type": "text", "text": to_block(item).text}
-    return forms.write(Media("image" if item.is_image else "document", item.media_type, item.data))
+    return formats.write(Media("image" if item.is_image else "document", item.media_type, item.data))
 
 
 def _content(item: Any, same: Mapping[bytes, BinaryContent]) -> str | BinaryContent:
     """A block as Pydantic AI has it: the very file that the tool returned, where it is that."""
-    block = forms.one(item).block
+    block = formats.one(item).block
     if isinstance(block, Media):
         return same.get(block.data) or BinaryContent(data=block.data, media_type=block.content_type)
     return to_block(item).text if block is None else block.text

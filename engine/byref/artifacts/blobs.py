@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from byref.db import sums
 from byref.db.tables import GRACE, RETIRED, ArtifactRow, BlobRow, DiscardRow, FrameRow
-from byref.frames import Frame
+from byref.stores.frames import Frame
 
 SWEEP_BLOBS = 100
 """Most blobs one sweep of a transaction takes."""

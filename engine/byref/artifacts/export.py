@@ -14,8 +14,8 @@ from blake3 import blake3
 
 from byref.artifacts.store import Artifact
 from byref.errors import ArtifactMissing, ConfigurationError
-from byref.knobs import shown
-from byref.paths import create
+from byref.policy.checks import shown
+from byref.stores.paths import create
 
 
 def export(artifact: Artifact, target: str | os.PathLike[str] | IO[bytes]) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from byref.outputs import Block
+from byref.content import Block
 
 _MARKS = (
     b" is not JSON: ",

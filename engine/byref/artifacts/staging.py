@@ -25,7 +25,7 @@ from byref.db import discards
 from byref.db.payloads import Source, StoredPayload
 from byref.db.tables import GRACE
 from byref.errors import ArtifactMissing, StorageFailure
-from byref.frames import Ahead, Frame, compressing, cut
+from byref.stores.frames import Ahead, Frame, compressing, cut
 from byref.stores.keys import object_key
 from byref.stores.protocol import BlobStore, is_model_readable
 

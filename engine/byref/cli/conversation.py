@@ -13,7 +13,7 @@ from byref.cli.failures import FAILED, Failed, WrongUsage
 from byref.policy import INTERPRETER
 from byref.tools import TOOLS
 from byref_sandbox import probe
-from byref_sandbox.pool import Jail
+from byref_sandbox.host.pool import Jail
 
 MAX_ARGUMENT_BYTES = 64 << 20
 """Of code or JSON read from standard input: far beyond what either may be."""

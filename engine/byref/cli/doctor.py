@@ -23,7 +23,8 @@ from byref.db.connections import parsed
 from byref.db.failures import safe
 from byref.stores.guarded import Guarded
 from byref.stores.objects import shown_place
-from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe, sqltext
+from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe
+from byref_sandbox.code import sqltext
 
 WARM_RUNS = 5
 """Of which the fastest is told."""

@@ -25,10 +25,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from byref.adapters.common.shares import Shares
 from byref.adapters.mcp import SESSION_HEADER, BearerTokens
-from byref.adapters.shares import Shares
+from byref.conversation.lifecycle import check_id
 from byref.errors import InvalidId
-from byref.lifecycle import check_id
 
 PATH = "/mcp"
 METHODS = ("GET", "POST", "DELETE")

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TextIO
 
-from byref.logs import line_of, traceback_of
+from byref.accounting.logs import line_of, traceback_of
 from byref.plain import one_line
 
 FAILED = 1

@@ -11,12 +11,12 @@ import threading
 from argparse import Namespace
 from pathlib import Path
 
-from byref.adapters.extras import missing
+from byref.adapters.common.extras import missing
 from byref.cli import opening
 from byref.cli.failures import Failed, WrongUsage
 from byref.cli.parser import DEFAULT_DB, Default
 from byref.errors import ConfigurationError
-from byref.paths import check_own, make_folders
+from byref.stores.paths import check_own, make_folders
 
 try:
     import anyio

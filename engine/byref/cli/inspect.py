@@ -9,25 +9,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from byref import (
-    Artifact,
-    ConfigurationError,
-    Entry,
-    HistoryEntry,
-    Session,
-    SessionInfo,
-    TenantInfo,
-    Variable,
-    lifecycle,
-    variables,
-)
-from byref.artifacts import listing
+from byref import Artifact, ConfigurationError, Entry, HistoryEntry, Session, SessionInfo, TenantInfo, Variable
+from byref.artifacts import listing, variables
 from byref.cli import opening, output
 from byref.cli.conversation import artifact_record, variable_record
 from byref.cli.failures import Failed
-from byref.outputs import to_block
-from byref.outputs.native import as_text
-from byref.tools.targets import expired
+from byref.content import to_block
+from byref.content.rendering import as_text
+from byref.conversation import lifecycle
+from byref.references.targets import expired
 
 NAMED = 50
 """Newest variables that an error names."""

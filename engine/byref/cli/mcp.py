@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from byref import Engine, Policy
 from byref.adapters import mcp as adapter
-from byref.adapters.extras import missing
+from byref.adapters.common.extras import missing
 from byref.cli import opening
 from byref.cli.parser import Default
 from byref.gateway.config import MAX_RESULT_BYTES

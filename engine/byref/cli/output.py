@@ -56,7 +56,7 @@ def json(value: object) -> None:
     """
     import msgspec
 
-    from byref.ledger import dump
+    from byref.accounting.ledger import dump
 
     shown = encodable(msgspec.json.format(dump(value), indent=2))
     _write(f"{plain.visible_in_json(shown) if is_terminal() else shown}\n")

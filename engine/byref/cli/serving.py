@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from byref.adapters.extras import missing
+from byref.adapters.common.extras import missing
 from byref.cli import output
 from byref.cli.failures import Failed, WrongUsage
-from byref.paths import read_whole
+from byref.stores.paths import read_whole
 
 try:
     from mcp.server import Server

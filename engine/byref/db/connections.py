@@ -21,7 +21,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, SingletonThreadPool, StaticPool
 
 from byref.db.failures import Quiet, is_read_only
 from byref.errors import ConfigurationError
-from byref.paths import make_file
+from byref.stores.paths import make_file
 
 BUSY_SECONDS = 30
 """How long a SQLite connection waits for another's write lock."""

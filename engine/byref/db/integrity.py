@@ -50,7 +50,7 @@ from byref.db.tables import (
     VariableRow,
 )
 from byref.errors import ArtifactMissing
-from byref.frames import unpack
+from byref.stores.frames import unpack
 from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 
 from byref.db.tables import BlobRow, FrameRow
 from byref.errors import ArtifactMissing, ByrefError
-from byref.frames import checksum, unpack
+from byref.stores.frames import checksum, unpack
 from byref.stores.protocol import BlobStore
 
 logger = logging.getLogger("byref")

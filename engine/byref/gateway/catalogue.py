@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from byref import Policy
-from byref.adapters.mcp_schemas import sound, with_offloading, with_references
+from byref.adapters.mcp.schemas import sound, with_offloading, with_references
 from byref.gateway import labels
 from byref.gateway.containment import is_failure
 from byref.gateway.names import Names

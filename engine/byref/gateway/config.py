@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from byref.errors import ConfigurationError
 from byref.gateway import jsonc
 from byref.gateway.names import NAME_CHARS, SEPARATOR, Names
-from byref.knobs import shown, within
-from byref.paths import read_whole
 from byref.policy import Policy, check_tools
+from byref.policy.checks import shown, within
+from byref.stores.paths import read_whole
 
 MAX_CONFIG_BYTES = 1 << 20
 MAX_SERVERS = 100

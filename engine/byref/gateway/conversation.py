@@ -20,8 +20,8 @@ from mcp.types import (
 )
 
 from byref import Engine, Session
-from byref.adapters import mcp_content
-from byref.adapters.arguments import may_refer
+from byref.adapters.common.arguments import may_refer
+from byref.adapters.mcp import content
 from byref.errors import ByrefError, ToolError
 from byref.gateway import labels, own, results
 from byref.gateway.accounts import Accounts, passes_surely
@@ -175,7 +175,7 @@ class Conversation:
         except Unavailable as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
         except ToolError as error:
-            raise MCPError(INVALID_PARAMS, mcp_content.sendable(str(error))) from error
+            raise MCPError(INVALID_PARAMS, content.sendable(str(error))) from error
         finally:
             self._busy -= 1
             self.used_at = anyio.current_time()
@@ -214,7 +214,7 @@ class Conversation:
 
     async def _list_templates(self, call: Call, params: Json) -> Json:
         await self.settled()
-        ours = [dumped(template) for template in mcp_content.templates(self.session)]
+        ours = [dumped(template) for template in content.templates(self.session)]
         found = await self._catalogue.resources("templates")
         key = "resourceTemplates"
         return {key: [*taken("resources/templates/list", key, found, call.context), *ours]}
@@ -272,7 +272,7 @@ class Conversation:
     async def _read_resource(self, call: Call, params: Json) -> Json:
         uri = params["uri"]
         if is_own(uri):
-            return {"contents": [await self._thread(lambda: dumped(mcp_content.read(self.session, uri)))]}
+            return {"contents": [await self._thread(lambda: dumped(content.read(self.session, uri)))]}
         return await self._by_owner(call, params, "resources/read")
 
     async def _subscribe(self, call: Call, params: Json) -> Json:
@@ -377,7 +377,7 @@ class Conversation:
             await self.settled(others=START_SECONDS)
         found = await self._catalogue.find(kind, name)
         if found is None:
-            raise MCPError(INVALID_PARAMS, mcp_content.sendable(self._catalogue.unknown(kind, name)))
+            raise MCPError(INVALID_PARAMS, content.sendable(self._catalogue.unknown(kind, name)))
         return found
 
     async def _by_owner(self, call: Call, params: Json, method: str, *, uri: str | None = None) -> Json:

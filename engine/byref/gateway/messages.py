@@ -22,11 +22,12 @@ import msgspec
 from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic_core import to_json
 
-from byref import slices
 from byref.gateway.containment import is_failure
 from byref.gateway.threads import on_thread
-from byref.slices import sizes
-from byref_sandbox import jsontext, weight
+from byref.jsonscan import chunks
+from byref.jsonscan.chunks import sizes
+from byref_sandbox import jsontext
+from byref_sandbox.values import weight
 
 MAX_MESSAGE_BYTES: Final = 256 << 20
 """Of one message; a server that writes more is stopped."""
@@ -301,15 +302,15 @@ def _read(data: bytes, sender: str) -> JSONRPCMessage | None:
 
 def _decoded(data: bytes) -> Any:
     with contextlib.suppress(UnicodeDecodeError):
-        text = slices.decode(data)
+        text = chunks.decode(data)
         if len(data) <= _AT_ONCE:
             with contextlib.suppress(ValueError, RecursionError):
                 return msgspec.json.decode(text)
             return _sendable(json.loads(text, parse_int=jsontext.integer))
         with jsontext.collector_paused():
-            value = slices.parse_sliced(text)
-        return _sendable(value) if slices.holds(data, b"\\ud") or slices.holds(data, b"\\uD") else value
-    return _decoded(slices.encode(slices.decode(data, "replace")))
+            value = chunks.parse_sliced(text)
+        return _sendable(value) if chunks.holds(data, b"\\ud") or chunks.holds(data, b"\\uD") else value
+    return _decoded(chunks.encode(chunks.decode(data, "replace")))
 
 
 def _is_deep(value: Any) -> bool:
@@ -330,7 +331,7 @@ def _sendable(value: Any) -> Any:
     if isinstance(value, str):
         if value.isascii():
             return value
-        return slices.joined(piece.encode("utf-8", "replace").decode() for piece in slices.pieces(value))
+        return chunks.joined(piece.encode("utf-8", "replace").decode() for piece in chunks.pieces(value))
     if isinstance(value, dict):
         return {_sendable(key): _sendable(member) for key, member in value.items()}
     return [_sendable(item) for item in value] if isinstance(value, list) else value
@@ -400,7 +401,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield _json(value)
     elif isinstance(value, str):
         yield b'"'
-        yield from (_json(piece)[1:-1] for piece in slices.pieces(value))
+        yield from (_json(piece)[1:-1] for piece in chunks.pieces(value))
         yield b'"'
     elif isinstance(value, dict):
         before = b"{"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from byref import Session
-from byref.adapters import mcp_content
+from byref.adapters.mcp import content
 from byref.artifacts import store
 from byref.errors import ConfigurationError, ToolError
 from byref.gateway.wire import dumped
@@ -27,7 +27,7 @@ def definition(tool: Mapping[str, Any]) -> Json:
 def call(session: Session, name: str, arguments: Json, version: str) -> Json:
     """Return the result of one of the session's own tools; it is never gated."""
     reply = session.call(name, arguments)
-    return dumped(mcp_content.tool_result(reply.content, version=version, is_error=reply.is_error))
+    return dumped(content.tool_result(reply.content, version=version, is_error=reply.is_error))
 
 
 def resources(session: Session, cursor: object = None) -> tuple[list[Json], str | None]:
@@ -45,7 +45,7 @@ def resources(session: Session, cursor: object = None) -> tuple[list[Json], str 
     if found is None:
         raise ToolError("the cursor is of no page of this list, or what it named has expired: begin anew")
     page = found[:MAX_RESOURCES]
-    listed = [dumped(one) for one in mcp_content.resources(session, page[::-1])]
+    listed = [dumped(one) for one in content.resources(session, page[::-1])]
     return listed, page[-1].id if len(found) > MAX_RESOURCES else None
 
 

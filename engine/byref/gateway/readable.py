@@ -19,7 +19,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
 
-from byref.adapters import mcp_content
+from byref.adapters.mcp import content as mcp_content
 from byref.gateway.results import STRUCTURED_SINCE, plain
 
 Json = dict[str, Any]

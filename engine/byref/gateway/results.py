@@ -10,10 +10,10 @@ from typing import Any, Final
 from mcp.types.version import is_version_at_least
 
 from byref import Engine, Policy, Result, Session, ToolPolicy
-from byref.adapters import mcp_content
-from byref.adapters.mcp_schemas import OFFLOADED
-from byref.ledger import dump
-from byref.outputs.instructions import KEY
+from byref.accounting.ledger import dump
+from byref.adapters.mcp import content as mcp_content
+from byref.adapters.mcp.schemas import OFFLOADED
+from byref.content.instructions import KEY
 
 Json = dict[str, Any]
 

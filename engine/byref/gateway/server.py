@@ -25,8 +25,8 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from byref import Engine, Session
+from byref.adapters.common.shares import SharedThreads, Shares
 from byref.adapters.mcp import SESSION_HEADER
-from byref.adapters.shares import SharedThreads, Shares
 from byref.errors import ByrefError
 from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
-from byref.paths import create, make_folder, make_folders
 from byref.stores.keys import FILE_NAME, check_key, check_range
+from byref.stores.paths import create, make_folder, make_folders
 from byref.stores.protocol import check_model_readable
 
 ABANDONED_SECONDS = 24 * 3600

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byref.policy import TOOL_NAMES
-from byref.tools import code, keepers, readers, retrieval, sql
+from byref.tools import code, readers, retrieval, sql, storage
 from byref.tools.record import Tool
 
 TOOLS: dict[str, Tool] = {
@@ -14,9 +14,9 @@ TOOLS: dict[str, Tool] = {
         sql.ARTIFACT_SQL,
         readers.ARTIFACT_GREP,
         readers.ARTIFACT_READ,
-        keepers.LIST_ARTIFACTS,
-        keepers.GET_ARTIFACT,
-        keepers.STORE_ARTIFACT,
+        storage.LIST_ARTIFACTS,
+        storage.GET_ARTIFACT,
+        storage.STORE_ARTIFACT,
         retrieval.RETRIEVE_OFFLOADED_CONTENT,
     )
 }

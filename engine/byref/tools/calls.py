@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from blake3 import blake3
 from sqlalchemy import Connection
 
-from byref import ledger
+from byref.accounting import ledger
+from byref.accounting.tokens import CountedOnce
 from byref.artifacts import store, tombstones
+from byref.content import to_block
+from byref.conversation.result import ToolReply
+from byref.conversation.scope import Scope
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
-from byref.outputs import to_block
-from byref.result import ToolReply
-from byref.scope import Scope
-from byref.tokens import CountedOnce
 from byref.tools import TOOLS, native
 from byref.tools.arguments import parse
 from byref.tools.record import Answer

@@ -7,11 +7,12 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import files, interpreter, plots, rendering, variables
-from byref.scope import Scope
-from byref.tools.mending import as_code
+from byref.artifacts import variables
+from byref.conversation.scope import Scope
+from byref.interpreter import files, plots, reply, runs
+from byref.tools.coercion import as_code
 from byref.tools.record import Answer, Arguments, Tool
-from byref_sandbox.plots import is_available as can_plot
+from byref_sandbox.values.plots import is_available as can_plot
 
 INLINE_SHARE = 0.5
 """Of `reply_tokens`: a larger value becomes a variable instead of being shown."""
@@ -28,8 +29,8 @@ class CodeArguments(Arguments, frozen=True):
 
 def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     if arguments.reset:
-        interpreter.reset(scope)
-    execution = interpreter.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
+        runs.reset(scope)
+    execution = runs.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
     error = execution.outcome.error
     known = (
         scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
@@ -40,12 +41,12 @@ def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     drawn, written = plots.stage(scope, execution.outcome), files.stage(scope, execution.outcome)
 
     def commit(connection: Connection, step: int) -> str:
-        made = interpreter.commit(connection, scope, execution, step, replied=True)
+        made = runs.commit(connection, scope, execution, step, replied=True)
         named = plots.commit(connection, scope, drawn, step)
         files.commit(connection, scope, written, step)
-        text = rendering.reply(execution, made, scope, known)
+        text = reply.reply(execution, made, scope, known)
         about = "\n".join(filter(None, (plots.text_of(scope, drawn, named), files.text_of(scope, written))))
-        return about if about and text == rendering.NO_OUTPUT else "\n".join(filter(None, (about, text)))
+        return about if about and text == reply.NO_OUTPUT else "\n".join(filter(None, (about, text)))
 
     return Answer("", is_error=error is not None, commit=commit, images=drawn.shown)
 

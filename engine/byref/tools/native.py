@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from byref import gates
 from byref.artifacts.store import Artifact
+from byref.content import formats, media
+from byref.conversation.scope import Scope
 from byref.errors import ToolError
-from byref.outputs import forms, media
-from byref.policy import VIEWERS
-from byref.scope import Scope
+from byref.policy import VIEWERS, gates
 from byref.tools.record import Answer
 
 MAX_BYTES = 5_000_000
@@ -49,4 +48,4 @@ def tokens_of(scope: Scope, artifact: Artifact) -> int:
 
 def blocks(artifact: Artifact) -> list[dict[str, Any]]:
     """Return an image or a document as content."""
-    return [forms.write(media.of(artifact.content_type, artifact.payload.read(), artifact.name))]
+    return [formats.write(media.of(artifact.content_type, artifact.payload.read(), artifact.name))]

@@ -10,19 +10,20 @@ import msgspec
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter
 from byref.artifacts import grep, lines
 from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
+from byref.conversation.scope import Scope
 from byref.describe.jsontext import is_container, noted
 from byref.describe.preview import preview
 from byref.errors import ToolError
-from byref.scope import Scope
+from byref.interpreter import runs
+from byref.references.targets import Target, find, jq_fault, jq_within, walk
 from byref.tools import native
-from byref.tools.mending import as_filter, as_key, as_span
+from byref.tools.coercion import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
-from byref.tools.targets import Target, find, jq_fault, jq_within, walk
-from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext, plainjq
+from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
+from byref_sandbox.code import plainjq
 
 GREP_SECONDS = 5.0
 JQ_OUTPUTS = 10_000
@@ -120,8 +121,8 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         raise ToolError(
             f"the expression has {len(expression):,} characters; at most {MAX_EXPRESSION_CHARS:,} are taken"
         )
-    interpreter.see_that_it_can_be_held(scope, target.artifact)
-    limits = interpreter.limits_of(scope)
+    runs.see_that_it_can_be_held(scope, target.artifact)
+    limits = runs.limits_of(scope)
     reply, note = _picked(scope, target, arguments, limits), ""
     if reply is None:
         reply = _ran(scope, target, expression, limits)
@@ -143,7 +144,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     run = Outcome(shown=content, error=reply.error, usage=reply.usage)
 
     def commit(connection: Connection, step: int) -> str:
-        interpreter.record(connection, scope, "jq", expression, run, limits, step)
+        runs.record(connection, scope, "jq", expression, run, limits, step)
         return content
 
     return Answer(content, is_error=reply.error is not None, commit=commit)
@@ -164,10 +165,10 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
         return _picked_here(pick, walk(value, target.path, arguments.artifact_id))
     if scope.sandbox is None:
         return None
-    with interpreter.readable_failures(scope):
+    with runs.readable_failures(scope):
         return scope.sandbox.pick(
             arguments.expression,
-            interpreter.data_of(artifact, target.path, for_jq=True),
+            runs.data_of(artifact, target.path, for_jq=True),
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
             max_outputs=JQ_OUTPUTS,
@@ -198,7 +199,7 @@ def _compact(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (ValueError, OverflowError):  # lone surrogates, integers over 64 bits
-        from byref_sandbox.values import to_json  # imports pandas
+        from byref_sandbox.values.values import to_json  # imports pandas
 
         return to_json(value)
 
@@ -207,8 +208,8 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
     if scope.sandbox is None:
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
-    with interpreter.readable_failures(scope):
-        data = interpreter.data_of(target.artifact, for_jq=True)
+    with runs.readable_failures(scope):
+        data = runs.data_of(target.artifact, for_jq=True)
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 
 

@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from byref.artifacts.store import Artifact
-from byref.plots import Plot
-from byref.scope import Scope
+from byref.conversation.scope import Scope
+from byref.interpreter.plots import Plot
 
 KEYS = (
     *("id", "reference", "ref", "pointer", "name", "variable", "var", "artifact", "artifact_id", "artifact_name"),

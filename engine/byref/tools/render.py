@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from byref.conversation.result import FORMATS, Format
 from byref.errors import ConfigurationError
-from byref.result import FORMATS, Format
 from byref.tools.record import Tool
 
 

@@ -12,15 +12,15 @@ from msgspec import Meta
 from byref.artifacts import grep, lines
 from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
+from byref.conversation.scope import Scope
 from byref.describe.truncate import incomplete_json, truncate
 from byref.errors import ToolError
-from byref.interpreter import MAX_VALUE_BYTES
-from byref.scope import Scope
+from byref.interpreter.runs import MAX_VALUE_BYTES
+from byref.references.targets import Target, find
 from byref.tools import native
-from byref.tools.mending import as_key, as_span
+from byref.tools.coercion import as_key, as_span
 from byref.tools.readers import COLUMNS, CONTEXT, LINES, PATTERNS
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
-from byref.tools.targets import Target, find
 from byref.tools.texts import opening
 
 SEARCH_SECONDS = 5.0

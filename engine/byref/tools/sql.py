@@ -9,15 +9,18 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref import interpreter, observed, rendering, variables
-from byref import names as names_of
+from byref.artifacts import definitions as names_of
+from byref.artifacts import variables
+from byref.artifacts.variables import Variable
+from byref.conversation import tracing
+from byref.conversation.scope import Scope
 from byref.errors import ToolError
-from byref.scope import Scope
-from byref.tools.mending import as_code, as_key
+from byref.interpreter import reply, runs
+from byref.references.targets import Target, lookup
+from byref.tools.coercion import as_code, as_key
 from byref.tools.record import Answer, Arguments, Tool
-from byref.tools.targets import Target, lookup
-from byref.variables import Variable
-from byref_sandbox import Data, sqltext
+from byref_sandbox import Data
+from byref_sandbox.code import sqltext
 
 INLINE_SHARE = 0.5
 """Of `reply_tokens`: a larger result becomes a variable instead of being shown."""
@@ -37,8 +40,8 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     sandbox = scope.sandbox
     if sandbox is None or not sqltext.is_available():
         raise ToolError("artifact_sql is not available here: it needs DuckDB, pip install 'byref[sql]', and a sandbox")
-    if len(query) > interpreter.MAX_CODE_CHARS:
-        raise ToolError(f"the query has {len(query):,} characters; at most {interpreter.MAX_CODE_CHARS:,} are taken")
+    if len(query) > runs.MAX_CODE_CHARS:
+        raise ToolError(f"the query has {len(query):,} characters; at most {runs.MAX_CODE_CHARS:,} are taken")
     names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
 
     def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, Variable]]:
@@ -48,20 +51,20 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
 
     known, found = scope.read(look_up)
     _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
-    bound = {name: interpreter.data_of_variable(scope, known, variable) for name, variable in found.items()}
+    bound = {name: runs.data_of_variable(scope, known, variable) for name, variable in found.items()}
     for variable in found.values():
         variable.artifact.use()
     for name, target in lookup(scope, [name for name in names if name not in found]).items():
         bound[name] = _data(target, name)
-    limits = interpreter.limits_of(scope)
-    with interpreter.readable_failures(scope):
-        outcome = observed.run(
+    limits = runs.limits_of(scope)
+    with runs.readable_failures(scope):
+        outcome = tracing.run(
             scope,
             "sql",
             query,
             lambda: sandbox.sql(query, bound, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep),
         )
-    execution = interpreter.staged(
+    execution = runs.staged(
         scope,
         known,
         query,
@@ -79,8 +82,8 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     )
 
     def commit(connection: Connection, step: int) -> str:
-        made = interpreter.commit(connection, scope, execution, step, replied=True)
-        return rendering.reply(execution, made, scope, listed)
+        made = runs.commit(connection, scope, execution, step, replied=True)
+        return reply.reply(execution, made, scope, listed)
 
     return Answer("", is_error=error is not None, commit=commit)
 
@@ -113,7 +116,7 @@ def _check_name(keep: str, held: Variable | None) -> None:
 def _data(target: Target, name: str) -> Data:
     if target.artifact.is_binary:
         raise ToolError(f"{name} is {target.artifact.content_type}, binary: it is no table")
-    return interpreter.data_of(target.artifact, target.path)
+    return runs.data_of(target.artifact, target.path)
 
 
 ARTIFACT_SQL = Tool(

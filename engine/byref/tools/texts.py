@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 
-from byref.outputs import to_block
-from byref.tools.targets import Target, walk
+from byref.content import to_block
+from byref.references.targets import Target, walk
 
 
 def opening(target: Target, named: str, skip: int, most: int) -> str:

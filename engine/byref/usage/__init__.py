@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from byref.errors import ConfigurationError
-from byref.usage.forms import MAX_TOKENS, count, form_of, is_count, no_count, total
+from byref.usage.formats import MAX_TOKENS, count, form_of, is_count, no_count, total
 from byref.usage.objects import find, is_name, plain, stream_of
 
 __all__ = ["MAX_EVENTS", "MAX_TOKENS", "Usage", "is_count", "normalise"]

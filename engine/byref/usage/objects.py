@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from byref.errors import ConfigurationError
-from byref.usage.forms import MARKS, NAMES
+from byref.usage.formats import MARKS, NAMES
 
 _MAX_FIELDS = 100
 _MAX_VALUES = 300

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from byref_sandbox.code.source import UNPARSED, parsed
 from byref_sandbox.language.names import words
-from byref_sandbox.language.source import UNPARSED, parsed
 
 _MAX_LINES = 50
 """Each costs a parse up to there."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from byref_sandbox.code.source import strip_dollars
 from byref_sandbox.language import copying, hints, libraries, names, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.builtin_names import safe_builtins
@@ -19,7 +20,6 @@ from byref_sandbox.language.files import BinaryFile, Files, TextFile
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.magics import Magic, without_magics
 from byref_sandbox.language.modules import Modules
-from byref_sandbox.language.source import strip_dollars
 from byref_sandbox.language.transformer import Transformer
 from byref_sandbox.outcome import Failure
 

@@ -1,0 +1,478 @@
+"""The ledger: one numbered step for each output, reply, usage, compaction and resolution of a session, append-only.
+
+`take_step` locks the session's row until the transaction ends: whatever is decided and written behind it is atomic, so
+that parallel calls cannot pass the headroom gate together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+
+from blake3 import blake3
+from sqlalchemy import Connection, bindparam, func, insert, select, text, union_all, update
+
+from byref.accounting.calibration import Standing
+from byref.content import text_of
+from byref.db import sums
+from byref.db.tables import (
+    ENDS_TURN,
+    EXPIRED_CALL,
+    EXPIRED_CALL_CHARS,
+    EscapedText,
+    LedgerRow,
+    SessionRow,
+)
+from byref.errors import SessionGone
+from byref.usage import Usage
+
+ARGUMENT_CHARS = 16_384
+"""Longer arguments are kept cut: they are evidence, not data."""
+CALL_ID_CHARS = 512
+NANOS = 1_000_000_000
+MAX_COST = 1_000_000
+"""US dollars of one request: more is a mistake of the usage, not kept as a cost, and sums of it would not fit SQL's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(Standing):
+    """A step taken under the session's lock, and the context as it stood before it."""
+
+    step: int
+    bytes: sums.Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One step of the ledger."""
+
+    step: int
+    kind: str
+    """output, reply, usage, compaction or resolution"""
+    tool: str | None
+    call_id: str | None
+    """Of usage, the request's id."""
+    arguments: str | None
+    """As the model wrote them; of a resolution, before its references were replaced."""
+    route: str | None
+    reason: str | None
+    content: str | None
+    """What the model read."""
+    tokens: int
+    """What the step added to the context by our count; of usage and compaction, the context they set."""
+    original_tokens: int | None
+    original_bytes: int | None
+    is_error: bool
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    cost: Decimal | None
+    """US dollars; None where the price is unknown, or above a million."""
+    detail: Mapping[str, Any]
+    """The numbers behind a decision, usage as the provider gave it, or what references stood for."""
+    artifact_row: int | None
+    at: datetime
+
+    @property
+    def tokens_saved(self) -> int:
+        """Tokens that the model did not have to read."""
+        return max(0, self.original_tokens - self.tokens) if self.original_tokens is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A session's usage summed: None where no request reported a number."""
+
+    requests: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    cost: Decimal | None
+    outputs: int
+    original_tokens: int
+    """Of all outputs together, as they came."""
+    tokens: int
+    """Of all outputs together, as the model read them."""
+    tokens_saved: int
+    cost_saved: Decimal | None = None
+    """US dollars that reading `tokens_saved` once, as fresh input of the session's model, would have cost; None where
+    its price is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """When an output with the same content was given before."""
+
+    first: int | None = None
+    """The first step of all, whatever its tool and call id."""
+    seen: int | None = None
+    """The first of which the context still holds the text: no compaction has been recorded since."""
+
+
+NEVER = Given()
+
+
+class Recorded(Exception):
+    """The step is in the ledger: nothing was written."""
+
+
+_STANDING = (
+    SessionRow.context_base,
+    SessionRow.base_output_tokens,
+    SessionRow.pending_tokens,
+    SessionRow.calibration_reported,
+    SessionRow.calibration_estimated,
+)
+_OPEN = SessionRow.id == bindparam("of_session"), SessionRow.ended_at.is_(None), ~SessionRow.is_deleted
+_SETTLED = (*(column.key for column in _STANDING), "pending_after")
+# Built once: building takes longer than running what it builds.
+_TAKE_STEP = (
+    update(SessionRow)
+    .where(*_OPEN)
+    .values(next_step=SessionRow.next_step + 1, pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
+    .returning(SessionRow.next_step - 1, SessionRow.totals_through, *_STANDING, *sums.BYTES)
+)
+_LOCK = update(SessionRow).where(*_OPEN).values(next_step=SessionRow.next_step).returning(SessionRow.next_step - 1)
+_RESERVE = (
+    update(SessionRow)
+    .where(SessionRow.id == bindparam("of_session"))
+    .values(pending_tokens=SessionRow.pending_tokens + bindparam("tokens"))
+)
+_SEE = select(SessionRow.id).where(*_OPEN)
+_STAND = select(*_STANDING).where(SessionRow.id == bindparam("of_session"))
+_APPEND = insert(LedgerRow)
+_SETTLE = (
+    update(SessionRow)
+    .where(SessionRow.id == bindparam("of_session"))
+    .values({name: bindparam(f"new_{name}") for name in _SETTLED})
+)
+_REQUEST = select(LedgerRow.step).where(
+    LedgerRow.session_id == bindparam("of_session"),
+    LedgerRow.kind == "usage",
+    LedgerRow.call_digest == bindparam("request"),
+)
+
+
+def _last(kind: str) -> Any:
+    """The last step of a kind that ends turns, 0 without any."""
+    of_kind = LedgerRow.session_id == bindparam("of_session"), text(ENDS_TURN), text(f"kind = '{kind}'")
+    return select(func.coalesce(func.max(LedgerRow.step), 0)).where(*of_kind).scalar_subquery()
+
+
+IN_TURN = LedgerRow.step > _last("usage"), LedgerRow.step > _last("compaction")
+"""Of the session `of_session`: after the last usage and the last compaction that were recorded."""
+_ENTRIES: Any = select(  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
+    *(column for column in LedgerRow.__table__.c if column.name not in ("id", "tenant", "session_id"))
+).where(LedgerRow.session_id == bindparam("of_session"))
+_OUTPUT = (
+    text("kind = 'output'"),  # in the words of the index
+    LedgerRow.call_digest == bindparam("call"),
+    LedgerRow.content_digest == bindparam("content"),
+)
+_OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
+
+
+def _first(*routes: str, after: Any = 0) -> Any:
+    """The first step at which an output with this content took one of the routes.
+
+    By a look-up for each: the same may have been given any number of times.
+    """
+    same = LedgerRow.session_id == bindparam("of_session"), LedgerRow.content_digest == bindparam("content")
+    given = select(func.min(LedgerRow.step).label("step")).where(*same, LedgerRow.step > after)
+    each = union_all(*(given.where(text(f"route = '{route}'")) for route in routes)).subquery()
+    return select(func.min(each.c.step)).scalar_subquery()
+
+
+_GIVEN = _first("inline", "variables", "artifact", "truncate", "wholesale", "placeholder")
+_SEEN = _first("inline", "wholesale", "truncate", after=_last("compaction"))
+BEFORE = (
+    SessionRow.next_step,
+    *_STANDING,
+    select(LedgerRow.step)
+    .where(LedgerRow.session_id == bindparam("of_session"), *_OUTPUT)
+    .scalar_subquery()
+    .label("same"),
+    _GIVEN.label("first"),
+    _SEEN.label("seen"),
+)
+"""Of the session `of_session`, what is known of the output `content` of the call `call` before it takes a step: columns."""
+_GIVEN_AND_SEEN = select(_GIVEN.label("first"), _SEEN.label("seen"))
+_REPLY_BEFORE = _ENTRIES.where(
+    LedgerRow.kind == "reply",
+    LedgerRow.route.is_(None),
+    LedgerRow.call_digest == bindparam("call"),
+    LedgerRow.content_digest == bindparam("content"),
+    *IN_TURN,
+)
+_OF_CALL = (
+    _ENTRIES.where(LedgerRow.call_digest == bindparam("call"), LedgerRow.kind.in_(("output", "reply")))
+    .order_by(LedgerRow.step.desc())
+    .limit(1)
+)
+_EXPIRED = (
+    _ENTRIES.where(
+        LedgerRow.call_digest.is_(None),
+        LedgerRow.call_id == bindparam("call"),
+        LedgerRow.kind.in_(("output", "reply")),
+    )
+    .order_by(LedgerRow.step.desc())
+    .limit(1)
+)
+_EXPIRED_SHORT = _EXPIRED.where(text(EXPIRED_CALL))
+_OF_STEP = _ENTRIES.where(LedgerRow.step == bindparam("number"))
+
+
+def digest(text: str) -> bytes:
+    """Return the digest by which a host's id is found."""
+    return bytes(blake3(text.encode("utf-8", "surrogatepass")).digest())
+
+
+def take_step(connection: Connection, session_row: int, pending: int = 0) -> Turn:
+    """Lock the session, take its next step and add `pending` tokens to its context; SessionGone if it has ended."""
+    row = connection.execute(_TAKE_STEP, {"of_session": session_row, "tokens": pending}).one_or_none()
+    if row is None:
+        raise SessionGone
+    step, through, base, output, held, reported, estimated, *kept = row
+    if step - through > sums.EVERY:
+        sums.keep(connection, session_row, step - 1)
+    return Turn(
+        step=step,
+        base=base,
+        base_output=output,
+        pending=held - pending,
+        reported=reported,
+        estimated=estimated,
+        bytes=sums.Bytes(*kept),
+    )
+
+
+def see_that_it_is_open(connection: Connection, session_row: int) -> None:
+    """Raise SessionGone if the session has ended, without a lock."""
+    if connection.execute(_SEE, {"of_session": session_row}).scalar() is None:
+        raise SessionGone
+
+
+def lock(connection: Connection, session_row: int) -> int:
+    """Lock the session without taking a step and return its last one; SessionGone if it has ended."""
+    step = connection.execute(_LOCK, {"of_session": session_row}).scalar_one_or_none()
+    if step is None:
+        raise SessionGone
+    return int(step)
+
+
+def reserve(connection: Connection, session_row: int, tokens: int) -> None:
+    """Add tokens, by our count, to the session's context."""
+    connection.execute(_RESERVE, {"of_session": session_row, "tokens": tokens})
+
+
+def standing(connection: Connection, session_row: int) -> Standing:
+    """Return the session's context without locking it; an empty one where the session is gone."""
+    row = connection.execute(_STAND, {"of_session": session_row}).one_or_none()
+    base, output, pending, reported, estimated = (0, None, 0, 1, 1) if row is None else row
+    return Standing(base=base, base_output=output, pending=pending, reported=reported, estimated=estimated)
+
+
+def append(connection: Connection, *, tenant: str, session_row: int, step: int, kind: str, **columns: Any) -> None:
+    """Insert one step."""
+    if "detail" in columns:
+        columns["detail"] = dump(columns["detail"])
+    about = {"tenant": tenant, "session_id": session_row, "step": step, "kind": kind, "created_at": datetime.now(UTC)}
+    connection.execute(_APPEND, {**about, "detail": "{}", **columns})
+
+
+def given_before(
+    connection: Connection, session_row: int, kind: str, call_digest: bytes, content_digest: bytes
+) -> Entry | None:
+    """Return the step that recorded the same content under the same call id; a reply only in the turn it was made in.
+
+    A provider's call ids come back (`call_0` in every turn), and a call has another answer by then. A turn ends with the
+    next usage or compaction recorded. An output is its content: the same again, at any time, is the same output.
+    """
+    query = _REPLY_BEFORE if kind == "reply" else _OUTPUT_BEFORE
+    about = {"of_session": session_row, "call": call_digest, "content": content_digest}
+    row = connection.execute(query, about).one_or_none()
+    return None if row is None else _entry(row)
+
+
+def given(connection: Connection, session_row: int, content_digest: bytes) -> Given:
+    """Return when an output had this content before."""
+    found = connection.execute(_GIVEN_AND_SEEN, {"of_session": session_row, "content": content_digest}).one()
+    return Given(*found) if found.first is not None else NEVER
+
+
+def record_usage(
+    connection: Connection,
+    *,
+    tenant: str,
+    session_row: int,
+    usage: Usage,
+    request_id: str | None,
+    sets_context: bool,
+    through: int | None,
+    cost: Decimal | None,
+) -> int:
+    """Record one request's usage and return its step; `Recorded` if that request was recorded before."""
+    turn = take_step(connection, session_row)
+    request = digest(request_id) if request_id else None
+    if request is not None:
+        seen = connection.execute(_REQUEST, {"of_session": session_row, "request": request})
+        if seen.scalar() is not None:
+            raise Recorded
+    known = usage.context_tokens
+    detail: dict[str, Any] = {"sets_context": sets_context and known is not None, "usage": usage.raw}
+    if detail["sets_context"]:
+        detail["through"] = turn.step if through is None else min(through, turn.step)
+        detail |= _set_context(connection, session_row, turn, usage, detail["through"])
+    append(
+        connection,
+        tenant=tenant,
+        session_row=session_row,
+        step=turn.step,
+        kind="usage",
+        call_id=request_id[:CALL_ID_CHARS] if request_id else None,
+        call_digest=request,
+        tokens=known or 0,
+        model=usage.model,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_nanos=None if cost is None or cost > MAX_COST else int(cost * NANOS),
+        detail=detail,
+    )
+    return turn.step
+
+
+def record_compaction(connection: Connection, *, tenant: str, session_row: int, tokens: int) -> int:
+    """Record that the host's context was compacted to so many tokens."""
+    turn = take_step(connection, session_row)
+    _settle(
+        connection,
+        session_row,
+        context_base=tokens,
+        base_output_tokens=None,
+        pending_after=turn.step,
+        pending_tokens=0,
+        calibration_reported=turn.reported,
+        calibration_estimated=turn.estimated,
+    )
+    append(connection, tenant=tenant, session_row=session_row, step=turn.step, kind="compaction", tokens=tokens)
+    return turn.step
+
+
+def _set_context(connection: Connection, session_row: int, turn: Turn, usage: Usage, through: int) -> dict[str, Any]:
+    """Set the context to what a provider counted, learn from it and say what; after step `through` all is pending still."""
+    pending, sent = 0, usage.input_tokens or 0
+    if through < turn.step:
+        later = select(func.sum(LedgerRow.tokens)).where(
+            LedgerRow.session_id == session_row,
+            LedgerRow.step > through,
+            LedgerRow.kind.in_(("output", "reply")),
+        )
+        pending = int(connection.execute(later).scalar() or 0)
+    settled = turn.pending - pending
+    learned = turn.learned(settled=settled, sent=sent)
+    reported, estimated = learned or (turn.reported, turn.estimated)
+    _settle(
+        connection,
+        session_row,
+        context_base=usage.context_tokens,
+        base_output_tokens=usage.output_tokens,
+        pending_after=through,
+        pending_tokens=pending,
+        calibration_reported=reported,
+        calibration_estimated=estimated,
+    )
+    if learned is None:
+        return {}
+    return {"learned": {"counted": settled, "grown": sent - turn.base, "calibration": round(reported / estimated, 4)}}
+
+
+def _settle(connection: Connection, session_row: int, **settled: int | None) -> None:
+    """Set what the session's context is counted from: every column of `_SETTLED`."""
+    connection.execute(_SETTLE, {"of_session": session_row} | {f"new_{name}": settled[name] for name in _SETTLED})
+
+
+_PAGE = _ENTRIES.where(LedgerRow.step > bindparam("after")).order_by(LedgerRow.step)
+_OUTPUTS = _PAGE.where(LedgerRow.kind == "output")
+
+
+def entries(
+    connection: Connection, session_row: int, *, after: int = 0, limit: int | None = None, outputs: bool = False
+) -> list[Entry]:
+    """Return the steps behind one in order, at most `limit`; or only those that are `outputs`."""
+    query, page = _OUTPUTS if outputs else _PAGE, {"of_session": session_row, "after": after}
+    return [_entry(row) for row in connection.execute(query.limit(limit), page).all()]
+
+
+def entry(connection: Connection, session_row: int, key: str | int) -> Entry | None:
+    """Return the step with that number, or the newest output or reply with that call id."""
+    if isinstance(key, int):
+        numbered = {"of_session": session_row, "number": max(0, min(key, 2**63 - 1))}
+        row = connection.execute(_OF_STEP, numbered).one_or_none()
+        return None if row is None else _entry(row)
+    shown = key[:CALL_ID_CHARS]
+    is_short = len(EscapedText().process_bind_param(shown, connection.dialect) or "") <= EXPIRED_CALL_CHARS
+    expired = _EXPIRED_SHORT if is_short else _EXPIRED
+    rows = (
+        connection.execute(_OF_CALL, {"of_session": session_row, "call": digest(key)}).one_or_none(),
+        connection.execute(expired, {"of_session": session_row, "call": shown}).one_or_none(),
+    )
+    return max((_entry(row) for row in rows if row is not None), key=attrgetter("step"), default=None)
+
+
+def totals(connection: Connection, session_row: int) -> Totals:
+    """Return the session's sums; `cost_saved` is for whoever knows the price."""
+    found = sums.of_session(connection, session_row)
+    given, made, cached, written, nanos = (found[name] for name in sums.USED)
+    cost = None if nanos is None else Decimal(nanos) / NANOS
+    original, read = found["original_tokens"], found["tokens"]
+    saved = max(0, original - read)
+    return Totals(found["requests"], given, made, cached, written, cost, found["outputs"], original, read, saved)
+
+
+def dump(value: object) -> str:
+    """Return any value as JSON text."""
+    return text_of(value)
+
+
+def cut_arguments(arguments: object) -> str | None:
+    """Return a call's arguments as the model wrote them, cut at `ARGUMENT_CHARS`."""
+    if arguments is None:
+        return None
+    text = arguments if isinstance(arguments, str) else dump(arguments)
+    return text if len(text) <= ARGUMENT_CHARS else f"{text[:ARGUMENT_CHARS]}… ({len(text):,} characters)"
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(
+        step=row.step,
+        kind=row.kind,
+        tool=row.tool,
+        call_id=row.call_id,
+        arguments=row.arguments,
+        route=row.route,
+        reason=row.reason,
+        content=row.content,
+        tokens=row.tokens,
+        original_tokens=row.original_tokens,
+        original_bytes=row.original_bytes,
+        is_error=row.is_error,
+        model=row.model,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cache_read_tokens=row.cache_read_tokens,
+        cache_write_tokens=row.cache_write_tokens,
+        cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
+        detail=json.loads(row.detail),
+        artifact_row=row.artifact_id,
+        at=row.created_at,
+    )

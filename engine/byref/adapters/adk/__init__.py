@@ -1,0 +1,313 @@
+"""Google ADK: a plugin that keeps the big outputs of tools by reference, and an artifact service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from byref.adapters.common import notes as told
+from byref.adapters.common.conversations import Conversations, Name, callers
+from byref.adapters.common.extras import missing
+from byref.content import formats, media, to_block
+from byref.content.media import Media
+from byref.conversation.result import Result, ToolReply, sendable
+from byref.engine import Engine
+from byref.errors import ToolError
+from byref.policy import Policy
+from byref.session import Session
+from byref_sandbox import jsontext
+
+try:
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.agents.context import Context
+    from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.agents.readonly_context import ReadonlyContext
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+
+    from byref.adapters.adk.artifacts import ByrefArtifactService, Tenant, session_name, tenant_name
+    from byref.adapters.adk.schemas import schema_of, shown
+except ImportError as error:
+    raise missing("byref.adapters.adk", "google-adk", "adk") from error
+
+__all__ = ["ByrefArtifactService", "ByrefPlugin", "session_name"]
+
+_MAX_DEPTH = 2
+"""In which parts with bytes are looked for in a result: ADK itself looks no deeper."""
+_STRUCTURED = ("inline", "variables", "artifact")
+"""Routes on which what the model reads of data is data."""
+
+
+class Read(dict[str, Any]):
+    """A function response that the model reads as it is: a reply of byref's, or what stands for a tool's result."""
+
+
+class ByrefPlugin(BasePlugin):
+    """byref for every agent of an app: `App(…, plugins=[ByrefPlugin(engine)])`.
+
+    The model is shown that any argument of a tool may be a reference, and arguments are resolved before a tool runs; the
+    model reads what `Session.process` makes of what tools return; agents that have tools have byref's own beside them; the
+    usage of each answer is recorded. The conversation is `session_name(app, user, session)` of ADK's session, or `session`,
+    which may be a function of ADK's context; an agent that is a tool works in the conversation of the agent that calls it.
+    `tenant` may be a function of the app's name and the user's id. `policy` and `model` are those of `Engine.session`;
+    without `model` it is the agent's. With `answer_errors` an exception of a tool is its error reply; else ADK raises it.
+
+    Raises ConfigurationError where `engine` is no `byref.Engine`; during a run ADK raises RuntimeError from:
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        session: str | Callable[[ReadonlyContext], str] | None = None,
+        tenant: Tenant = "default",
+        policy: Policy | None = None,
+        model: str | None = None,
+        answer_errors: bool = True,
+        name: str = "byref",
+    ) -> None:
+        super().__init__(name)
+        self._conversations = Conversations(engine, policy)
+        self._session, self._tenant, self._model, self._answer_errors = session, tenant, model, answer_errors
+        self._told: dict[str, list[str]] = {}
+        self._leaders: dict[str, str | None] = {}
+        """By invocation: the branch that speaks for the context."""
+        self._wrote: WeakKeyDictionary[ToolContext, dict[str, Any]] = WeakKeyDictionary()
+        (declared,) = engine.tools("gemini", policy=policy)
+        self._tools = [_Tool(self, one) for one in declared["function_declarations"]]
+
+    def conversation(self, context: CallbackContext) -> Session:
+        """Return byref's session of a call or an answer; it reads the database, so not on an event loop.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        return self._conversations.open(*self._named(context))
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Show that arguments may be references, offer byref's tools, and say what tools that may do so have instructed."""
+        if llm_request.tools_dict:
+            llm_request.config.tools = [shown(tool) for tool in llm_request.config.tools or []]
+            llm_request.append_tools([tool for tool in self._tools if tool.name not in llm_request.tools_dict])
+        if told := self._told.get(callback_context.invocation_id):
+            llm_request.append_instructions(list(told))
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        """Record the usage of one answer; where the database is away the run goes on."""
+        if llm_response.partial or llm_response.usage_metadata is None:
+            return
+        name, model = self._named(callback_context)
+        leads = self._leads(callback_context, name)
+        await asyncio.to_thread(
+            self._conversations.record, name, model, llm_response.usage_metadata, None, context=leads
+        )
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Replace references in the arguments, in place; a mistake in one answers the call."""
+        if isinstance(tool, _Tool) or type(tool) is BaseTool:  # ADK's for a name that no tool has
+            return None
+        name, model = self._named(tool_context)
+
+        def work() -> dict[str, Any] | None:
+            session, call_id = self._conversations.opened(name, model), tool_context.function_call_id
+            try:
+                found = self._conversations.arguments(
+                    session, tool_args, schema_of(tool), tool=tool.name, call_id=call_id
+                )
+            except ToolError as error:
+                told = str(error)
+                return self._read(tool, tool_args, tool_context, told, is_error=True) or Read(error=sendable(told))
+            if isinstance(found, dict) and found != tool_args:
+                self._wrote[tool_context] = dict(tool_args)
+                tool_args.clear()
+                tool_args.update(found)
+            return None
+
+        answer = await asyncio.to_thread(work)
+        callers.set((*callers.get(), name))  # ADK runs each call in a task of its own
+        return answer
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
+    ) -> dict[str, Any] | None:
+        """Put in place of a big result what the model is to read; one that passes whole is left alone."""
+        if result is None or isinstance(result, Read | types.FunctionResponse):
+            return None
+        is_error = isinstance(result, dict) and result.keys() == {"error"}
+        return await asyncio.to_thread(self._read, tool, tool_args, tool_context, result, is_error)
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> dict[str, Any] | None:
+        """Answer a call with the exception that its tool raised."""
+        if not self._answer_errors or not isinstance(error, Exception) or type(tool) is BaseTool:
+            return None
+        return await asyncio.to_thread(self._read, tool, tool_args, tool_context, error, True)
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Forget the run."""
+        self._forget(invocation_context.invocation_id)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        """Forget the run."""
+        self._forget(invocation_context.invocation_id)
+
+    def _forget(self, invocation: str) -> None:
+        self._told.pop(invocation, None)
+        self._leaders.pop(invocation, None)
+
+    def _named(self, context: CallbackContext) -> tuple[Name, str | None]:
+        """The conversation of a call or an answer, and the model that it is opened for."""
+        model = getattr(context.get_invocation_context().agent, "model", None)
+        root = _outermost(context)
+        of = root.session
+        name = self._session(root) if callable(self._session) else self._session
+        return (
+            tenant_name(self._tenant, of.app_name, of.user_id),
+            name or session_name(of.app_name, of.user_id, of.id),
+        ), self._model or told.text(model) or told.text(getattr(model, "model", None))
+
+    def _leads(self, context: CallbackContext, name: Name) -> bool:
+        """Whether an answer speaks for its conversation's context: none inside of a tool, and of branches the first."""
+        if name in callers.get():
+            return False
+        branch = context.get_invocation_context().branch
+        if branch is None:
+            self._leaders[context.invocation_id] = None
+        return self._leaders.setdefault(context.invocation_id, branch) == branch
+
+    def _own(self, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolReply:
+        session = self._conversations.opened(*self._named(context))
+        return self._conversations.call(session, tool, arguments, context.function_call_id)
+
+    def _read(
+        self, tool: BaseTool, arguments: dict[str, Any], context: ToolContext, value: object, is_error: bool
+    ) -> Read | None:
+        """What the model reads of a result; None where it is the very result."""
+        parts: list[types.Part] = []
+        data = _without_media(_of_mcp(value), parts, 0)
+        blocks = [] if data is _NOTHING else [data]
+        given = (
+            [*({"type": "text", "text": to_block(one).text} for one in blocks), *map(_block, parts)] if parts else data
+        )
+        arguments = self._wrote.get(context, arguments)
+        result = self._conversations.process(
+            self._conversations.opened(*self._named(context)),
+            given,
+            tool=tool.name,
+            call_id=context.function_call_id,
+            arguments=arguments,
+            is_error=is_error,
+        )
+        if result.instructions:
+            self._told.setdefault(context.invocation_id, []).append(result.instructions)
+        if isinstance(value, Exception):
+            return Read(error=sendable(result.text))
+        if result.route in ("inline", "wholesale") and not parts and _is_same(value, result.content):
+            return None
+        return _response(result, parts)
+
+
+class _Tool(BaseTool):
+    """One of byref's own tools."""
+
+    def __init__(self, plugin: ByrefPlugin, definition: dict[str, Any]) -> None:
+        super().__init__(name=definition["name"], description=definition["description"])
+        self._plugin, self._definition = plugin, definition
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(**self._definition)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Read:
+        return await asyncio.to_thread(lambda: _response(self._plugin._own(self.name, args, tool_context), []))
+
+
+def _outermost(context: CallbackContext) -> CallbackContext:
+    """The context of the agent that a user talks to: one that is a tool saves its files where its caller's call does."""
+    while isinstance(
+        calling := getattr(context.get_invocation_context().artifact_service, "tool_context", None), Context
+    ):
+        context = calling
+    return context
+
+
+def _of_mcp(value: Any) -> Any:
+    """A result of an MCP tool in MCP's own words: ADK calls `_meta` otherwise."""
+    if isinstance(value, dict) and "meta" in value and isinstance(value.get("content"), list) and "isError" in value:
+        return {"_meta" if key == "meta" else key: item for key, item in value.items()}
+    return value
+
+
+_NOTHING: Any = object()
+
+
+def _without_media(value: Any, parts: list[types.Part], depth: int) -> Any:
+    """A result without its parts with bytes, which are appended to `parts`; what has none is the very object."""
+    if isinstance(value, types.Part) and value.inline_data is not None and value.inline_data.data is not None:
+        parts.append(value)
+        return _NOTHING
+    if depth == _MAX_DEPTH or not isinstance(value, dict | list | tuple):
+        return value
+    before = len(parts)
+    if isinstance(value, dict):
+        pairs = [(key, _without_media(item, parts, depth + 1)) for key, item in value.items()]
+        left: Any = {key: item for key, item in pairs if item is not _NOTHING}
+    else:
+        items = [_without_media(item, parts, depth + 1) for item in value]
+        left = [item for item in items if item is not _NOTHING]
+    if len(parts) == before:
+        return value
+    return left or _NOTHING
+
+
+def _block(part: types.Part) -> dict[str, Any]:
+    blob = part.inline_data or types.Blob()
+    return formats.write(media.of(blob.mime_type, blob.data or b"", blob.display_name))
+
+
+def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
+    """A function response of what the model reads: ADK takes the parts out, and sends them beside it."""
+    content = sendable(read.content)
+    if isinstance(content, str):
+        if read.is_error:
+            return Read(error=content)
+        said = _says(content) if isinstance(read, Result) and read.route in _STRUCTURED else content
+        return Read(said) if isinstance(said, dict) else Read(result=said)
+    same = {part.inline_data.data: part for part in parts if part.inline_data is not None}
+    texts: list[str] = []
+    shown: list[types.Part] = []
+    for item in content:
+        block = formats.one(item).block
+        if isinstance(block, Media):
+            shown.append(same.get(block.data) or types.Part.from_bytes(data=block.data, mime_type=block.content_type))
+        else:
+            texts.append(to_block(item).text if block is None else block.text)
+    answer = {"error" if read.is_error else "result": "\n\n".join(texts)}
+    return Read({**answer, "files": shown} if shown else answer)
+
+
+def _is_same(value: Any, content: object) -> bool:
+    """Whether what the model reads says just what a tool returned; values are compared by code of their own."""
+    try:
+        return bool(value == (content if isinstance(value, str) else _says(content)))
+    except Exception:  # noqa: BLE001  a DataFrame, say
+        return False
+
+
+def _says(content: object) -> object:
+    """What a text says as JSON; itself if it is none."""
+    if not isinstance(content, str):
+        return content
+    try:
+        return jsontext.loads(content)
+    except ValueError:
+        return content

@@ -1,0 +1,238 @@
+"""The conversations of an adapter whose run goes on while the database is away, or after a conversation has ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, Generic, TypeVar
+
+from byref.accounting import ledger
+from byref.adapters.common.arguments import refers, resolved
+from byref.adapters.common.extras import check_engine
+from byref.conversation.result import Result, ToolReply
+from byref.conversation.scope import NO_ROW, Scope
+from byref.engine import Engine
+from byref.errors import ByrefError, SessionGone, StorageFailure, ToolError
+from byref.ingest.fallback import unstored
+from byref.ingest.prepare import prepare
+from byref.ingest.streamed import Taken, of_tool
+from byref.policy import Policy, check_tools
+from byref.session import Session
+
+logger = logging.getLogger("byref")
+
+AWAY: Final = "the store of this conversation's data cannot be reached: try again later"
+"""What the model reads where its call needs data and the database is away."""
+GONE: Final = "this conversation's data is gone: the conversation has ended"
+MOST: Final = 10_000
+"""Conversations of which something is remembered in memory."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Name = tuple[str, str]
+"""Of a conversation: tenant and id."""
+
+NOBODY: Final = "default"
+"""The tenant where a host says nothing of whose its conversations are."""
+
+callers: ContextVar[tuple[Name, ...]] = ContextVar("byref_adapter_callers", default=())
+"""The conversations of which a tool is running: an agent that this tool runs does not speak for their contexts."""
+
+
+@contextmanager
+def running(name: Name) -> Iterator[None]:
+    """Mark what runs inside as run by a tool of a conversation."""
+    token = callers.set((*callers.get(), name))
+    try:
+        yield
+    finally:
+        callers.reset(token)
+
+
+def joined(*parts: str) -> str:
+    """Return the id of a conversation that several texts name together; no others have the same."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
+class Recent(Generic[K, V]):
+    """The newest `MOST` entries of a mapping; for any thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[K, V] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return an entry, or None."""
+        return self._kept.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Make an entry the newest."""
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = value
+            if len(self._kept) > MOST:
+                del self._kept[next(iter(self._kept))]
+
+
+class Conversations:
+    """Sessions of an engine, for a run that goes on where `Policy.on_storage_failure` says "truncate".
+
+    `policy` and `tools` are those of `Engine.session`.
+
+    Raises:
+        ConfigurationError: `engine` is no `byref.Engine`.
+    """
+
+    def __init__(self, engine: Engine, policy: Policy | None, tools: Sequence[str] | None = None) -> None:
+        self.engine, self._policy = check_engine(engine), policy
+        self._tools = None if tools is None else check_tools(tools)
+        self._handles: Recent[Name, Session] = Recent()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of new sessions."""
+        return self._policy or self.engine.policy
+
+    def policy_of(self, session: Session | None) -> Policy:
+        """Return the policy in force: a session may have been opened with another."""
+        return self.policy if session is None else session.policy
+
+    def open(self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True) -> Session:
+        """Open a conversation; `keep` its handle, or only where there is none yet.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        tenant, id = name
+        session = self.engine.session(
+            id, tenant=tenant, model=model, context_window=window, policy=self._policy, tools=self._tools
+        )
+        if keep or self._handles.get(name) is None:
+            self._handles.put(name, session)
+        return session
+
+    def opened(
+        self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True, going_on: bool = False
+    ) -> Session | None:
+        """Open a conversation; while the database is away the handle that was kept, which shortens what it takes in, or None.
+
+        Raises:
+            SessionGone: it has ended, and `going_on` says that it must not have.
+            StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+        """
+        try:
+            session = self.open(name, model, window, keep=keep)
+            if going_on:
+                session._scope.read(lambda connection: ledger.see_that_it_is_open(connection, session._scope.row))
+            return session
+        except StorageFailure:
+            if self.policy.on_storage_failure == "raise":
+                raise
+            logger.exception("byref could not open the session %r; the run goes on", name[1])
+            return self._handles.get(name)
+
+    def tools(self, session: Session | None) -> list[dict[str, Any]]:
+        """Return the definitions of byref's own tools, as MCP has them."""
+        if session is None:
+            return self.engine.tools("mcp", tools=self._tools, policy=self._policy)
+        return session.tools("mcp")
+
+    def process(
+        self,
+        session: Session | None,
+        output: object,
+        *,
+        tool: str,
+        call_id: str | None,
+        arguments: object,
+        is_error: bool,
+    ) -> Result:
+        """Return what `Session.process` does; what cannot be stored is read whole, or cut with a note.
+
+        Raises:
+            StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+        """
+        if session is not None:
+            try:
+                return session.process(output, tool=tool, call_id=call_id, arguments=arguments, is_error=is_error)
+            except SessionGone:
+                logger.warning("the conversation %r has ended; a result of %r is not stored", session.id, tool)
+        return self._unstored(self.policy_of(session), output, tool, arguments, is_error)
+
+    def arguments(
+        self,
+        session: Session | None,
+        arguments: dict[str, Any] | str,
+        schema: Mapping[str, Any] | None,
+        *,
+        tool: str,
+        call_id: str | None,
+    ) -> dict[str, Any] | str:
+        """Return arguments with their data; those that have no references need no database.
+
+        Raises:
+            ToolError: text for the model: a reference is unknown, its data does not fit, or nothing can be looked up.
+            StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+        """
+        try:
+            if session is None:
+                raise StorageFailure(AWAY)
+            return resolved(session, arguments, schema, tool=tool, call_id=call_id)
+        except StorageFailure:
+            if self.policy_of(session).on_storage_failure == "raise":
+                raise
+            told = AWAY
+        except SessionGone:
+            told = GONE
+        if refers(arguments):
+            raise ToolError(told)
+        return arguments
+
+    def call(self, session: Session | None, tool: str, arguments: Any, call_id: str | None) -> ToolReply:
+        """Answer a call of one of byref's own tools.
+
+        Raises:
+            StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+        """
+        try:
+            if session is not None:
+                return session.call(tool, arguments, call_id=call_id)
+        except StorageFailure:
+            if self.policy_of(session).on_storage_failure == "raise":
+                raise
+        except SessionGone:
+            return ToolReply(GONE, is_error=True, tool=tool)
+        return ToolReply(AWAY, is_error=True, tool=tool)
+
+    def record(self, name: Name, model: str | None, usage: object, request_id: str | None, *, context: bool) -> None:
+        """Record the usage of an answer; nothing that goes wrong with that is raised: the answer is there."""
+        try:
+            self.open(name, model).record_usage(usage, request_id=request_id, context=context)
+        except ByrefError:
+            logger.warning("byref could not record the usage of a run of %r", name[1], exc_info=True)
+
+    def _unstored(self, policy: Policy, output: object, tool: str, arguments: object, is_error: bool) -> Result:
+        scope = Scope(
+            database=self.engine.database,
+            host=None,
+            sandbox=self.engine._sandbox,
+            counter=self.engine._counter,
+            models=self.engine._models,
+            tenant="",
+            name="",
+            row=NO_ROW,
+            model=None,
+            window=policy.default_context_window,
+            policy=policy,
+            tools=(),
+        )
+        taken = of_tool(scope, output, tool, is_error=is_error)
+        try:
+            return unstored(prepare(scope, taken, tool, None, arguments, is_error))
+        finally:
+            if isinstance(taken, Taken):
+                taken.settle(scope)

@@ -1,0 +1,119 @@
+"""Values of bytes under keys, in one byref conversation: what the stores of frameworks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, Text, delete, func, literal, select, type_coerce
+
+from byref.accounting import ledger
+from byref.artifacts import blobs
+from byref.artifacts.store import batched, by_names
+from byref.content.output import OCTETS
+from byref.conversation import lifecycle
+from byref.db.database import retried
+from byref.db.tables import ArtifactRow, EscapedText
+from byref.engine import Engine
+from byref.errors import ArtifactMissing
+from byref.policy import Policy
+from byref.session import Session
+from byref.tools.storage import insert_value, store_value
+
+MOST_READS: Final = 5
+"""Of a value that others overwrite all the time."""
+
+
+def unbounded(policy: Policy) -> Policy:
+    """Return the policy of what stays until it is overwritten or deleted."""
+    return replace(policy, ttl=None, ledger_ttl=None, max_session_bytes=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A conversation that keeps artifacts by name."""
+
+    engine: Engine
+    tenant: str
+    session: str
+    policy: Policy | None
+
+    def opened(self) -> Session:
+        """Open the conversation."""
+        return self.engine.session(self.session, tenant=self.tenant, policy=self.policy)
+
+    def write(self, values: Mapping[str, bytes]) -> None:
+        """Put values in the place of all that has their names, in one transaction."""
+        scope = self.opened()._scope
+        made = [
+            (name, *store_value(scope, data, name=name, content_type=OCTETS, preview_chars=0))
+            for name, data in values.items()
+        ]
+
+        def work(connection: Connection) -> None:
+            ledger.lock(connection, scope.row)
+            for name, staged, about in made:
+                new = insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
+                _delete(connection, scope.row, ArtifactRow.name == name, ArtifactRow.public_id != new)
+
+        scope.write(work)
+
+    def read(self, names: Collection[str]) -> dict[str, bytes]:
+        """Return the values of those names that there are; one that is overwritten while it is read is read anew."""
+        scope = self.opened()._scope
+        values: dict[str, bytes] = {}
+        left = set(names)
+        for tries in range(1, MOST_READS + 1):
+            found = scope.read(partial(by_names, source=scope.source, session_id=scope.row, names=left))
+            for name, artifact in found.items():
+                try:
+                    values[name] = artifact.payload.read()
+                except ArtifactMissing:
+                    if tries == MOST_READS:
+                        raise
+            left = found.keys() - values.keys()
+            if not left:
+                break
+        return values
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names that begin with a prefix."""
+
+        def work(connection: Connection) -> list[str]:
+            opened = lifecycle.find_session(connection, self.tenant, self.session)
+            if opened is None:
+                return []
+            named = select(ArtifactRow.name).where(ArtifactRow.session_id == opened.row, begins(prefix)).distinct()
+            return [name for name in connection.execute(named).scalars() if name is not None]
+
+        return self.engine.database.read(work)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete what has these names, in one transaction."""
+        self.delete(*[ArtifactRow.name.in_(some) for some in batched(names)])
+
+    def delete(self, *which: ColumnElement[bool]) -> None:
+        """Delete those of the host's artifacts that meet any of the conditions."""
+
+        def work(connection: Connection) -> None:
+            opened = lifecycle.find_session(connection, self.tenant, self.session)
+            if opened is not None:
+                for one in which:
+                    _delete(connection, opened.row, one)
+
+        retried(self.engine.database.write, work)
+
+
+def _delete(connection: Connection, session: int, *which: ColumnElement[bool]) -> None:
+    """Delete artifacts that no variable and no step refers to: those of the host."""
+    gone = delete(ArtifactRow).where(ArtifactRow.session_id == session, ArtifactRow.origin == "host", *which)
+    ids = set(connection.execute(gone.returning(ArtifactRow.blob_id)).scalars())
+    blobs.delete_unused(connection, sorted(ids))
+
+
+def begins(prefix: str) -> ColumnElement[bool]:
+    """The condition of names that begin with a prefix, compared as they are stored: LIKE takes no account of case on SQLite."""
+    stored = literal(prefix, EscapedText())
+    return func.substr(type_coerce(ArtifactRow.name, Text), 1, func.length(stored)) == stored

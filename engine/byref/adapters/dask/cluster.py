@@ -1,0 +1,291 @@
+"""A connection to a Dask cluster: made when it is needed, made anew when it is lost, and every wait for it has an end."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import distributed.protocol.pickle
+from blake3 import blake3
+from distributed import CancelledError, KilledWorker
+from distributed.client import ClosedClientError
+
+from byref.adapters.dask.orders import VERSION
+from byref.errors import ConfigurationError
+from byref.plain import one_line
+from byref_sandbox import SandboxUnavailable
+
+# These are typed in parts only, and other parts in other versions.
+Client: Any = distributed.Client
+pickled: Any = distributed.protocol.pickle.dumps
+
+CONNECT_SECONDS = 10.0
+_ATTEMPTS = 3
+"""To have a run begun: one more if the scheduler is lost, or forgets it, and one if it keeps it for who is gone."""
+FAILED_SECONDS = 2.0
+"""After a connection could not be made, before the next attempt: until then callers are told at once."""
+AVOID_SECONDS = 60.0
+"""After a worker left a run unanswered, before another is meant for it."""
+LOOK_SECONDS = 2.0
+"""What is known of the workers is as old as this."""
+_OBJECT_BYTES = 1_000
+"""Of Python's own, beside the bytes of an answer."""
+_PLAIN = ("msgpack", "error")
+"""A run's answer is bytes: what is no plain data is not unpickled here. Errors still are, by Dask itself."""
+_LOST = (CancelledError, ClosedClientError, OSError)
+"""What is raised when the scheduler, or the way to it, is gone."""
+
+
+class _NoAnswer(SandboxUnavailable):
+    """The time for a run is over."""
+
+
+class _Stranded(Exception):
+    """A run will never begin."""
+
+
+class Cluster:
+    """The workers at an address, or those of a host's own client; safe from any thread and after a fork."""
+
+    def __init__(self, place: Any) -> None:
+        if isinstance(place, Client) and place.asynchronous:
+            raise ConfigurationError("the Dask client is asynchronous: give the scheduler's address")
+        if not isinstance(place, (str, Client)) or not place:
+            raise ConfigurationError(
+                f"{place!r:.100}: expected a Dask scheduler's address, tcp://host:8786, or a Client"
+            )
+        self._given = place if isinstance(place, Client) else None
+        self._security: Any = place.security if isinstance(place, Client) else None
+        self.address = place if isinstance(place, str) else place.scheduler.address
+        self.closed = False
+        self._client: Any = None
+        self._renew()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._failed: tuple[float, str] = (-FAILED_SECONDS, "")
+        self._looked_at = -LOOK_SECONDS
+        self._threads: dict[str, int] = {}
+        """Of each worker, by its address."""
+        self._busy: Counter[str] = Counter()
+        """Runs of ours that each worker was asked for and has not answered."""
+        self._silent: dict[str, float] = {}
+        """When a worker was asked for a run that nobody answered in time."""
+
+    def call(
+        self,
+        function: Callable[..., bytes],
+        *arguments: Any,
+        affinity: str | None,
+        seconds: float,
+        until: float,
+        most_bytes: int,
+    ) -> object:
+        """Return what a worker makes of the arguments; with `affinity`, the same one as before if it is there and free.
+
+        A worker that is lost meanwhile is the scheduler's to replace. If the scheduler is lost, all is begun once more.
+
+        Raises:
+            SandboxUnavailable: nobody answers within the `seconds` that end at `until`, all that tried are lost, or an answer
+                takes more than `most_bytes`.
+        """
+        lost: BaseException | None = None
+        for _ in range(_ATTEMPTS):
+            client = self._connected()
+            try:
+                with self._worker(client, affinity) as hint:
+                    key = f"byref-run-{secrets.token_hex(8)}"
+                    future = client.submit(function, VERSION, *arguments, key=key, pure=False, **hint)
+                    return self._result(future, hint.get("workers"), until, seconds, most_bytes)
+            except _Stranded:
+                affinity = None
+            except _LOST as error:
+                lost = error
+            if self.closed:
+                raise RuntimeError("the interpreter is closed")
+        raise SandboxUnavailable(f"a run on the Dask cluster at {self.address} was given up there: {lost}")
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> dict[str, Any]:
+        """Return what a coroutine function returns on each worker, or the exception there, by the worker's address."""
+        client = self._connected()
+        try:
+            answers: dict[str, Any] = client.run(function, *arguments, on_error="return", callback_timeout=seconds)
+            return answers
+        except _LOST as error:
+            raise SandboxUnavailable(f"the Dask cluster at {self.address} does not answer: {error}") from None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._client is not None and self._client.status == "running"
+
+    def close(self) -> None:
+        """Close the connection, unless it is the host's own client."""
+        with self._lock:
+            self.closed = True
+            client, self._client = self._client, None
+        if client is not None and client is not self._given:
+            _close(client)
+
+    def after_fork(self) -> None:
+        """In a forked copy of the host: the connection is the parent's, and the threads behind it are not here."""
+        if self._client is not None:
+            _abandoned.append(self._client)
+        if self._given is not None:
+            _abandoned.append(self._given)
+        self._client = self._given = None
+        self._renew()
+
+    def _result(self, future: Any, meant: list[str] | None, until: float, seconds: float, most_bytes: int) -> object:
+        try:
+            # Not `result(timeout=…)` again and again: Dask loses a result that comes at the very moment.
+            answered = threading.Event()
+            future.add_done_callback(lambda _: answered.set())
+            while not answered.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
+                if time.monotonic() >= until:
+                    raise TimeoutError
+                if meant and self._is_stranded(future, meant[0]):
+                    raise _Stranded
+            left = max(CONNECT_SECONDS, until - time.monotonic())
+            if future.status == "error":  # not raised here: it may be one that ends a thread, or a process
+                raise SandboxUnavailable(self._told(future.exception(timeout=left)))
+            size = self._size_of(future, left)
+            if size > most_bytes + _OBJECT_BYTES:
+                raise SandboxUnavailable(
+                    f"a worker of the Dask cluster at {self.address} answered with {size:,} bytes, "
+                    f"at most {most_bytes:,} can be"
+                )
+            return future.result(timeout=left)
+        except TimeoutError:
+            raise _NoAnswer(
+                f"no worker of the Dask cluster at {self.address} has answered within {seconds:.0f} s; "
+                f"it has {len(self._threads)} workers"
+            ) from None
+        except (_Stranded, SandboxUnavailable, *_LOST):
+            raise
+        except Exception as error:  # noqa: BLE001  whatever Dask makes of an answer that is none
+            raise SandboxUnavailable(self._told(error)) from None
+        finally:
+            future.release()
+
+    def _size_of(self, future: Any, seconds: float) -> int:
+        """What an answer takes before it is fetched; 0 if the scheduler has forgotten it, which fetching it tells."""
+        if future.status != "finished":
+            return 0
+        try:
+            return int(future.client.nbytes(keys=[future.key], summary=False, callback_timeout=seconds)[future.key])
+        except KeyError:
+            return 0
+
+    def _told(self, error: BaseException) -> str:
+        """What went wrong with a run there, in words: the error is a worker's, and its texts may be anything."""
+        if isinstance(error, KilledWorker) and isinstance(error.allowed_failures, int):
+            return f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"
+        kind = one_line(type(error).__name__)
+        return f"the workers of the Dask cluster at {self.address} cannot run byref {VERSION}: {kind}: {one_line(error, 4_000)}"
+
+    def _is_stranded(self, future: Any, worker: str) -> bool:
+        """Whether a run will never begin: it was meant for a worker that went while no other was there to take it.
+
+        The scheduler keeps such a run for the worker of that address, though others may have it and have come since.
+        """
+        client = future.client
+        threads = client.nthreads(callback_timeout=CONNECT_SECONDS)
+        if worker in threads:
+            return False
+        processing = client.sync(client.scheduler.processing, workers=None, callback_timeout=CONNECT_SECONDS)
+        return not future.done() and not any(future.key in keys for keys in processing.values())
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self.closed:
+                raise RuntimeError("the interpreter is closed")
+            client = self._client
+            since, why = self._failed
+            if time.monotonic() - since < FAILED_SECONDS:
+                raise SandboxUnavailable(why)
+            try:
+                if client is not None and client.status == "connecting":
+                    _wait_while_connecting(client)
+                if client is not None and client.status == "running":
+                    return client
+                self._client = self._connect()
+            except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
+                told = f"there is no Dask scheduler at {self.address}: {type(error).__name__}: {error}"
+                self._failed = time.monotonic(), told
+                raise SandboxUnavailable(told) from None
+            if client is not None and client is not self._given:
+                _close(client)
+            self._looked_at = -LOOK_SECONDS
+            return self._client
+
+    def _connect(self) -> Any:
+        if self._given is not None:
+            if self._given.status != "running":
+                raise OSError(f"the client is {self._given.status}")
+            return self._given
+        client = Client(
+            self.address,
+            timeout=CONNECT_SECONDS,
+            set_as_default=False,
+            security=self._security,
+            name="byref",
+            deserializers=_PLAIN,
+        )
+        for topic in ("print", "warn"):  # what workers say so would be printed here
+            client.unsubscribe_topic(topic)
+        return client
+
+    @contextmanager
+    def _worker(self, client: Any, affinity: str | None) -> Iterator[dict[str, Any]]:
+        """Say which worker comes first for this name (rendezvous hashing) and has a thread free of runs of ours."""
+        if time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._threads = dict(client.nthreads(callback_timeout=CONNECT_SECONDS))
+        threads = self._threads
+        if affinity is None or not threads:
+            yield {}
+            return
+        since = time.monotonic() - AVOID_SECONDS
+        ranked = sorted(
+            threads,
+            key=lambda worker: (
+                self._silent.get(worker, since) > since,
+                blake3(f"{worker}\0{affinity}".encode()).digest(),
+            ),
+        )
+        with self._lock:
+            chosen = next((worker for worker in ranked if self._busy[worker] < threads[worker]), ranked[0])
+            self._busy[chosen] += 1
+        try:
+            yield {"workers": [chosen], "allow_other_workers": True}
+        except _NoAnswer:
+            self._silent[chosen] = time.monotonic()
+            raise
+        finally:
+            with self._lock:
+                self._busy[chosen] -= 1
+
+
+def _wait_while_connecting(client: Any) -> None:
+    until = time.monotonic() + CONNECT_SECONDS
+    while client.status == "connecting":
+        if time.monotonic() > until:
+            raise ConnectionError("the connection was lost")
+        time.sleep(0.05)
+
+
+def _close(client: Any) -> None:
+    try:
+        client.close(timeout=CONNECT_SECONDS)
+    except (OSError, RuntimeError, AssertionError):  # it is closed by other means, or its loop is gone
+        return
+
+
+_abandoned: list[Any] = []
+"""Clients of a parent process: kept, because collecting them would close what they hold."""

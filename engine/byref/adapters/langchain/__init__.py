@@ -1,0 +1,299 @@
+"""byref in LangChain's agents and LangGraph's graphs: a middleware that every tool result passes on its way to the model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from byref.adapters.common.conversations import Conversations, Name, Recent, running
+from byref.adapters.common.extras import missing
+from byref.conversation.result import ToolReply, sendable
+from byref.engine import Engine
+from byref.errors import ConfigurationError, StorageFailure, ToolError
+from byref.policy import Policy
+from byref.session import Session
+from byref.tools.arguments import as_object
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain.tools.tool_node import ToolCallRequest
+    from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+    from langchain_core.tools import BaseTool
+    from langgraph.config import get_config
+    from langgraph.runtime import Runtime, get_runtime
+except ImportError as error:
+    raise missing("byref.adapters.langchain", "langchain", "langchain") from error
+
+from byref.adapters.langchain.requests import (
+    Messages,
+    instructed,
+    leads,
+    model_of,
+    record,
+    reminder_of,
+    summary_in,
+    with_text,
+)
+from byref.adapters.langchain.results import INSTRUCTIONS as INSTRUCTIONS
+from byref.adapters.langchain.results import Call, Handled, block_of, read_message
+from byref.adapters.langchain.store import ByrefStore
+
+__all__ = ["ByrefMiddleware", "ByrefStore"]
+
+logger = logging.getLogger("byref")
+
+
+class ByrefTool(BaseTool):
+    """One of byref's own tools, bound to the conversation of the run that calls it; what it answers is never gated."""
+
+    answer: Callable[[str, Any, str | None], ToolReply]
+    args_schema: dict[str, Any]
+
+    def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Hand on what the model wrote as it is: byref mends it, or tells the model what is wrong with it."""
+        return (tool_input, tool_call_id), {}
+
+    def _run(self, arguments: Any, call_id: str | None) -> Any:
+        reply = self.answer(self.name, arguments, call_id)
+        content: Any = sendable(reply.content)
+        if isinstance(content, list):
+            content = [block_of(block) for block in content]
+        if call_id is None:
+            return content
+        return ToolMessage(
+            content, name=self.name, tool_call_id=call_id, status="error" if reply.is_error else "success"
+        )
+
+    async def _arun(self, arguments: Any, call_id: str | None) -> Any:
+        return await asyncio.to_thread(self._run, arguments, call_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request to a model as the model is to get it."""
+
+    request: ModelRequest[Any]
+    session: Session | None
+    """None: the database is away."""
+    leads: bool
+    """Whether its usage is the conversation's context."""
+    messages: Messages
+
+    def record(self, answers: Iterable[object]) -> None:
+        if self.session is not None:
+            record(self.session, answers, context=self.leads)
+
+
+class ByrefMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Middleware of `create_agent`: gates tool results, resolves references in arguments, records usage, offers byref's tools.
+
+    List it first, but after HumanInTheLoopMiddleware, which writes a note in front of what an edited call gave: byref sees
+    what the middlewares after it leave of a result. The conversation is the run's `thread_id`, or `session`; `session` and
+    `tenant` may be functions of the run's `Runtime`. `model` and `context_window` are, unless given, those of the chat
+    model of each request. `policy` and `tools` are those of `Engine.session`.
+
+    A LangGraph graph of one's own takes the parts: `ToolNode([*mine, *byref.tools], wrap_tool_call=byref.wrap_tool_call,
+    awrap_tool_call=byref.awrap_tool_call)`, and `byref.record_usage(answer)` after each call of the model.
+
+    Raises ConfigurationError where `engine` is no `byref.Engine`, and during a run:
+        ConfigurationError: the run has no `thread_id`, or the agent has a tool named as one of byref's.
+        SessionGone: the conversation has ended; neither model nor tool is called.
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        tenant: str | Callable[[Runtime[Any]], str] = "default",
+        session: str | Callable[[Runtime[Any]], str] | None = None,
+        model: str | None = None,
+        context_window: int | None = None,
+        policy: Policy | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._conversations = Conversations(engine, policy, tools)
+        self._tenant, self._session = tenant, session
+        self._model, self._window = model, context_window
+        self._models: Recent[Name, tuple[str | None, int | None]] = Recent()
+        self._noted: Recent[object, bool] = Recent()
+        self.tools = [
+            ByrefTool(
+                name=tool["name"],
+                description=tool["description"],
+                args_schema=tool["inputSchema"],
+                answer=self._answer,
+            )
+            for tool in self._conversations.tools(None)
+        ]
+
+    def session(self) -> Session:
+        """Return the conversation of the run that is on: called in a node or a tool, or anywhere if `session` is fixed.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        name = self._conversation()
+        return self._conversations.open(name, *self._model_of(name), keep=False)
+
+    def record_usage(self, answer: AIMessage) -> None:
+        """Record what a model's answer says of its tokens, in a node of one's own; an answer without usage is none.
+
+        Nothing that goes wrong with that is raised: it is logged, for the answer is there.
+        """
+        if answer.usage_metadata is None:
+            return
+        try:
+            session = self.session()
+        except StorageFailure:
+            logger.exception("byref could not record the usage of %r; the next answer sets the context", answer.id)
+            return
+        record(session, [answer], context=leads(self._conversations.engine, (session.tenant, session.id)))
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Handled]) -> Any:
+        """Resolve the references in a call's arguments, run the tool, and put what the model reads in its message."""
+        if isinstance(request.tool, ByrefTool):
+            return handler(request)
+        call = self._called(request)
+        if isinstance(call, ToolMessage):
+            return call
+        with running(call.conversation):
+            output = handler(call.ready)
+        return call.read(output)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Handled]]
+    ) -> Any:
+        """Do the same, awaited; nothing of byref's runs on the event loop."""
+        if isinstance(request.tool, ByrefTool):
+            return await handler(request)
+        call = await asyncio.to_thread(self._called, request)
+        if isinstance(call, ToolMessage):
+            return call
+        with running(call.conversation):
+            output = await handler(call.ready)
+        return await asyncio.to_thread(call.read, output)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Offer the tools that the conversation has, give instructions, remind after a compaction, and record the usage."""
+        asked = self._asked(request)
+        with asked.messages.shared():
+            response = handler(asked.request)
+        asked.record(response.result)
+        return response
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """Do the same, awaited."""
+        asked = await asyncio.to_thread(self._asked, request)
+        with asked.messages.shared():
+            response = await handler(asked.request)
+        await asyncio.to_thread(asked.record, response.result)
+        return response
+
+    def _conversation(self) -> Name:
+        name = self._session(get_runtime()) if callable(self._session) else self._session
+        if name is None:
+            name = get_config().get("configurable", {}).get("thread_id")
+        if name is None:
+            raise ConfigurationError(
+                "the run has no thread_id, by which byref knows its conversation: run it with "
+                'config={"configurable": {"thread_id": …}}, or give ByrefMiddleware(session=…)'
+            )
+        return self._tenant(get_runtime()) if callable(self._tenant) else self._tenant, str(name)
+
+    def _model_of(
+        self, name: Name, asked: tuple[str | None, int | None] = (None, None)
+    ) -> tuple[str | None, int | None]:
+        """The model, and its window, that a conversation is opened for: that of the last request where none is asked."""
+        model, window = asked if any(asked) else self._models.get(name) or asked
+        return self._model or model, self._window or window
+
+    def _opened(
+        self, name: Name, asked: tuple[str | None, int | None] = (None, None), *, leads: bool = False
+    ) -> Session | None:
+        """Open a conversation, and raise SessionGone where it has ended before anything is paid for."""
+        session = self._conversations.opened(name, *self._model_of(name, asked), keep=leads, going_on=True)
+        if leads or self._models.get(name) is None:
+            self._models.put(name, asked)
+        return session
+
+    def _answer(self, tool: str, arguments: Any, call_id: str | None) -> ToolReply:
+        return self._conversations.call(self._opened(self._conversation()), tool, arguments, call_id)
+
+    def _called(self, request: ToolCallRequest) -> Call | ToolMessage:
+        """A call with the data that its arguments refer to, or what the model is told of a reference that fails."""
+        self._see_that_names_differ([request.tool])
+        conversation, written = self._conversation(), request.tool_call
+        session = self._opened(conversation)
+        call = Call(self._conversations, conversation, session, request, written["args"])
+        try:
+            call.arguments = as_object(
+                self._conversations.arguments(
+                    session, written["args"], _schema_of(request.tool), tool=written["name"], call_id=written["id"]
+                )
+            )
+        except ToolError as error:
+            return call.refused(str(error))
+        return call
+
+    def _asked(self, request: ModelRequest[Any]) -> _Asked:
+        self._see_that_names_differ(request.tools)
+        conversation = self._conversation()
+        is_leading = leads(self._conversations.engine, conversation)
+        session = self._opened(conversation, model_of(request.model), leads=is_leading)
+        tools = [
+            tool
+            for tool in request.tools
+            if not isinstance(tool, ByrefTool) or session is None or session.owns(tool.name)
+        ]
+        direct = {tool.name for tool in tools if isinstance(tool, BaseTool) and tool.return_direct}
+        messages = Messages(request.messages)
+        for message in request.messages:
+            if isinstance(message, ToolMessage) and message.name in direct:
+                messages.show(message, read_message(self._conversations, session, message, str(message.name)))
+        summary = summary_in(request.messages)
+        if summary is not None and session is not None:
+            reminder = self._reminder(session, request.messages, summary, is_leading)
+            if reminder:
+                messages.show(summary, with_text(summary, reminder))
+        system = instructed(request.system_message, messages.shown)
+        ready = request.override(tools=tools, messages=messages.shown, system_message=system)
+        return _Asked(ready, session, is_leading, messages)
+
+    def _reminder(self, session: Session, messages: list[AnyMessage], summary: AnyMessage, is_leading: bool) -> str:
+        try:
+            return reminder_of(session, messages, summary, self._noted, context=is_leading)
+        except StorageFailure:
+            if session.policy.on_storage_failure == "raise":
+                raise
+            logger.exception("byref could not say what data the session %r has", session.id)
+            return ""
+
+    def _see_that_names_differ(self, tools: Sequence[BaseTool | dict[str, Any] | None]) -> None:
+        names = {tool.name for tool in self.tools}
+        for tool in tools:
+            name = tool.get("name") if isinstance(tool, dict) else None if tool is None else tool.name
+            if name in names and not isinstance(tool, ByrefTool):
+                raise ConfigurationError(
+                    f"the agent has a tool {name!r} of its own, in the place of byref's: rename it, or leave byref's out "
+                    "by ByrefMiddleware(tools=[…])"
+                )
+
+
+def _schema_of(tool: BaseTool | None) -> dict[str, Any] | None:
+    """The JSON Schema of a tool's arguments; a tool that another middleware brings at run time has none here."""
+    if tool is None:
+        return None
+    kind: Any = tool.tool_call_schema  # a JSON Schema, or a class of pydantic's, new or old
+    if isinstance(kind, dict):
+        return kind
+    schema: dict[str, Any] = (kind.model_json_schema if hasattr(kind, "model_json_schema") else kind.schema)()
+    return schema

@@ -1,0 +1,181 @@
+"""What a LangChain model is asked, and what its answer says of tokens, as the session of the conversation has it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from operator import is_
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from byref.adapters.common import notes
+from byref.adapters.common.conversations import Name, Recent, callers
+from byref.adapters.common.extras import missing
+from byref.adapters.langchain.results import INSTRUCTIONS
+from byref.artifacts import listing
+from byref.engine import Engine
+from byref.errors import ByrefError, QuotaExceeded, StorageFailure
+from byref.session import Session
+
+try:
+    from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+    from langchain_core.messages.utils import count_tokens_approximately
+    from langchain_core.runnables.config import ensure_config
+except ImportError as error:
+    raise missing("byref.adapters.langchain", "langchain", "langchain") from error
+
+logger = logging.getLogger("byref")
+
+REMINDER: Final = "reminder-"
+"""How the names of artifacts begin that keep what was added to a summary, so that it is the same in each request."""
+KEPT: Final = 3
+"""Such artifacts of a conversation: agents side by side have a summary each."""
+
+Path = tuple[tuple[str | None, str], ...]
+"""Of each graph that an agent runs in, from the outermost: its checkpoint, and the task of it that the agent is in."""
+_leaders: WeakKeyDictionary[Engine, Recent[Name, Path]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def leads(engine: Engine, conversation: Name) -> bool:
+    """Tell whether the agent that is on speaks for its conversation's context.
+
+    None that a tool runs, and of those that run side by side on one thread the first: tasks of one step of a graph, which
+    LangGraph's namespaces tell apart.
+    """
+    if conversation in callers.get():
+        return False
+    configurable = ensure_config().get("configurable", {})  # empty outside of a run
+    tasks = str(configurable.get("checkpoint_ns") or "").split("|")[:-1]
+    checkpoints = configurable.get("checkpoint_map") or {}
+    path = tuple((checkpoints.get("|".join(tasks[:depth])), task) for depth, task in enumerate(tasks))
+    with _lock:
+        leaders = _leaders.setdefault(engine, Recent())
+        for mine, other in zip(path, leaders.get(conversation) or (), strict=False):
+            if mine != other:
+                if mine[0] == other[0] and mine[0] is not None:
+                    return False
+                break
+        leaders.put(conversation, path)
+    return True
+
+
+def model_of(model: Any) -> tuple[str | None, int | None]:
+    """Return the name of a chat model, and the tokens of its window if its profile says them."""
+    params: Callable[[], object] = getattr(model, "_get_ls_params", dict)
+    named = (getattr(model, attribute, None) for attribute in ("model_name", "model"))
+    others = (notes.member(params(), "ls_model_name"), getattr(model, "model_id", None))
+    name = next(filter(None, map(notes.text, (*named, *others))), None)
+    window = notes.count(notes.member(getattr(model, "profile", None), "max_input_tokens"))
+    return name, window or None
+
+
+def record(session: Session, answers: Iterable[object], *, context: bool) -> None:
+    """Record what a model's answers say of their tokens; an answer that is there is not lost because that fails."""
+    for message in answers:
+        if isinstance(message, AIMessage) and message.usage_metadata is not None:
+            try:
+                session.record_usage(message, request_id=message.id, context=context)
+            except ByrefError:
+                logger.exception("byref could not record the usage of %r; the next answer sets the context", message.id)
+
+
+class Messages:
+    """The messages of a request as the model is shown them: the very list, as long as nothing in it is shown otherwise.
+
+    What a middleware further inside does to the list of a request reaches the conversation's state, where it is the state's.
+    """
+
+    def __init__(self, given: list[AnyMessage]) -> None:
+        self.shown = self._given = given
+        self._meant: dict[int, AnyMessage] = {}
+        """By the id of a message that is shown, the one that it stands for."""
+
+    def show(self, message: AnyMessage, instead: AnyMessage) -> None:
+        """Show another message in place of one, in this request alone."""
+        if instead == message:
+            return
+        if self.shown is self._given:
+            self.shown = [*self._given]
+        at = next(at for at, one in enumerate(self.shown) if one is message)
+        self.shown[at] = instead
+        self._meant[id(instead)] = message
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Do to the list that was given what is done to the one that is shown, while this lasts."""
+        before = [*self.shown]
+        try:
+            yield
+        finally:
+            is_same = len(before) == len(self.shown) and all(map(is_, before, self.shown))
+            if self.shown is not self._given and not is_same:
+                self._given[:] = [self._meant.get(id(message), message) for message in self.shown]
+
+
+def summary_in(messages: list[AnyMessage]) -> AnyMessage | None:
+    """The summary that a middleware has put in place of messages."""
+    return next((one for one in messages if one.additional_kwargs.get("lc_source") == "summarization"), None)
+
+
+def reminder_of(
+    session: Session, messages: list[AnyMessage], summary: AnyMessage, noted: Recent[object, bool], *, context: bool
+) -> str:
+    """What is added to a summary: the data that was there when it was made, the same in each request; empty if none was.
+
+    A summary may be made anew for each request, without an id: it is known by its words, then.
+
+    Raises:
+        StorageFailure: the database failed.
+    """
+    words = f"{summary.id} {summary.content}".encode("utf-8", "replace")
+    name = REMINDER + blake2b(words, digest_size=8).hexdigest()
+    kept = session.get_artifact(name)
+    if kept is not None:
+        return str(kept.value)
+    key = session.tenant, session.id, name
+    if noted.get(key):
+        return ""
+    if context:
+        session.on_compaction(count_tokens_approximately(messages))
+    scope = session._scope
+    ours = scope.read(lambda c: listing.page_of(c, scope.row, prefix=REMINDER, after=0, limit=listing.MOST_BY_AGE))
+    kept_before = [] if ours is None else [one.id for one in ours.listed]
+    if all(one.id in kept_before for one in session.artifacts(limit=len(kept_before) + 1)):
+        noted.put(key, True)
+        return ""
+    for old in kept_before[: 1 - KEPT]:
+        session.delete_artifact(old)
+    text = session.reminder()
+    try:
+        session.store_artifact(text, name=name)
+    except (StorageFailure, QuotaExceeded):
+        logger.warning("byref could not keep a reminder; the next request gets another", exc_info=True)
+    return text
+
+
+def with_text(message: AnyMessage, text: str) -> AnyMessage:
+    """The message with a text behind what it says."""
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
+    return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})
+
+
+def instructed(system: SystemMessage | None, messages: list[AnyMessage]) -> SystemMessage | None:
+    """The system message with what the tools of these messages want the model told, each text once, behind all else."""
+    texts = dict.fromkeys(
+        str(message.additional_kwargs[INSTRUCTIONS])
+        for message in messages
+        if isinstance(message, ToolMessage) and INSTRUCTIONS in message.additional_kwargs
+    )
+    if not texts:
+        return system
+    added = {"type": "text", "text": "\n\n".join(texts)}
+    if system is None:
+        return SystemMessage(content=[added])
+    said = system.content
+    before: list[Any] = said if isinstance(said, list) else [{"type": "text", "text": said}] if said else []
+    return system.model_copy(update={"content": [*before, added]})

@@ -1,0 +1,406 @@
+"""byref as a server of the Model Context Protocol: a session's tools, its artifacts as resources.
+
+`server` makes a low-level server of the official SDK: run it over stdio, or mount its `streamable_http_app()` in an ASGI
+application of your own. `byref mcp` does either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextvars import copy_context
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+from sqlalchemy import Connection
+
+from byref import Engine, Policy, Session
+from byref.adapters.common.extras import missing
+from byref.adapters.common.shares import SharedThreads
+from byref.artifacts import listing
+from byref.conversation import lifecycle
+from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, SessionGone, ToolError
+from byref.policy import INTERPRETER
+
+try:
+    from mcp import types
+    from mcp.server import NotificationOptions, Server
+    from mcp.server.auth.provider import AccessToken
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.models import InitializationOptions
+    from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged
+    from mcp.shared.exceptions import MCPError
+    from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+    from byref.adapters.mcp import content
+except ImportError as error:
+    raise missing("byref.adapters.mcp", "mcp", "mcp") from error
+
+__all__ = ["INSTRUCTIONS", "SESSION_HEADER", "BearerTokens", "Context", "server", "tenant_of_token"]
+
+logger = logging.getLogger("byref")
+
+Context = ServerRequestContext[Any, Any]
+Key: TypeAlias = tuple[str, str]
+"""Tenant and id of a session."""
+T = TypeVar("T")
+
+SESSION_HEADER = "x-byref-session"
+"""Of an HTTP request: the session it is for."""
+PAGE = 100
+"""Resources of one page of the list."""
+HEARTBEAT_SECONDS = 5.0
+"""Between two notices of progress, for a client that asked for them."""
+WORKERS = min(32, (os.cpu_count() or 1) + 4)
+"""Threads of the engine's work, as many as asyncio has; of several tenants none has more than half, and each has one in any case."""
+MAX_LISTENERS = 1024
+"""Streams of notifications that are open at once."""
+
+INSTRUCTIONS = (
+    "Keeps big data outside the conversation. Hand a big output to process_output: it is stored whole, and you get its "
+    "variables, schema and a preview. Work on all of the data with the other tools, by the variables' names; never infer "
+    "the whole from a preview."
+)
+
+PROCESS_OUTPUT = types.Tool(
+    name="process_output",
+    description="Take in a tool's output, or any data. What is small comes back unchanged; what is big is stored whole and "
+    "comes back as variables, schema and preview, for the other tools to work on.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "output": {"description": "The output: JSON of any kind, text, or a tool's content blocks."},
+            "tool": {"type": "string", "description": "Name of the tool that gave it; variables are named after it."},
+            "is_error": {"type": "boolean", "description": "Whether the tool failed (default false)."},
+        },
+        "required": ["output"],
+        "additionalProperties": False,
+    },
+    annotations=types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
+)
+_WRITES = (INTERPRETER, "store_artifact")
+"""Tools of the session's own that leave something behind."""
+
+
+def server(
+    engine: Engine,
+    *,
+    tenant: str | Callable[[Context], str] = "default",
+    session: str | Callable[[Context], str] | None = None,
+    model: str | None = None,
+    policy: Policy | None = None,
+    tools: Sequence[str] | None = None,
+    name: str = "byref",
+    instructions: str | None = INSTRUCTIONS,
+) -> Server[Any]:
+    """Return an MCP server of the engine's sessions: their tools and `process_output`, their artifacts as resources.
+
+    `tenant` and `session` are an id, or a function of the request's context that says whose request it is and of which
+    conversation. With `session=None` an HTTP request is for the session that its header `X-Byref-Session` names, else for
+    one of the connection's own (`Mcp-Session-Id`), else for one of the client's name. Nothing of another session is ever
+    found. `model`, `policy` and `tools` are those of `Engine.session`; the server never learns a model's usage, so a policy
+    of its own does well to have `headroom_percentage=1.0`.
+    """
+    settings = {"model": model, "policy": policy, "tools": tools}
+    threads = SharedThreads(WORKERS, "byref-mcp", several=callable(tenant))
+    return _Server(_Sessions(engine, tenant, session, settings), threads, name, instructions)
+
+
+def tenant_of_token(context: Context) -> str:
+    """Return the tenant of a request that a bearer token came with: the client id of the token.
+
+    Raises:
+        MCPError: no token was verified.
+    """
+    user = None if context.request is None else context.request.scope.get("user")
+    token = getattr(user, "access_token", None)
+    if not isinstance(token, AccessToken):
+        raise MCPError(types.INVALID_REQUEST, "a bearer token is needed")
+    return token.client_id
+
+
+class BearerTokens:
+    """Tokens that each stand for a tenant: a verifier for the SDK's `token_verifier=`, to go with `tenant_of_token`.
+
+    Raises:
+        ConfigurationError: there is no token, or one is no text that a header can carry.
+    """
+
+    def __init__(self, tenants: Mapping[str, str]) -> None:
+        if not tenants:
+            raise ConfigurationError("tenants={}: expected a tenant for each token")
+        for token, tenant in tenants.items():
+            lifecycle.check_id("tenant", tenant)
+            if not (
+                isinstance(token, str) and token.isascii() and token.isprintable() and token.strip() == token != ""
+            ):
+                raise ConfigurationError(f"a token of tenant {tenant!r} is empty or has what no header can carry")
+        # Looked up by digest, so that the time it takes tells nothing of a token.
+        self._tenants = {_digest(token): tenant for token, tenant in tenants.items()}
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return the tenant, as the client of an access token; None if the token is none."""
+        tenant = self._tenants.get(_digest(token))
+        return None if tenant is None else AccessToken(token=token, client_id=tenant, scopes=[])
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+class _ProcessArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    output: Any
+    tool: str = "output"
+    is_error: bool = False
+
+
+class _Sessions:
+    """Which session a request is for."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tenant: str | Callable[[Context], str],
+        session: str | Callable[[Context], str] | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._engine, self._tenant, self._session, self._settings = engine, tenant, session, settings
+
+    def key(self, context: Context) -> Key:
+        """Tenant and id of the request's session."""
+        try:
+            tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
+            if self._session is None:
+                return tenant, _own_session(context)
+            return tenant, self._session if isinstance(self._session, str) else self._session(context)
+        except MCPError:
+            raise
+        except Exception as error:
+            logger.exception("byref was not told whose request it is")
+            raise MCPError(types.INVALID_REQUEST, "byref cannot tell whose request this is") from error
+
+    def is_told(self, context: Context) -> bool:
+        """Whether the session of a request is told by more than the client's name, without a connection of its own."""
+        return self._session is not None or context.request is None or SESSION_HEADER in context.request.headers
+
+    def open(self, key: Key) -> Session:
+        """The session of a key, made if need be."""
+        tenant, name = key
+        return self._engine.session(name, tenant=tenant, **self._settings)
+
+    def made_by(self, key: Key, step: int | None) -> list[str]:
+        """Ids of the artifacts that a step of a session made."""
+
+        def work(connection: Connection) -> list[str]:
+            opened = lifecycle.find_session(connection, *key)
+            return [] if opened is None or step is None else listing.made_by(connection, opened.row, step)
+
+        return self._engine.database.read(work)
+
+
+def _own_session(context: Context) -> str:
+    if context.request is not None:
+        named = context.request.headers.getlist(SESSION_HEADER)
+        if len(named) > 1:  # which of them counts would depend on every proxy on the way
+            raise MCPError(types.INVALID_REQUEST, f"{SESSION_HEADER} is given more than once")
+        if named:
+            return str(named[0])
+        connection = context.request.headers.get("mcp-session-id")
+        if connection and context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            return f"mcp-{connection}"
+    client = context.session.client_params
+    return "mcp" if client is None else f"mcp-client-{client.client_info.name}"
+
+
+class _Server(Server[Any]):
+    """The handlers of one server. What they ask of the engine runs on threads, never on the event loop."""
+
+    def __init__(self, sessions: _Sessions, threads: SharedThreads, name: str, instructions: str | None) -> None:
+        super().__init__(
+            name,
+            version=_version(),
+            instructions=instructions,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscriptions_listen=self._listen,
+        )
+        self.add_request_handler("server/discover", types.RequestParams, self._discover)
+        self._sessions = sessions
+        self._threads = threads
+        self._listened: dict[Key, tuple[InMemorySubscriptionBus, int]] = {}
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *more: Any, **others: Any
+    ) -> InitializationOptions:
+        """Say that the list of resources changes, whichever transport asks."""
+        options = notification_options or NotificationOptions(resources_changed=True)
+        return super().create_initialization_options(options, *more, **others)
+
+    async def _discover(self, context: Context, params: types.RequestParams) -> types.DiscoverResult:
+        """Offer the protocol without connections only where a request says by itself which session it is for."""
+        told = self._sessions.is_told(context)
+        return types.DiscoverResult(
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS if told else HANDSHAKE_PROTOCOL_VERSIONS),
+            capabilities=self.get_capabilities(protocol_version=context.protocol_version),
+            instructions=self.instructions,
+        )
+
+    async def _list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        key = self._sessions.key(context)
+        own = await self._run(key, context, lambda: self._sessions.open(key).tools("mcp"))
+        return types.ListToolsResult(tools=[PROCESS_OUTPUT, *map(_definition, own)])
+
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        key, version, arguments = self._sessions.key(context), context.protocol_version, params.arguments or {}
+        if params.name == PROCESS_OUTPUT.name:
+            result, changed = await self._run(key, context, lambda: self._process(key, arguments, version))
+        else:
+            result, changed = await self._run(key, context, lambda: self._call(key, params.name, arguments, version))
+        if changed:
+            await self._tell(context, key)
+        return result
+
+    def _process(self, key: Key, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
+        try:
+            given = msgspec.convert(arguments, _ProcessArguments)
+        except (msgspec.ValidationError, UnicodeError) as error:
+            example = '{"output": [{"id": 1}], "tool": "list_users"}'
+            told = content.sendable(f"{PROCESS_OUTPUT.name}: {error}; e.g. {example}")
+            return content.tool_result(told, version=version, is_error=True), False
+        session = self._sessions.open(key)
+        result = session.process(given.output, tool=given.tool, is_error=given.is_error)
+        names: dict[str, list[str]] = {}
+        for variable in result.variables:
+            names.setdefault(variable.artifact.id, []).append(variable.name)
+        links = [content.link(artifact, names.get(artifact.id, ())) for artifact in result.artifacts]
+        made = content.tool_result(
+            result.content, version=version, is_error=result.is_error, links=links, envelope=result.envelope
+        )
+        return made, bool(result.artifacts)
+
+    def _call(self, key: Key, name: str, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
+        session = self._sessions.open(key)
+        reply = session.call(name, arguments)
+        ids = self._sessions.made_by(key, reply.step) if name in _WRITES else []
+        made = [artifact for id_ in ids if (artifact := session.get_artifact(id_)) is not None]
+        # What is small stands in the reply itself; of images the model sees the very bytes.
+        big = [content.link(one) for one in made if one.payload.size >= session.policy.min_threshold_bytes]
+        return content.tool_result(reply.content, version=version, is_error=reply.is_error, links=big), bool(made)
+
+    async def _list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        key, cursor = self._sessions.key(context), None if params is None else params.cursor
+
+        def work() -> types.ListResourcesResult:
+            session = self._sessions.open(key)
+            try:
+                found = session.artifacts(after=cursor, limit=PAGE + 1)
+            except ConfigurationError:
+                raise ToolError(
+                    "the cursor is of no page of this list, or what it named has expired: begin anew"
+                ) from None
+            page = found[:PAGE]
+            return types.ListResourcesResult(
+                resources=content.resources(session, page),
+                next_cursor=page[-1].id if len(found) > PAGE else None,
+            )
+
+        return await self._run(key, context, work)
+
+    async def _list_templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        key = self._sessions.key(context)
+        found = await self._run(key, context, lambda: content.templates(self._sessions.open(key)))
+        return types.ListResourceTemplatesResult(resource_templates=found)
+
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        key = self._sessions.key(context)
+        contents = await self._run(key, context, lambda: content.read(self._sessions.open(key), params.uri))
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _run(self, key: Key, context: Context, work: Callable[[], T]) -> T:
+        return await _on_thread(self._threads.of(key[0]), context, work)
+
+    async def _tell(self, context: Context, key: Key) -> None:
+        """Tell the client that the list of resources has changed, and who else listens to the session."""
+        await context.session.send_resource_list_changed()
+        if key in self._listened:
+            await self._listened[key][0].publish(ResourcesListChanged())
+
+    async def _listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """A stream of the notifications of one session: nothing is heard of another's."""
+        key = self._sessions.key(context)
+        if sum(count for _, count in self._listened.values()) >= MAX_LISTENERS:
+            raise MCPError(types.INTERNAL_ERROR, f"{MAX_LISTENERS:,} streams are open, no more are taken")
+        bus, count = self._listened.get(key, (InMemorySubscriptionBus(), 0))
+        self._listened[key] = bus, count + 1
+        try:
+            return await ListenHandler(bus)(context, params)
+        finally:
+            bus, count = self._listened.pop(key)
+            if count > 1:
+                self._listened[key] = bus, count - 1
+
+
+def _definition(tool: Mapping[str, Any]) -> types.Tool:
+    annotations = types.ToolAnnotations(
+        read_only_hint=tool["name"] not in _WRITES, destructive_hint=False, open_world_hint=False
+    )
+    return types.Tool(
+        name=tool["name"],
+        description=tool["description"],
+        input_schema=tool["inputSchema"],
+        annotations=annotations,
+    )
+
+
+async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]) -> T:
+    """Run work on a thread and say meanwhile, to a client that wants to know, that it goes on.
+
+    Where the request is cancelled the caller is free at once; work that has begun goes on to its end, and what it did is
+    committed or rolled back whole.
+    """
+    running = asyncio.get_running_loop().run_in_executor(executor, copy_context().run, _answered, work)
+    waited = 0.0
+    try:
+        while not (await asyncio.wait({running}, timeout=HEARTBEAT_SECONDS))[0]:
+            waited += HEARTBEAT_SECONDS
+            await context.session.report_progress(waited, message=f"{waited:.0f} s")
+        return running.result()
+    finally:
+        running.cancel()
+
+
+def _answered(work: Callable[[], T]) -> T:
+    """The work's result, or an error as the client is told it; what is the host's to know goes to the log alone."""
+    try:
+        return work()
+    except (ToolError, InvalidId, SessionGone) as error:
+        raise MCPError(types.INVALID_PARAMS, content.sendable(str(error))) from error
+    except ArtifactMissing as error:
+        logger.exception("byref could not read what a client asked for")
+        raise MCPError(types.INTERNAL_ERROR, "the stored data is gone") from error
+    except Exception as error:  # whatever it says may be of the host's own
+        logger.exception("byref could not answer a request")
+        raise MCPError(types.INTERNAL_ERROR, "byref could not answer; its log says why") from error
+
+
+def _version() -> str:
+    try:
+        return version("byref")
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,320 @@
+"""The OpenAI Agents SDK: tools whose big outputs are kept by reference, usage, and a Session in byref's database."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from byref.adapters.common import notes as told
+from byref.adapters.common.arguments import refers
+from byref.adapters.common.conversations import AWAY, Conversations, Name, Recent, callers, running
+from byref.adapters.common.extras import missing
+from byref.adapters.common.instructions import Instructions
+from byref.engine import Engine
+from byref.errors import ByrefError, ConfigurationError, ToolError
+from byref.policy import Policy
+from byref.session import Session as Conversation
+
+try:
+    from agents import (
+        Agent,
+        FunctionTool,
+        ModelResponse,
+        RunContextWrapper,
+        RunHooks,
+        Tool,
+        ToolGuardrailFunctionOutput,
+        ToolInputGuardrail,
+        ToolInputGuardrailData,
+        TResponseInputItem,
+    )
+    from agents.run_context import TContext
+    from agents.tool_context import ToolContext
+except ImportError as error:
+    raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
+
+from byref.adapters.openai_agents.calls import asks, offered, overhear, overhearing, schema_of
+from byref.adapters.openai_agents.results import ModelBlocks, ModelText, content, taken
+from byref.adapters.openai_agents.session import ByrefSession
+
+__all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
+
+ByContext = str | Callable[[RunContextWrapper[Any]], str]
+
+_MARK: Final = "_byref"
+"""On what invokes a tool that byref already wrapped, or one of its own."""
+
+logger = logging.getLogger("byref")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call with the data that its arguments refer to."""
+
+    session: Conversation | None
+    """None: the database is away."""
+    arguments: str
+    refusal: str | None = None
+    """What the model is told in place of a call."""
+
+
+class Byref(RunHooks[Any]):
+    """byref for the agents of an application: give its `tools` to agents, and itself to runs as their `hooks`.
+
+    `session` names the conversation and `tenant` whose it is, or each finds it in the run's context:
+    `session=lambda run: run.context.chat_id`. `policy` and `model` are those of `Engine.session`; without `model` it is
+    the agent's. What tools instruct the model (`Result.instructions`) is a system message at the end of each request, or in
+    the system prompt of a `ByrefAgent`. The usage of each of the model's answers is recorded; that of an agent that a tool of the conversation
+    runs (`agent.as_tool(…, hooks=by)`) is a side call's, which is not the conversation's context.
+
+    Raises ConfigurationError where `engine` is no `byref.Engine`, and in a run, as the cause of the SDK's UserError:
+        SessionGone: one of byref's tools is called in a conversation that has ended.
+        StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        session: ByContext,
+        tenant: ByContext = "default",
+        policy: Policy | None = None,
+        model: str | None = None,
+    ) -> None:
+        self._conversations = Conversations(engine, policy)
+        self._session, self._tenant, self._model = session, tenant, model
+        self._instructions = Instructions(engine)
+        self._heard: Recent[Name, bool] = Recent()
+        """Conversations whose requests have asked for instructions."""
+        self._guarded: WeakKeyDictionary[ToolContext[Any], _Ready] = WeakKeyDictionary()
+
+    def conversation(self, context: RunContextWrapper[Any], agent: object = None) -> Conversation:
+        """Return byref's session of a run; it reads the database, so not on an event loop."""
+        return self._conversations.open(self._named(context), self._model_of(agent))
+
+    def tools(self, *tools: Tool) -> list[Tool]:
+        """Return the tools as an agent takes them, and byref's own behind them.
+
+        Of a function tool (agents as tools included) the schema says that arguments may be references; they are resolved
+        before guardrails of its input, a function `needs_approval` and the tool see them, and the model reads what
+        `Session.process` makes of its output: a `ModelText` or `ModelBlocks`, whose `original` is what it returned. What a
+        hosted program reads, or a tool with `output_json_schema` returns, passes as it is, as do other kinds of tools. What
+        went through this before is not wrapped twice.
+        """
+        given = self.wrapped(*tools)
+        there = {tool.name for tool in given}
+        own = self._conversations.tools(None)
+        return [*given, *(self._own(definition) for definition in own if definition["name"] not in there)]
+
+    def wrapped(self, *tools: Tool, heard: bool = False) -> list[Tool]:
+        """Return the tools as `tools` does, without byref's own; `heard`: those of servers that are heard themselves."""
+        return [self._wrapped(tool, heard) if isinstance(tool, FunctionTool) else tool for tool in tools]
+
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[Any],
+        agent: Agent[Any],
+        system_prompt: str | None,
+        input_items: list[TResponseInputItem],
+    ) -> None:
+        """Tell the model in this request alone what tools instruct it, unless its system prompt says that already."""
+        said = system_prompt or ""
+        missing = [text for text in await self.instructions(context) if text not in said]
+        if missing:
+            input_items.append({"role": "system", "content": "\n\n".join(missing)})
+
+    async def instructions(self, context: RunContextWrapper[Any]) -> tuple[str, ...]:
+        """Return what the tools of a run's conversation instruct the model, for a system prompt of one's own."""
+        name = self._named(context)
+        self._heard.put(name, True)
+        return await asyncio.to_thread(self._instructions.of, name)
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
+        """Record the usage of one answer; where that cannot be the run goes on, for the answer is there."""
+        if not told.count(response.usage.requests):  # no provider counted
+            return
+        leads = self._named(context) not in callers.get()
+
+        def work() -> None:
+            self.conversation(context, agent).record_usage(response.usage, context=leads)
+
+        try:
+            await asyncio.to_thread(work)
+        except ByrefError as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            logger.warning("byref could not record the usage of a run", exc_info=True)
+
+    def _named(self, context: RunContextWrapper[Any]) -> Name:
+        return _found(self._tenant, context), _found(self._session, context)
+
+    def _model_of(self, agent: object) -> str | None:
+        model = getattr(agent, "model", None)
+        return self._model or told.text(model) or told.text(getattr(model, "model", None))
+
+    def _opened(self, context: RunContextWrapper[Any], agent: object) -> Conversation | None:
+        return self._conversations.opened(self._named(context), self._model_of(agent))
+
+    def _ready(self, tool: FunctionTool, context: RunContextWrapper[Any], written: str, call_id: str) -> _Ready:
+        session = self._opened(context, getattr(context, "agent", None))
+        try:
+            found = self._conversations.arguments(
+                session, written or "{}", schema_of(tool), tool=tool.name, call_id=call_id
+            )
+        except ToolError as error:
+            return _Ready(session, written, str(error))
+        return _Ready(session, found if isinstance(found, str) else json.dumps(found))
+
+    def _wrapped(self, tool: FunctionTool, heard: bool) -> FunctionTool:
+        if tool.output_json_schema is not None or getattr(tool.on_invoke_tool, _MARK, False):
+            return tool
+
+        async def invoke(context: ToolContext[Any], written: str) -> Any:
+            call_id = context.tool_call_id
+            ready = self._guarded.pop(context, None) if tool.tool_input_guardrails else None
+            if ready is None:
+                ready = await asyncio.to_thread(self._ready, tool, context, written, call_id)
+
+            def read(output: object, result: object = None, is_error: bool = False) -> object:
+                taken_in = self._conversations.process(
+                    ready.session,
+                    taken(output) if result is None else result,
+                    tool=tool.name,
+                    call_id=call_id,
+                    arguments=written,
+                    is_error=is_error,
+                )
+                if taken_in.instructions:
+                    self._instruct(self._named(context), tool.name, taken_in.instructions)
+                return content(taken_in, call_id, output)
+
+            refusal = ready.refusal
+            if refusal is None and await self._asks_anew(tool, context, written, ready.arguments):
+                refusal = "the data that the arguments refer to changed, and this call now needs approval: call again"
+            if refusal is not None:
+                return await asyncio.to_thread(read, refusal, is_error=True)
+            with running(self._named(context)), overhearing([] if heard else None) as overheard:
+                output = await tool.on_invoke_tool(context, ready.arguments)
+            caller = getattr(context.tool_call, "caller", None)
+            if getattr(caller, "type", None) == "program":
+                return output
+            return await asyncio.to_thread(read, output, overheard[-1] if overheard else None)
+
+        setattr(invoke, _MARK, True)
+        wrapped = copy.copy(tool)
+        wrapped.on_invoke_tool = invoke
+        if self._conversations.policy.tool(tool.name).references:
+            wrapped.params_json_schema, wrapped.description = offered(tool)
+        if callable(tool.needs_approval):
+            wrapped.needs_approval = self._approval(tool)
+        if tool.tool_input_guardrails:
+            wrapped.tool_input_guardrails = [self._guardrail(tool, one) for one in tool.tool_input_guardrails]
+        return wrapped
+
+    def _instruct(self, name: Name, tool: str, text: str) -> None:
+        self._instructions.add(name, text)
+        if not self._heard.get(name):
+            logger.warning(
+                "the tool %r instructs the model, which is not told: give the run hooks=byref, or make the agent a ByrefAgent",
+                tool,
+            )
+
+    def _approval(self, tool: FunctionTool) -> Callable[[RunContextWrapper[Any], dict[str, Any], str], Awaitable[bool]]:
+        """The tool's question whether a call needs approval, asked of the data."""
+
+        async def needs(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+            ready = await asyncio.to_thread(self._ready, tool, context, json.dumps(arguments), call_id)
+            if ready.refusal is not None:  # the model is told; should the data be there by then, it is asked anew
+                return False
+            return await asks(tool, context, ready.arguments, call_id)
+
+        return needs
+
+    async def _asks_anew(self, tool: FunctionTool, context: ToolContext[Any], written: str, arguments: str) -> bool:
+        """Whether data needs approval that nobody gave: calls of the same turn may have changed it since the question."""
+        if not callable(tool.needs_approval) or not refers(written):
+            return False
+        names = (context.qualified_tool_name, context.tool_name)
+        if any(context.is_tool_approved(name, context.tool_call_id) for name in names):
+            return False
+        return await asks(tool, context, arguments, context.tool_call_id)
+
+    def _guardrail(self, tool: FunctionTool, guardrail: ToolInputGuardrail[Any]) -> ToolInputGuardrail[Any]:
+        """The guardrail, which sees the data in `context.tool_arguments`; the tool then runs with the same."""
+
+        @functools.wraps(guardrail.guardrail_function)
+        async def checked(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+            ready = self._guarded.get(data.context)
+            if ready is None:
+                written, call_id = data.context.tool_arguments, data.context.tool_call_id
+                ready = await asyncio.to_thread(self._ready, tool, data.context, written, call_id)
+                self._guarded[data.context] = ready
+            if ready.refusal is not None:
+                return ToolGuardrailFunctionOutput.allow()  # the tool will not run
+            context = copy.copy(data.context)
+            context.tool_arguments = ready.arguments
+            return await guardrail.run(replace(data, context=context))
+
+        return replace(guardrail, guardrail_function=checked)
+
+    def _own(self, definition: dict[str, Any]) -> FunctionTool:
+        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            def work() -> object:
+                session, call_id = self._opened(context, context.agent), context.tool_call_id
+                if session is None:
+                    return ModelText(AWAY)
+                return content(session.call(definition["name"], arguments or "{}", call_id=call_id), call_id)
+
+            return await asyncio.to_thread(work)
+
+        setattr(invoke, _MARK, True)
+        return FunctionTool(
+            name=definition["name"],
+            description=definition["description"],
+            params_json_schema=definition["inputSchema"],
+            on_invoke_tool=invoke,
+            strict_json_schema=False,
+        )
+
+
+@dataclass
+class ByrefAgent(Agent[TContext]):
+    """An agent all of whose function tools go through `Byref.tools`: those given, and those of its MCP servers.
+
+    What a server says is taken in as it says it, structured content included, whatever `use_structured_content` is.
+    """
+
+    byref: Byref | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Wrap the tools; what `clone` is given is wrapped, too."""
+        super().__post_init__()  # type: ignore[no-untyped-call]
+        if self.byref is None:
+            raise ConfigurationError(f"ByrefAgent(name={self.name!r}): expected byref=Byref(engine, …)")
+        self.tools = self.byref.tools(*self.tools)
+
+    async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
+        """Return the agent's own system prompt with what tools instruct the model behind it."""
+        prompt = await super().get_system_prompt(run_context)
+        if self.byref is None:
+            return prompt
+        told = await self.byref.instructions(run_context)
+        return "\n\n".join(filter(None, [prompt, *told])) or prompt
+
+    async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """Return the tools of the MCP servers, wrapped."""
+        for server in self.mcp_servers:
+            overhear(server)
+        tools = await super().get_mcp_tools(run_context)
+        return tools if self.byref is None else self.byref.wrapped(*tools, heard=True)
+
+
+def _found(by: ByContext, context: RunContextWrapper[Any]) -> str:
+    return by if isinstance(by, str) else by(context)

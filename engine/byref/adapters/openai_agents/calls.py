@@ -1,0 +1,83 @@
+"""A call of a tool of the OpenAI Agents SDK: what the model is shown of it, and what the SDK asks and hears before byref."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from byref.adapters.common.arguments import strict_with_references
+from byref.adapters.common.extras import missing
+from byref.adapters.mcp.schemas import SENTENCE, sound, with_references
+from byref_sandbox import jsontext
+
+try:
+    from agents import FunctionTool, RunContextWrapper
+    from agents.mcp import MCPServer
+except ImportError as error:
+    raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
+
+_MARK: Final = "_byref"
+"""On what calls a server's tools and is heard."""
+_overheard_by: ContextVar[list[object] | None] = ContextVar("byref_openai_agents_overheard", default=None)
+"""Where a server's own result of the call that is on is put."""
+
+
+@contextmanager
+def overhearing(overheard: list[object] | None) -> Iterator[list[object] | None]:
+    """Give what a server says while this lasts; None: what is said is for nobody."""
+    token = _overheard_by.set(overheard)
+    try:
+        yield overheard
+    finally:
+        _overheard_by.reset(token)
+
+
+def overhear(server: MCPServer) -> None:
+    """Have a server's results be heard as it gives them: the SDK hands on a part of them."""
+    call: Any = server.call_tool
+    if getattr(call, _MARK, False):
+        return
+
+    @functools.wraps(call)
+    async def call_tool(*args: Any, **kwargs: Any) -> Any:
+        result = await call(*args, **kwargs)
+        overheard = _overheard_by.get()
+        if overheard is not None:
+            overheard[:] = [result]
+        return result
+
+    setattr(call_tool, _MARK, True)
+    server.call_tool = call_tool  # type: ignore[method-assign]
+
+
+def offered(tool: FunctionTool) -> tuple[dict[str, Any], str]:
+    """Return a tool's schema and description as the model sees them: any argument may be a reference."""
+    shown = {"description": tool.description, "inputSchema": tool.params_json_schema}
+    if not tool.strict_json_schema:
+        given: dict[str, Any] = with_references(sound(shown))
+        return given["inputSchema"], given["description"]
+    schema = strict_with_references(tool.params_json_schema)
+    if schema == tool.params_json_schema:
+        return schema, tool.description
+    return schema, f"{tool.description}\n\n{SENTENCE}" if tool.description else SENTENCE
+
+
+async def asks(tool: FunctionTool, context: RunContextWrapper[Any], arguments: str, call_id: str) -> bool:
+    """Tell whether a call needs approval, as the SDK finds out: what validation would change, a policy cannot judge."""
+    prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
+    prepared = None if prepare is None else prepare(arguments, tool.name)
+    if prepared is not None and not prepared.unchanged:
+        return True
+    policy: Any = tool.needs_approval
+    asked = policy(context, jsontext.loads(arguments), call_id)
+    return bool(await asked if inspect.isawaitable(asked) else asked)
+
+
+def schema_of(tool: FunctionTool) -> dict[str, Any]:
+    """Return the schema to resolve by: a strict one requires what has a default, and the SDK itself does not insist on it."""
+    strict = tool.strict_json_schema
+    return {key: value for key, value in tool.params_json_schema.items() if not (strict and key == "required")}

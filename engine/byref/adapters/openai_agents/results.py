@@ -1,0 +1,92 @@
+"""What a tool of the OpenAI Agents SDK returned, as byref takes it in, and what the model reads, in the SDK's own types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from byref.adapters.common.extras import missing
+from byref.conversation.result import Result, ToolReply
+
+try:
+    from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
+    from agents.tool import ValidToolOutputPydanticModels, ValidToolOutputPydanticModelsTypeAdapter
+    from pydantic import ValidationError
+except ImportError as error:
+    raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
+
+_FIELDS: Final = {
+    "text": ToolOutputText.model_fields.keys(),
+    "image": ToolOutputImage.model_fields.keys(),
+    "file": ToolOutputFileContent.model_fields.keys(),
+}
+
+
+class ModelText(str):
+    """What the model reads of a tool's output; `original` is what the tool returned. A copy is the text alone."""
+
+    original: object
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Copy and pickle the text alone."""
+        return str, (str(self),)
+
+
+class ModelBlocks(list[Any]):
+    """What the model reads of an output with images or files; `original` is what the tool returned. A copy is a list."""
+
+    original: object
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        """Copy and pickle the blocks alone."""
+        return list, (list(self),)
+
+
+def content(read: Result | ToolReply, call_id: str, original: object = None) -> ModelText | ModelBlocks:
+    """Return what the model reads, in the SDK's own types."""
+    body: str | Sequence[dict[str, Any]] = read.message("openai-responses", call_id)["output"]
+    return _made(body if isinstance(body, str) else [_block(block) for block in body], original)
+
+
+def taken(output: object) -> object:
+    """Return an output as byref reads it: the SDK's own kinds, alone or in a list, as blocks; all else as it is.
+
+    Texts alone, as the SDK makes of what an MCP server gave, are content as MCP has it.
+    """
+    kinds = _kinds(output)
+    if kinds and all(isinstance(one, ToolOutputText) for one in kinds):
+        return {"content": [one.model_dump() for one in kinds]}
+    return [{**one.model_dump(exclude_none=True), "type": f"input_{one.type}"} for one in kinds] or output
+
+
+def _made(body: str | list[Any], original: object) -> ModelText | ModelBlocks:
+    made = ModelText(body) if isinstance(body, str) else ModelBlocks(body)
+    made.original = original
+    return made
+
+
+def _kinds(output: object) -> list[ValidToolOutputPydanticModels]:
+    """The SDK's own kinds of output; none where anything in it is data."""
+    try:
+        return [_own_kind(item) for item in (output if isinstance(output, list | tuple) else [output])]
+    except ValidationError:
+        return []
+
+
+def _own_kind(item: object) -> ValidToolOutputPydanticModels:
+    """An item as the SDK takes it: a dict that does not say its type, or has other fields, is data."""
+    said = item
+    if isinstance(item, dict):
+        kind = item.get("type")
+        said = item if isinstance(kind, str) and item.keys() <= _FIELDS.get(kind, set()) else None
+    return ValidToolOutputPydanticModelsTypeAdapter.validate_python(said)
+
+
+def _block(block: dict[str, Any]) -> ToolOutputText | ToolOutputImage | ToolOutputFileContent:
+    fields = {key: value for key, value in block.items() if key != "type"}
+    match block["type"]:
+        case "input_image":
+            return ToolOutputImage(**fields)
+        case "input_file":
+            return ToolOutputFileContent(**fields)
+    return ToolOutputText(**fields)

@@ -1,0 +1,337 @@
+"""byref as a Strands plugin: what an agent's tools return goes through the session of its conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from byref.adapters.common import notes as told
+from byref.adapters.common.conversations import AWAY, Conversations, joined
+from byref.adapters.common.extras import check_engine, missing
+from byref.engine import Engine
+from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
+from byref.policy import Policy
+from byref.session import Session
+
+try:
+    from strands import Agent
+    from strands.hooks import (
+        AfterModelCallEvent,
+        AfterToolCallEvent,
+        BeforeModelCallEvent,
+        HookOrder,
+        MessageAddedEvent,
+        MultiAgentInitializedEvent,
+    )
+    from strands.middleware import (
+        ExecuteToolContext,
+        ExecuteToolStage,
+        InvokeModelContext,
+        InvokeModelStage,
+        ToolResultEvent,
+    )
+    from strands.models import Model
+    from strands.multiagent.base import MultiAgentBase
+    from strands.plugins import MultiAgentPlugin, Plugin
+    from strands.types.tools import ToolResult
+except ImportError as error:
+    raise missing("byref.adapters.strands", "strands-agents", "strands") from error
+
+from byref.adapters.strands.calls import ByrefTool, calling, is_direct, is_side_call, may_refer, noting, resolved
+from byref.adapters.strands.content import is_as_it_came, output_of, replied, sendable, usage_of
+from byref.adapters.strands.storage import ByrefOffloadStorage, ByrefStorage
+
+__all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
+
+logger = logging.getLogger("byref")
+
+STATE: Final = "byref"
+"""In an agent's state: its session, if that has no other name, and what its system prompt says besides."""
+MOST_INSTRUCTIONS: Final = 20
+"""Of tools, in the system prompt; the newest stay."""
+MOST_DIRECT: Final = 100
+"""Direct calls of one agent that are remembered until their results are put into the conversation; not all are."""
+
+
+class ByrefPlugin(Plugin, MultiAgentPlugin):
+    """`Agent(plugins=[ByrefPlugin(engine)])`: results are gated, references resolved, usage recorded, byref's tools offered.
+
+    One plugin serves any number of agents. The conversation is `session`, a fixed id or a function of the agent; without
+    it that of the Swarm or Graph that has this plugin too, which its agents share; else the session manager's id
+    (`id/agent_id` for an agent with an id of its own); else an id that no other agent has, kept in its `state`. `tenant` may
+    be a function of the agent, too: of its `state`, say. `model` and `context_window` are those of the agent's model if not
+    given. `policy` and `tools` are as `Engine.session` takes them.
+
+    References are resolved after all hooks on `BeforeToolCallEvent`, and results gated at `order` among those on
+    `AfterToolCallEvent`, last by default: other plugins see the call as the model wrote it and the result as the tool gave it.
+
+    What tools instruct the model to show, and after a compaction what data is still there, is added to the system prompt
+    of each request; `agent.system_prompt` stays as it is.
+
+    Raises:
+        ConfigurationError: no `Engine` is given; or, where an agent is made, it has a tool with a name of byref's.
+    """
+
+    name = "byref"
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        session: str | Callable[[Agent], str] | None = None,
+        tenant: str | Callable[[Agent], str] = "default",
+        policy: Policy | None = None,
+        tools: Sequence[str] | None = None,
+        model: str | None = None,
+        context_window: int | None = None,
+        order: float = HookOrder.SDK_LAST,
+    ) -> None:
+        self._engine, self._id, self._tenant, self._policy = check_engine(engine), session, tenant, policy
+        self._model, self._context_window, self._order = model, context_window, order
+        self._conversations = Conversations(engine, policy)
+        self._specs = engine.tools("mcp", tools=tools, policy=policy)
+        self._minted: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
+        self._opened: WeakKeyDictionary[Agent, Session] = WeakKeyDictionary()
+        self._direct: WeakKeyDictionary[Agent, deque[str]] = WeakKeyDictionary()
+        super().__init__()
+
+    def init_agent(self, agent: Agent) -> None:
+        """Offer byref's tools to an agent and listen to it; nothing is read or written yet."""
+        registry = agent.tool_registry
+        taken = {name.replace("-", "_"): name for name in [*registry.registry, *registry.dynamic_tools]}
+        for spec in self._specs:
+            if spec["name"] in taken:
+                raise ConfigurationError(
+                    f"the agent has a tool {taken[spec['name']]!r}, and byref one of that name: rename it, "
+                    "or leave byref's out by ByrefPlugin(tools=[…])"
+                )
+        # Strands' own id of an agent is 32 random bits: two of a thousand conversations could be one.
+        self._minted[agent] = f"{agent.session_id}-{uuid.uuid4().hex}"
+        self._direct[agent] = deque(maxlen=MOST_DIRECT)
+        registry.process_tools([ByrefTool(self.session, spec) for spec in self._specs])
+        agent.add_middleware(ExecuteToolStage, self._execute)
+        agent.add_hook(self._process, AfterToolCallEvent, order=self._order)
+        agent.add_hook(self._process_direct, MessageAddedEvent, order=HookOrder.SDK_FIRST)  # before it is persisted
+        agent.add_hook(self._record_usage, AfterModelCallEvent)
+        agent.add_hook(self._note_compaction, BeforeModelCallEvent)
+        agent.add_middleware(InvokeModelStage.Input, _with_notes)
+
+    def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
+        """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or one of its own."""
+        manager = getattr(orchestrator, "session_manager", None)
+        shared = told.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
+
+        def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before
+            self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
+
+        orchestrator.add_hook(share, MultiAgentInitializedEvent)
+
+    def session(self, agent: Agent) -> Session:
+        """Return the session of an agent's conversation, opened or created; reads the database.
+
+        Raises:
+            StorageFailure: the database failed, and this plugin had not opened the session before.
+        """
+        named = told.text(told.member(agent.model.get_config(), "model_id"))
+        window = told.count(agent.model.context_window_limit)
+        try:
+            opened = self._engine.session(
+                self._session_id(agent),
+                tenant=self._tenant_of(agent),
+                model=self._model or named,
+                context_window=self._context_window or window or None,
+                policy=self._policy,
+                tools=[spec["name"] for spec in self._specs],
+            )
+        except StorageFailure:
+            if agent not in self._opened:
+                raise
+            return self._opened[agent]  # what it takes in is shortened, as its policy says, and not lost
+        self._opened[agent] = opened
+        return opened
+
+    async def _execute(
+        self, context: ExecuteToolContext, next_fn: Callable[[ExecuteToolContext], AsyncGenerator[Any, None]]
+    ) -> AsyncGenerator[Any, None]:
+        """Run a tool on data in place of references; a reference that does not hold is the tool's error."""
+        agent: Any = context.agent
+        tool, use = context.tool, context.tool_use
+        if isinstance(tool, ByrefTool):
+            async with aclosing(next_fn(context)) as events:
+                async for event in events:
+                    yield event
+            return
+        if not is_direct(context.invocation_state) and may_refer(use["input"]):
+            try:
+                data = await asyncio.to_thread(lambda: resolved(self.session(agent), use, tool))
+            except ToolError as error:
+                yield _refusal(use["toolUseId"], str(error))
+                return
+            except StorageFailure:
+                logger.warning("byref could not look for references in the input of %r", use["name"], exc_info=True)
+                yield _refusal(use["toolUseId"], AWAY)
+                return
+            context = context.replace(tool_use={**use, "input": data})
+        inner = next_fn(context.replace(tool=noting(tool)))
+        async with aclosing(inner), aclosing(calling(self._tenant_of(agent), self._session_id(agent), inner)) as events:
+            async for event in events:
+                yield event
+
+    async def _process(self, event: AfterToolCallEvent) -> None:
+        """Let the model read of a tool's result what the session says of it."""
+        use, tool = event.tool_use, event.selected_tool
+        if isinstance(tool, ByrefTool) or event.retry:
+            return
+        if getattr(tool, "delegate", False):  # its result is the agent's answer: a user reads it
+            return
+        if is_direct(event.invocation_state):
+            self._pin(event.agent)
+            self._direct[event.agent].append(use["toolUseId"])
+            return
+        event.result = await self._read(event.agent, event.result, use["name"], use["input"])
+
+    async def _process_direct(self, event: MessageAddedEvent) -> None:
+        """Do the same with the result of a direct call, `agent.tool.…()`, once it is put into the conversation.
+
+        The program that called has the data itself.
+        """
+        agent = event.agent
+        for block in event.message["content"]:
+            if "toolResult" in block and (call_id := block["toolResult"]["toolUseId"]) in self._direct.get(agent, ()):
+                self._direct[agent].remove(call_id)
+                called = [
+                    use for message in agent.messages for one in message["content"] if (use := one.get("toolUse"))
+                ]
+                use = next(use for use in called[::-1] if use["toolUseId"] == call_id)
+                block["toolResult"] = await self._read(agent, block["toolResult"], use["name"], use["input"])
+
+    async def _read(self, agent: Agent, result: ToolResult, tool: str, arguments: object) -> ToolResult:
+        def processed() -> tuple[ToolResult, str | None]:
+            try:
+                session: Session | None = self.session(agent)
+            except StorageFailure:
+                if self._conversations.policy.on_storage_failure == "raise":
+                    raise
+                logger.exception("byref could not open its session; the result of %r is not stored", tool)
+                session = None
+            read = self._conversations.process(
+                session,
+                output_of(result),
+                tool=tool,
+                call_id=result["toolUseId"],
+                arguments=arguments,
+                is_error=result["status"] == "error",
+            )
+            is_same = is_as_it_came(read, self._conversations.policy_of(session))
+            return sendable(result) if is_same else replied(result, read), read.instructions
+
+        read, instructions = await asyncio.to_thread(processed)
+        if instructions:
+            notes = _notes(agent)
+            said = [one for one in notes.get("instructions", []) if one != instructions]
+            agent.state.set(STATE, {**notes, "instructions": [*said, instructions][-MOST_INSTRUCTIONS:]})
+        return read
+
+    async def _record_usage(self, event: AfterModelCallEvent) -> None:
+        """Record what the provider counted of a request; the answer is paid for, and is not lost if that fails."""
+        if event.stop_response is None:
+            return
+        usage = told.member(event.stop_response.message.get("metadata"), "usage")
+        if not isinstance(usage, Mapping) or not told.count(usage.get("inputTokens")):
+            return
+
+        def recorded() -> None:
+            session = self.session(event.agent)
+            session.record_usage(usage_of(usage), context=not is_side_call(session))
+
+        try:
+            await asyncio.to_thread(recorded)
+        except (SessionGone, StorageFailure):
+            logger.warning("byref could not record usage", exc_info=True)
+
+    async def _note_compaction(self, event: BeforeModelCallEvent) -> None:
+        """Tell the session, and the model by a reminder, that the conversation manager has removed messages."""
+        agent = event.agent
+        self._pin(agent)
+        removed = told.count(getattr(getattr(agent, "conversation_manager", None), "removed_message_count", None))
+        if removed <= told.count(_notes(agent).get("removed")):
+            return
+        tokens = await _tokens(agent)
+
+        def noted() -> str:
+            session = self.session(agent)
+            if not is_side_call(session):
+                session.on_compaction(tokens)
+            return session.reminder() if session.artifacts(limit=1) else ""
+
+        try:
+            reminder = await asyncio.to_thread(noted)
+        except (SessionGone, StorageFailure):
+            logger.warning("byref could not note a compaction", exc_info=True)
+        else:
+            agent.state.set(STATE, {**_notes(agent), "removed": removed, "reminder": reminder})
+
+    def _tenant_of(self, agent: Agent) -> str:
+        return self._tenant if isinstance(self._tenant, str) else self._tenant(agent)
+
+    def _session_id(self, agent: Agent) -> str:
+        if self._id is not None:
+            return self._id if isinstance(self._id, str) else self._id(agent)
+        if agent in self._shared:
+            return self._shared[agent]
+        managed = told.text(agent.session_id)
+        if getattr(agent, "_session_manager", None) is None or managed is None:
+            return told.text(_notes(agent).get("session")) or self._minted[agent]
+        return joined(managed) if agent.agent_id == "default" else joined(managed, agent.agent_id)
+
+    def _pin(self, agent: Agent) -> None:
+        """Keep an id that only this plugin knows in the agent's state, which snapshots take along."""
+        if self._session_id(agent) == self._minted[agent] and "session" not in (notes := _notes(agent)):
+            agent.state.set(STATE, {**notes, "session": self._minted[agent]})
+
+
+def _agents_of(orchestrator: Any) -> Iterator[Agent]:
+    """The agents of a Swarm or a Graph, and of those within it."""
+    for node in getattr(orchestrator, "nodes", {}).values():
+        executor = node.executor
+        if isinstance(executor, MultiAgentBase):
+            yield from _agents_of(executor)
+        elif isinstance(executor, Agent):
+            yield executor
+
+
+def _refusal(call_id: str, text: str) -> ToolResultEvent:
+    return ToolResultEvent({"toolUseId": call_id, "status": "error", "content": [{"text": text}]})
+
+
+async def _tokens(agent: Any) -> int:
+    """What the conversation has now, as its model counts; a model's own counting may be a request, and fail."""
+    try:
+        return int(await agent.model.count_tokens(agent.messages, system_prompt=agent.system_prompt))
+    except Exception:
+        logger.warning("the model could not count tokens; they are estimated", exc_info=True)
+        return await Model.count_tokens(agent.model, agent.messages, system_prompt=agent.system_prompt)
+
+
+def _notes(agent: Any) -> dict[str, Any]:
+    notes = agent.state.get(STATE)
+    return notes if isinstance(notes, dict) else {}
+
+
+def _with_notes(context: InvokeModelContext) -> InvokeModelContext:
+    """Add what the session has to say to a request's system prompt, behind all that the host says: caches depend on it."""
+    notes = _notes(context.agent)
+    said = "\n\n".join(filter(None, [*notes.get("instructions", []), notes.get("reminder")]))
+    if not said:
+        return context
+    prompt = context.system_prompt
+    if isinstance(prompt, list):
+        return context.replace(system_prompt=[*prompt, {"text": said}])
+    return context.replace(system_prompt=f"{prompt}\n\n{said}" if prompt else said)

@@ -1,0 +1,148 @@
+"""Tool results and usage as Strands writes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from byref.adapters.common.extras import missing
+from byref.content import formats
+from byref.content.blocks import to_block
+from byref.content.media import Media
+from byref.content.structured import MAX_ELEMENTS, repeated
+from byref.conversation.result import Result, ToolReply
+from byref.policy import Policy
+from byref.usage import is_count
+
+try:
+    from strands.types.tools import ToolResult, ToolResultContent
+except ImportError as error:
+    raise missing("byref.adapters.strands", "strands-agents", "strands") from error
+
+_IMAGES: Final = frozenset({"png", "jpeg", "gif", "webp"})
+_DOCUMENTS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"})
+
+
+_BESIDE: Final = ("structuredContent", "metadata")
+"""What Strands adds to the result of an MCP tool for programs; no model reads it."""
+
+
+class Made(dict[str, Any]):
+    """A tool result that Strands has made of a value of Python."""
+
+    def __init__(self, result: Mapping[str, Any], value: object) -> None:
+        super().__init__(result)
+        self.value, self.text = value, result["content"][0]["text"]
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether its text, which no one has changed since, is not the value's JSON."""
+        content = self["content"]
+        if len(content) != 1 or content[0].get("text") is not self.text:
+            return False
+        try:
+            json.dumps(self.value)
+        except (TypeError, ValueError, RecursionError):
+            return True
+        return False
+
+
+def output_of(result: Mapping[str, Any]) -> Any:
+    """Return what a tool has given: the value itself where Strands could not write it, else its content as MCP or Strands has it.
+
+    MCP's structured content is the data, and blocks that only say the same element by element are left out.
+    """
+    if isinstance(result, Made) and result.is_lossy:
+        return result.value
+    content, said = result["content"], result.get("structuredContent")
+    plain = {"toolUseId": result["toolUseId"], "status": result["status"], "content": content}
+    if isinstance(said, list):
+        said = {_WRAPPED: said}
+    if not isinstance(said, Mapping):
+        return plain
+    (name, value), *others = said.items() or [("", None)]
+    if not others and isinstance(value, str) and content == [{"text": value}]:
+        return plain
+    if not others and isinstance(value, list) and _are_said(value, content):
+        return {**plain, "content": [{"json": value if name == _WRAPPED else said}]}
+    return {"content": content, "structuredContent": said, "isError": result["status"] == "error"}
+
+
+def is_as_it_came(read: Result, policy: Policy) -> bool:
+    """Tell whether the model reads all that came, and nothing else."""
+    own = policy.tool(read.tool)
+    is_reshaped = own.mapper is not None or own.template is not None or read.instructions is not None
+    return read.route in ("inline", "wholesale") and not is_reshaped
+
+
+def sendable(result: Mapping[str, Any]) -> ToolResult:
+    """Return a tool result as it came, in text that every API takes."""
+    content = [
+        {**block, "text": _sendable(block["text"])} if isinstance(block.get("text"), str) else block
+        for block in result["content"]
+    ]
+    return cast(ToolResult, {**result, "content": content})
+
+
+def replied(result: Mapping[str, Any], read: Result) -> ToolResult:
+    """Return a tool result with what the model reads in it, without what is stored."""
+    kept = {key: value for key, value in result.items() if key not in _BESIDE}
+    return cast(ToolResult, {**kept, "content": content_of(read)})
+
+
+def content_of(read: Result | ToolReply) -> list[ToolResultContent]:
+    """Return what the model reads as Strands' content: blocks in its form as they came, images and documents written in it."""
+    if isinstance(read.content, str):
+        return [{"text": _sendable(read.content)}]
+    return [_block(item) for item in read.content]
+
+
+def usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's usage with the cached tokens told apart: of OpenAI and Gemini they are within the input.
+
+    Strands' `totalTokens` tells: it is input and output alone where the cached ones are within.
+    """
+    given = {name: tokens for name, tokens in usage.items() if is_count(tokens)}
+    read, written = (given.get(name, 0) for name in ("cacheReadInputTokens", "cacheWriteInputTokens"))
+    is_within = given.get("totalTokens") == given["inputTokens"] + given.get("outputTokens", 0)
+    if not is_within or not 0 < read + written <= given["inputTokens"]:
+        return given
+    return given | {"inputTokens": given["inputTokens"] - read - written}
+
+
+_WRAPPED: Final = "result"
+"""As SDKs of MCP name what is no object, so that it is one."""
+
+
+def _are_said(elements: list[Any], content: list[Any]) -> bool:
+    """Whether blocks are texts that say these elements, each one."""
+    if len(elements) != len(content) or not all(block.keys() == {"text"} for block in content):
+        return False
+    for at in range(0, len(elements), MAX_ELEMENTS):
+        part = elements[at : at + MAX_ELEMENTS]
+        said = repeated({_WRAPPED: part}, [to_block(block["text"]) for block in content[at : at + MAX_ELEMENTS]])
+        if said is None or len(said) < len(part):
+            return False
+    return True
+
+
+def _block(item: Any) -> ToolResultContent:
+    if isinstance(item, Mapping) and "type" not in item and not isinstance(item.get("text"), str):
+        return cast(ToolResultContent, item)
+    piece = formats.one(item)
+    if not isinstance(media := piece.block, Media):
+        return {"text": _sendable(item["text"] if isinstance(item.get("text"), str) else formats.to_json([item])[1:-1])}
+    source: Any = {"bytes": media.data}
+    if media.kind == "image" and media.format in _IMAGES:
+        return {"image": {"format": cast(Any, media.format), "source": source}}
+    if media.kind == "document" and media.format in _DOCUMENTS:
+        name = re.sub(r"[^\w\-()\[\] ]+", "-", media.name or "document", flags=re.ASCII)[:200]
+        return {"document": {"format": cast(Any, media.format), "name": name, "source": source}}
+    return {"text": media.placeholder}
+
+
+def _sendable(text: str) -> str:
+    """Text without lone surrogates, which no API takes."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

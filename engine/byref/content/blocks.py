@@ -1,0 +1,238 @@
+"""Text and JSON, made ready to be measured: what is no content block of a provider's becomes one block of these.
+
+Nothing here raises for what a tool returned.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+
+from blake3 import blake3
+
+from byref.content import values
+from byref.describe.truncate import Ends, head_of
+from byref.jsonscan import chunks, whole
+from byref.jsonscan.whole import Described
+from byref_sandbox import jsontext
+
+Kind = Literal["json", "text"]
+MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Text of UTF-32 or UTF-16 begins with one, the longer ones first: the shorter begin them."""
+_SAMPLES: Final = 64
+_SAMPLE: Final = 1 << 10
+"""Bytes of each of the samples by which tokens are counted."""
+
+
+@dataclass(eq=False)
+class Block:
+    """One piece of content: `text` is what the model reads inline, `data` what is stored."""
+
+    text: str
+    data: bytes
+    value: object = field(default=None, repr=False)
+    """The Python value it was made of, or what its JSON says where that was of no plain type; only with `from_value`."""
+    from_value: bool = False
+    lossy: bool = False
+    """`data` is no text; undecodable bytes are shown as U+FFFD."""
+
+    @cached_property
+    def digest(self) -> bytes:
+        """BLAKE3 of `data`."""
+        return bytes(blake3(self.data).digest())
+
+    @property
+    def is_written(self) -> bool:
+        """Whether its JSON was written here, of values; else it came as text, or as bytes that hold some."""
+        return self.from_value
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes of `data`."""
+        return len(self.data)
+
+    @property
+    def ends(self) -> str | Ends:
+        """What shortening needs of the text: all of it, if it is in memory."""
+        return self.text
+
+    def head(self, kept: int) -> str:
+        """The first characters of `text`, and how many more there are."""
+        return head_of(self.ends, kept)
+
+    @cached_property
+    def size(self) -> int:
+        """UTF-8 bytes of `text`."""
+        if self.from_value:
+            return len(self.data) - self.line_feeds
+        return chunks.size(self.text) if self.lossy else len(self.data)
+
+    def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
+        """Return how many tokens `text` has, as `count` counts them."""
+        return count(self.text, kind)
+
+    @property
+    def line_count(self) -> int:
+        """Lines of `data`; a last line without line feed counts."""
+        return self.line_feeds + (not self.data.endswith(b"\n") if self.data else 0)
+
+    @cached_property
+    def line_feeds(self) -> int:
+        """Of `data`."""
+        return chunks.line_feeds(self.data)
+
+    @cached_property
+    def parsed(self) -> tuple[Kind, object]:
+        """The block's kind and value: JSON objects and arrays are structured, all else is text and its value None."""
+        if self.from_value:
+            return ("json", self.value) if type(self.value) in (dict, list) else ("text", None)
+        if self.parse_error is not None:
+            return "text", None
+        return "json", self._decoded
+
+    @property
+    def kind(self) -> Kind:
+        """As `parsed` has it; of long JSON that can be described without being parsed it is known for less."""
+        if "parsed" not in self.__dict__ and not self.from_value and self.described is not None:
+            return "json"
+        return self.parsed[0]
+
+    @cached_property
+    def described(self) -> Described | None:
+        """The outline and the schema of long JSON, where its text alone gives them."""
+        return None if self.lossy else whole.describe(self.data, self.line_feeds if self.from_value else None)
+
+    @property
+    def outline(self) -> object:
+        """The value, in which `Rows` may stand for long arrays; None of text."""
+        return self.parsed[1] if self.described is None else self.described.outline
+
+    @cached_property
+    def parse_error(self) -> str | None:
+        """Why text is not structured, None where it is."""
+        if self.from_value:
+            return None
+        head = self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1]
+        if self.lossy:
+            return "not UTF-8"
+        if head not in (b"{", b"["):
+            return "not a JSON object or array"
+        try:
+            self._decoded = chunks.parse(self.text, self.data)
+        except jsontext.NotJSON as error:
+            return f"invalid JSON: {error}"
+        return None
+
+    def reparse(self) -> object:
+        """Return the value as its stored JSON says: for a Python value that was not plain JSON.
+
+        Where it is no JSON after all (`msgspec.Raw` holds what it likes) the block is text, and None comes back.
+        """
+        self.__dict__.pop("parsed", None)
+        try:
+            self.value = chunks.parse(self.text, self.data)
+        except jsontext.NotJSON as error:
+            self.give_up(f"invalid JSON: {error}")
+            return None
+        return self.value
+
+    def give_up(self, reason: str) -> None:
+        """Treat the block as text after all, for this reason."""
+        self.__dict__["described"] = None
+        self.__dict__["parse_error"] = reason
+        self.__dict__["parsed"] = ("text", None)
+
+    def discard(self) -> None:
+        """Free what was parsed; nothing of the block is used any more."""
+        if len(self.data) > chunks.sizes.BIG:
+            chunks.free(self._decoded)
+
+    _decoded: object = field(default=None, repr=False)
+
+
+class Written(Block):
+    """A Python value's long JSON in ASCII: the text, which is the data on one line, is made only if it is asked for."""
+
+    def __init__(self, data: bytes, value: object, line_feeds: int) -> None:
+        self.data = data
+        self.line_feeds = line_feeds
+        self.value = value
+        self.from_value = True
+        self.lossy = False
+
+    @cached_property
+    def text(self) -> str:  # type: ignore[override]
+        """The data without its line feeds."""
+        return chunks.unbroken(self.data)
+
+    def head(self, kept: int) -> str:
+        """The first characters of `text`, and how many more there are; of two bytes at most one is a line feed."""
+        return head_of(Ends(chunks.unbroken(self.data[: 2 * kept + 2]), "", self.size, self.size), kept)
+
+    def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
+        """Return about how many tokens `text` has, by samples spread evenly over it."""
+        step = len(self.data) // _SAMPLES
+        # Multiples of the golden ratio, modulo one, so that no period of the data can follow.
+        places = (at * step + (step - _SAMPLE) * (at * 40503 % 65536) // 65536 for at in range(_SAMPLES))
+        samples = "".join(chunks.unbroken(self.data[place : place + _SAMPLE]) for place in places)
+        return round(count(samples, kind) * self.size / len(samples))
+
+
+def to_block(output: object) -> Block:
+    """Return any Python object as one block: text, bytes as the text they hold, all else as JSON; never raises."""
+    # What an object says of itself (`__class__`, `__str__`, `__bytes__`) is code of its own: its real type decides.
+    try:
+        if issubclass(type(output), str):
+            return _text_block(str.__str__(output))
+        if issubclass(type(output), bytes | bytearray | memoryview):
+            return _bytes_block(output if type(output) is bytes else bytes(memoryview(output)))  # type: ignore[arg-type]
+        return _value_block(output)
+    except values.RAISED as error:
+        return _text_block(f"[output of type {values.type_name(output)} could not be read: {values.type_name(error)}]")
+
+
+def text_of(value: object) -> str:
+    """Return the text of `to_block(value)`; a small value of plain JSON gets there at once."""
+    if type(value) in (dict, list) and not values.repeats_itself(value) and not chunks.is_heavy(value):
+        data = values.plain(value)
+        if data is not None:
+            return chunks.decode(data)
+    return to_block(value).text
+
+
+def _text_block(text: str) -> Block:
+    try:
+        return Block(text, chunks.encode(text))
+    except UnicodeEncodeError:
+        return Block(text, text.encode("utf-8", "surrogatepass"))
+
+
+def _bytes_block(data: bytes) -> Block:
+    """UTF-8, or UTF-16 and -32 where a mark says so; else each undecodable byte is shown as U+FFFD and kept as it is."""
+    try:
+        return Block(chunks.decode(data), data)
+    except UnicodeDecodeError:
+        pass
+    for mark in MARKS:
+        if data.startswith(mark):
+            try:
+                return _text_block(data.decode("utf-32" if len(mark) == 4 else "utf-16"))
+            except UnicodeDecodeError:
+                break
+    return Block(chunks.decode(data, "replace"), data, lossy=True)
+
+
+def _value_block(value: object) -> Block:
+    if values.repeats_itself(value):
+        return _text_block(
+            f"[output of type {values.type_name(value)} repeats its own parts more often than can be written out]"
+        )
+    value, data, line_feeds = values.written(value)
+    if type(value) is str:
+        return _text_block(value)
+    if len(data) > chunks.sizes.BIG and data.isascii():
+        return Written(data, value, line_feeds)
+    return Block(chunks.unbroken(data), data, value, from_value=True)

@@ -1,0 +1,370 @@
+"""Content blocks as providers and frameworks write them, read into pieces and written again.
+
+Known are those of OpenAI (Chat, Responses), Anthropic, MCP, Bedrock and Strands, and LangChain, as dicts or as objects of
+their SDKs, alone, in lists, or in a tool result around them. What is known but cannot be stored (an image behind a URL, a
+type that nobody knows) stays as it is, as long as it is small and rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import quote
+
+from byref.content import plain, readers, structured
+from byref.content.blocks import Block, to_block
+from byref.content.media import Media
+from byref.content.plain import from_json, to_json
+
+__all__ = [
+    "Piece",
+    "from_json",
+    "is_image",
+    "one",
+    "read",
+    "replaced",
+    "stated",
+    "to_json",
+    "write",
+    "write_text",
+]
+
+MAX_BLOCKS: Final = 1_000
+"""A longer list is data, whatever its elements look like."""
+MAX_UNTYPED: Final = 256
+"""A longer list of `{"text": …}` alone is data: records of one column look like that, too."""
+MAX_UNKNOWN: Final = 8
+"""Blocks of types that nobody knows, and at most a quarter of a list (one, in a short list): what has more is data."""
+MAX_ELSEWHERE: Final = 32
+"""Blocks of known forms that name an image or a file somewhere else: what has more is data."""
+MAX_UNREAD_BYTES: Final = 65_536
+"""Of a block that cannot be read, as JSON: a larger one is read as the text of its JSON, which can be stored."""
+
+_LOOKED_AT: Final = 8
+
+
+@dataclass
+class Piece:
+    """A block, and the form in which it came."""
+
+    block: Block | Media | None
+    """None: it cannot be stored."""
+    original: Mapping[Any, Any] | None = None
+    """The form; None where the output was no list of blocks."""
+
+    @property
+    def is_untyped(self) -> bool:
+        """Whether it came as Bedrock and Strands write blocks: by its only key."""
+        return self.original is not None and "type" not in self.original
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The block as it passes whole: what JSON holds, and bytes, just as `from_json` gives back what `to_json` writes."""
+        return _whole(self.original, self.block) or self._rewritten
+
+    @property
+    def _rewritten(self) -> dict[str, Any]:
+        if isinstance(self.block, Block):
+            return write_text(self.block.text, like=self)
+        return write(self.block or to_block(self.original))
+
+
+def read(output: object) -> tuple[list[Piece], bool] | None:
+    """Return the blocks that an output is made of and whether it says that it is an error; None if it is just data."""
+    if isinstance(output, Mapping):
+        return _of_mapping(output)
+    if isinstance(output, list | tuple):
+        pieces = _of_list(output)
+        return None if pieces is None else (pieces, False)
+    return _of_object(output)
+
+
+def one(item: Any) -> Piece:
+    """Return one block of content that was read before."""
+    try:
+        return _piece(item, readers.read(item, tolerant=True))
+    except readers.NoForm:
+        return Piece(None, item)
+
+
+def stated(items: Iterable[Any]) -> list[Piece | None]:
+    """Return the blocks among items of which each is a block or data; None for data."""
+    pieces: list[Piece | None] = []
+    elsewhere = 0
+    for item in items:
+        mapping = item if isinstance(item, Mapping) else _dumped(item)
+        try:
+            piece = None if mapping is None else _piece(mapping, readers.read(mapping, tolerant=mapping is not item))
+        except readers.NoForm:
+            piece = None
+        if piece is not None and piece.block is None:
+            elsewhere += 1
+            piece = _bounded(piece, as_text=elsewhere > MAX_ELSEWHERE)
+        pieces.append(piece)
+    return pieces
+
+
+def write_text(text: str, *, like: Piece) -> dict[str, Any]:
+    """Return text as a block in the form of another."""
+    if like.is_untyped:
+        return {"text": text}
+    kind = str((like.original or {}).get("type", ""))
+    if kind in ("input_text", "input_image", "input_file"):
+        return {"type": "input_text", "text": text}
+    return {"type": "output_text" if kind == "output_text" else "text", "text": text}
+
+
+def replaced(piece: Piece, block: Block) -> Piece:
+    """Return a piece with another block, in the same form."""
+    if piece.original is None:
+        return Piece(block)
+    if _holds_json(piece.original) and block.parsed[0] == "json":
+        return Piece(block, {**piece.original, "json": block.parsed[1]})
+    return Piece(block, write_text(block.text, like=piece))
+
+
+def is_image(item: Mapping[Any, Any]) -> bool:
+    """Tell whether a block that could not be read is an image all the same."""
+    return "image" in str(item.get("type", "")) or "image" in item
+
+
+def write(block: Block | Media) -> dict[str, Any]:
+    """Return a block in the form of MCP, which `read` reads again."""
+    if isinstance(block, Block):
+        return {"type": "text", "text": block.text}
+    if block.kind == "image" or block.content_type.startswith("audio/"):
+        return {
+            "type": "image" if block.kind == "image" else "audio",
+            "data": block.base64,
+            "mimeType": block.content_type,
+        }
+    uri = f"byref:/{quote(block.name or 'document', safe='')}"
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": block.content_type, "blob": block.base64}}
+
+
+# Tool results around blocks
+
+
+def _of_mapping(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
+    """A tool result with blocks inside, or one image or document alone."""
+    if len(output) == 1 and isinstance(inner := output.get("toolResult"), Mapping):
+        return _of_bedrock(inner)
+    keys, kind = output.keys(), output.get("type")
+    if kind == "tool_result" and {"tool_use_id"} <= keys <= _ANTHROPIC_RESULT:
+        return _inside(output.get("content", ""), bool(output.get("is_error")))
+    if kind == "function_call_output" and {"call_id", "output"} <= keys <= _RESPONSES_RESULT:
+        return _inside(output["output"], is_error=False)
+    if output.get("role") == "tool" and {"tool_call_id", "content"} <= keys <= _CHAT_RESULT:
+        return _inside(output["content"], output.get("status") == "error")
+    if keys & {"content", "structuredContent"} and keys <= _MCP_RESULT:
+        return _of_mcp(output)
+    if "toolUseId" in keys or output.get("status") in ("success", "error"):
+        return _of_bedrock(output)
+    try:
+        alone = readers.read(output) if readers.is_known(kind) or len(output) == 1 else None
+    except readers.NoForm:
+        return None
+    return ([Piece(alone, output)], False) if isinstance(alone, Media) else None
+
+
+_ANTHROPIC_RESULT: Final = {"type", "tool_use_id", "content", "is_error", "cache_control", "toolset_name"}
+_RESPONSES_RESULT: Final = {"type", "call_id", "output", "id", "status"}
+_CHAT_RESULT: Final = {"role", "tool_call_id", "content", "name", "id", "status"}
+_BEDROCK_RESULT: Final = {"toolUseId", "status", "content", "type"}
+_MCP_RESULT: Final = {"content", "isError", "structuredContent", "_meta", "resultType"}
+
+
+def _of_bedrock(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
+    if not output.keys() <= _BEDROCK_RESULT or not isinstance(output.get("content"), list):
+        return None
+    return _inside(output["content"], output.get("status") == "error")
+
+
+def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
+    content, said = output.get("content", []), output.get("structuredContent")
+    if not isinstance(content, list):
+        return None
+    if said is not None or isinstance(output.get("isError"), bool):
+        return _with_structured(content, said, bool(output.get("isError")))
+    pieces = _of_list(content)
+    return None if pieces is None else (pieces, False)
+
+
+def _of_object(output: object) -> tuple[list[Piece], bool] | None:
+    """A tool result of an SDK's own type: MCP's, LangChain's."""
+    content = getattr(output, "content", None)
+    if not isinstance(content, list | str) or isinstance(output, type):
+        return None
+    if hasattr(output, "tool_call_id"):
+        return _inside(content, getattr(output, "status", None) == "error")
+    if not isinstance(content, list):
+        return None
+    for flag, said in (("isError", "structuredContent"), ("is_error", "structured_content")):
+        if hasattr(output, flag) or hasattr(output, said):
+            return _with_structured(content, getattr(output, said, None), bool(getattr(output, flag, False)))
+    return None
+
+
+def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
+    if isinstance(content, str):
+        return [Piece(to_block(content))], is_error
+    if not isinstance(content, list):
+        return None
+    if len(content) > MAX_BLOCKS:
+        texts = [_text_of(item) for item in content]
+        return None if None in texts else ([_as_text([_said(text) for text in texts])], is_error)
+    pieces = _of_list(content, declared=True) if content else [Piece(to_block(""))]
+    return None if pieces is None else (pieces, is_error)
+
+
+def _said(text: str | None) -> Any:
+    """What a text is the JSON of, or the text itself."""
+    kind, value = to_block(text).parsed
+    return value if kind == "json" else text
+
+
+def _with_structured(content: list[Any], said: object, is_error: bool) -> tuple[list[Piece], bool] | None:
+    """MCP's blocks, and its structured content where they do not say the same.
+
+    What is no object SDKs wrap, so that it is one, and of a list they make a text of each element.
+    """
+    if said is None:
+        return _inside(content, is_error) or _unknown(content, is_error)
+    wrapped = said if isinstance(said, Mapping) else {_WRAPPED: said}
+    if content and (whole := structured.elements(wrapped, [_text_of(item) for item in content])) is not None:
+        data = to_block(whole if _WRAPPED in wrapped else said)
+        return [Piece(data, {"type": "text", "text": data.text})], is_error
+    data = to_block(said)
+    if not content:
+        return [Piece(data)], is_error
+    pieces, _ = _inside(content, is_error) or _unknown(content, is_error) or ([_as_text(content)], is_error)
+    repeats = structured.repeated(wrapped, [piece.block for piece in pieces])
+    if repeats is None:
+        return pieces, is_error
+    beside = [piece for at, piece in enumerate(pieces) if at not in repeats]
+    return [*beside, Piece(data, {"type": "text", "text": data.text})], is_error
+
+
+def _unknown(content: list[Any], is_error: bool) -> tuple[list[Piece], bool] | None:
+    """Blocks that all are of types that nobody knows, as they are; None for data."""
+    if len(content) > MAX_BLOCKS or not all(isinstance(item, Mapping) and _may_be_unknown(item) for item in content):
+        return None
+    pieces = [_bounded(Piece(None, item), as_text=at >= MAX_UNKNOWN) for at, item in enumerate(content)]
+    return pieces, is_error
+
+
+def _text_of(item: Any) -> str | None:
+    """The text of a block of MCP's that is nothing else."""
+    if isinstance(item, Mapping):
+        kind, text = item.get("type"), item.get("text")
+    else:
+        kind, text = getattr(item, "type", None), getattr(item, "text", None)
+    return text if kind == "text" and isinstance(text, str) else None
+
+
+def _as_text(content: list[Any]) -> Piece:
+    text = to_block(to_block(content).text)
+    return Piece(text, {"type": "text", "text": text.text})
+
+
+_WRAPPED: Final = "result"
+"""As MCP's SDKs name what is no object."""
+
+
+# Lists of blocks
+
+
+def _of_list(items: Sequence[Any], *, declared: bool = False) -> list[Piece] | None:
+    """Blocks, if (nearly) all are; the first ones tell most data apart at no cost.
+
+    Of a declared list, inside a tool result, strings are texts, and what cannot be kept as it is becomes the text of its
+    JSON.
+    """
+    if not 0 < len(items) <= MAX_BLOCKS or not any(map(_may_be_block, items if declared else items[:_LOOKED_AT])):
+        return None
+    pieces: list[Piece] = []
+    known = unknown = elsewhere = 0
+    for item in items:
+        mapping = item if isinstance(item, Mapping) else _dumped(item)
+        if mapping is None:
+            if not declared:
+                return None
+            text = to_block(item).text
+            pieces.append(Piece(to_block(text), {"type": "text", "text": text}))
+            continue
+        try:
+            piece = _piece(mapping, readers.read(mapping, tolerant=declared or mapping is not item))
+            known, elsewhere = known + 1, elsewhere + (piece.block is None)
+        except readers.NoForm:
+            if not declared and not _may_be_unknown(mapping):
+                return None
+            piece, unknown = Piece(None, mapping), unknown + 1
+        too_many = unknown > MAX_UNKNOWN or elsewhere > MAX_ELSEWHERE
+        if too_many and not declared:
+            return None
+        pieces.append(_bounded(piece, as_text=too_many) if piece.block is None else piece)
+    if not known:
+        return None
+    return pieces if declared or not _are_records(pieces, unknown) else None
+
+
+def _are_records(pieces: Sequence[Piece], unknown: int) -> bool:
+    if unknown > max(1, len(pieces) // 4):
+        return True
+    return len(pieces) > MAX_UNTYPED and all(piece.is_untyped and isinstance(piece.block, Block) for piece in pieces)
+
+
+def _may_be_block(item: object) -> bool:
+    if isinstance(item, Mapping):
+        return readers.is_known(item["type"]) if "type" in item else len(item) == 1 and readers.is_untyped(*item)
+    return callable(getattr(type(item), "model_dump", None)) and readers.is_known(getattr(item, "type", None))
+
+
+def _may_be_unknown(item: Mapping[Any, Any]) -> bool:
+    """Whether it may be a block of a type that is new: one that looks like a known type and is not is data."""
+    if "type" in item:
+        return isinstance(item["type"], str) and not readers.is_known(item["type"])
+    return len(item) == 1 and not readers.is_untyped(*item)
+
+
+def _dumped(item: Any) -> Mapping[Any, Any] | None:
+    """An SDK's block as the dict that it is on the wire."""
+    if not callable(getattr(type(item), "model_dump", None)):
+        return None
+    dumped = item.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped if isinstance(dumped, Mapping) else None
+
+
+def _piece(item: Mapping[Any, Any], block: Block | Media | None) -> Piece:
+    """What is JSON inside is kept as the block has it: what gives its items once gave them to it."""
+    if isinstance(block, Block) and _holds_json(item):
+        return Piece(block, {**item, "json": block.value if block.from_value else block.text})
+    return Piece(block, item)
+
+
+def _bounded(piece: Piece, *, as_text: bool) -> Piece:
+    """A block that cannot be read: as it is, if it is small and plain, else the text of its JSON."""
+    written = to_block(piece.original)
+    if not as_text and written.size <= MAX_UNREAD_BYTES and type(written.value) is dict:
+        whole = plain.normalised(written.value)
+        if whole is not None:
+            return Piece(None, whole)
+    text = to_block(written.text)
+    return Piece(text, write_text(text.text, like=piece))
+
+
+def _whole(item: Mapping[Any, Any] | None, block: Block | Media | None) -> dict[str, Any] | None:
+    """A block in its form, as plain data; None where it has none, or is too deep."""
+    if item is None:
+        return None
+    if not isinstance(block, Block) or not _holds_json(item):
+        return plain.normalised(item)
+    beside = plain.normalised({key: member for key, member in item.items() if key != "json"})
+    value = plain.value_of(block)
+    return None if beside is None or value is None else {**beside, "json": value[0]}
+
+
+def _holds_json(item: Mapping[Any, Any]) -> bool:
+    return "json" in item and item.get("type", "json") == "json"

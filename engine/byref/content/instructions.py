@@ -1,0 +1,108 @@
+"""`display_instructions_for_model`: what a tool would tell the model, taken out before anything reads the data."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import msgspec
+
+from byref.content.blocks import Block, to_block
+from byref.jsonscan import chunks
+from byref_sandbox import jsontext
+
+KEY: Final = "display_instructions_for_model"
+MAX_CHARS: Final = 4_000
+"""Longer instructions are cut: they are a directive, not data."""
+
+
+def lift_value(value: object) -> tuple[object, str | None]:
+    """Return a value without its instructions, and them: a string under `KEY` at its top."""
+    if type(value) is dict and isinstance(said := value.get(KEY), str):
+        return {key: member for key, member in value.items() if key != KEY}, cut(str.__str__(said))
+    return value, None
+
+
+def lift(block: Block) -> tuple[Block, str | None]:
+    """Return a block without its instructions, and them; the rest of a JSON text stays as it was written."""
+    if block.from_value:
+        return _lift_from_value(block)
+    if block.text[:4096].lstrip("\ufeff \t\r\n")[:1] != "{":
+        return block, None
+    data = block.data
+    is_escaped = chunks.holds(data, b"\\u")  # an escape can spell the key, too
+    if not (is_escaped or chunks.holds(data, KEY.encode())):
+        return block, None
+    try:
+        members = _members(data)
+        said: object = msgspec.json.decode(members[KEY]) if KEY in members else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _lift_parsed(block)
+    if KEY in members and type(said) is not str and (is_escaped or data.count(KEY.encode()) > 1):
+        said = _said_before(block)
+    if type(said) is not str:
+        return block, None
+    del members[KEY]
+    return to_block(msgspec.json.encode(members).decode()), cut(said)
+
+
+def _lift_from_value(block: Block) -> tuple[Block, str | None]:
+    value = block.value
+    if type(value) is not dict:
+        return block, None
+    if any(type(key) is not str for key in value) or type(value.get(KEY, "")) is not str:
+        # Members of an enum and the like: their JSON says whether they are the key, or a string.
+        if not chunks.holds(block.data, KEY.encode()):
+            return block, None
+        try:
+            value = chunks.parse(block.text, block.data)
+        except jsontext.NotJSON:
+            return block, None
+    rest, lifted = lift_value(value)
+    return (block, None) if lifted is None else (to_block(rest), lifted)
+
+
+def _members(data: bytes) -> dict[str, msgspec.Raw]:
+    jsontext.check_depth(data)
+    return _decoder.decode(data.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _lift_parsed(block: Block) -> tuple[Block, str | None]:
+    """Of JSON that a strict reader does not take."""
+    try:
+        value = jsontext.decode(block.data)
+    except jsontext.NotJSON:
+        return block, None
+    if type(value) is not dict or KEY not in value:
+        return block, None
+    said = value.pop(KEY)
+    said = said if type(said) is str else _said_before(block)
+    return (block, None) if said is None else (to_block(json.dumps(value, separators=(",", ":"))), cut(said))
+
+
+def _said_before(block: Block) -> str | None:
+    """Return the last string under the key at the top, where the key is there again: readers take the last member."""
+    top: list[tuple[str, object]] = []
+
+    def keep(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal top
+        top = pairs  # the outermost object comes last
+        return dict(pairs)
+
+    try:
+        jsontext.check_depth(block.data)
+        json.loads(block.text.removeprefix("\ufeff"), object_pairs_hook=keep, parse_int=lambda _: 0)
+    except (ValueError, RecursionError):
+        return None
+    return next((member for key, member in reversed(top) if key == KEY and type(member) is str), None)
+
+
+def cut(text: str) -> str:
+    """Return instructions as a model may read them."""
+    text = _LONE_SURROGATE.sub("\ufffd", text)
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -1,0 +1,119 @@
+"""What was stored as it came, since it is too large to be held: in memory is what describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal
+
+from byref.content.blocks import Block, Kind
+from byref.content.media import Media
+from byref.describe.truncate import Ends
+from byref.jsonscan import Skimmed, chunks
+from byref.jsonscan.whole import Described
+
+Load = Callable[[], bytes]
+"""Reads the bytes back; only what passes whole is."""
+
+
+class Large(Block):
+    """Text or JSON: the text's ends, and a value in which `Rows` stand for its big arrays."""
+
+    def __init__(self, skimmed: Skimmed, digest: bytes, load: Load, *, is_written: bool) -> None:
+        self._skimmed = skimmed
+        self._load = load
+        self.digest = digest
+        self.lossy = skimmed.lossy
+        self.value = skimmed.value
+        self.from_value = False
+        self._is_written = is_written
+        self.parse_error = skimmed.parse_error
+
+    @cached_property
+    def data(self) -> bytes:  # type: ignore[override]  # read, and only if it is asked for
+        """All of it, read back."""
+        return self._load()
+
+    @cached_property
+    def text(self) -> str:  # type: ignore[override]
+        """All of it, read back."""
+        return chunks.decode(self.data, "replace")
+
+    @property
+    def is_written(self) -> bool:
+        """As of any block: records are."""
+        return self._is_written
+
+    @property
+    def ends(self) -> Ends:
+        """Its beginning and its end."""
+        return self._skimmed.text
+
+    def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
+        """Return about how many tokens the text has, by samples spread evenly over it."""
+        samples = self._skimmed.samples
+        return round(count(samples, kind) * self.ends.characters / len(samples)) if samples else 0
+
+    @cached_property
+    def described(self) -> Described | None:
+        """As of any block."""
+        schema = self._skimmed.schema
+        return None if schema is None else Described(self.value, schema)
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes of `data`."""
+        return self._skimmed.size
+
+    @cached_property
+    def size(self) -> int:
+        """UTF-8 bytes of `text`."""
+        return self._skimmed.text.size
+
+    @property
+    def line_count(self) -> int:
+        """Lines of `data`."""
+        return self._skimmed.lines
+
+    @cached_property
+    def parsed(self) -> tuple[Kind, object]:
+        """As of any block."""
+        return ("json", self.value) if self.parse_error is None else ("text", None)
+
+    def discard(self) -> None:
+        """What was parsed is bounded."""
+
+
+class LargeMedia(Media):
+    """An image or a document."""
+
+    def __init__(
+        self, kind: Literal["image", "document"], content_type: str, size: int, lines: int, digest: bytes, load: Load
+    ) -> None:
+        self.kind = kind
+        self.content_type = content_type
+        self.name = None
+        self.digest = digest
+        self._size = size
+        self._lines = lines
+        self._load = load
+
+    @cached_property
+    def data(self) -> bytes:  # type: ignore[override]  # read, and only if it is asked for
+        """All of it, read back."""
+        return self._load()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes of `data`."""
+        return self._size
+
+    @cached_property
+    def line_count(self) -> int:
+        """As of text."""
+        return self._lines

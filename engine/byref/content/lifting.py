@@ -1,0 +1,242 @@
+"""The instructions of an object that passes by as bytes: its members of that name, taken out before anything reads it."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from byref.content.instructions import KEY, cut
+from byref_sandbox import jsontext
+
+HELD: Final = 16 << 20
+"""Bytes in which a member has to end, and which are taken out of one stream; what is beyond stays."""
+_BEGINNING: Final = 4_096
+"""Bytes in which an object has to begin."""
+_BLANKS: Final = b" \t\r\n"
+_FEW: Final = 64
+_OTHERS: Final = bytes(set(range(256)) - set(b'"[]{}'))
+_decoder: Final = json.JSONDecoder()
+
+
+def _spelled(letter: str) -> str:
+    digits = f"{ord(letter):04x}"
+    return f"(?:{letter}|\\\\u{re.sub('[a-f]', lambda found: f'[{found[0]}{found[0].upper()}]', digits)})"
+
+
+_KEY: Final = re.compile(b'"%s"' % "".join(map(_spelled, KEY)).encode())
+"""The name as JSON may spell it, with escapes."""
+_NEXT: Final = re.compile(rb"[ \t\r\n]*" + _KEY.pattern)
+_PART: Final = re.compile(rb'"[\\a-zA-Z0-9_]*')
+_LONGEST: Final = 6 * len(KEY) + 2
+_COLON: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_BEHIND: Final = re.compile(rb"[ \t\r\n]*")
+
+
+class _Incomplete(Exception):
+    """More has to be read."""
+
+
+class Lifting:
+    """Reads an object once, cut anywhere, in bounded memory; any other text passes through it as it is.
+
+    Members whose value is a string are taken out. `every`: those of any value.
+    """
+
+    def __init__(self, *, every: bool = False) -> None:
+        self.said: str | None = None
+        """What the last of them says."""
+        self.left = False
+        """Whether one was left in for its value is no string."""
+        self._every = every
+        self._removed: list[tuple[int, bytes]] = []
+        self._removed_size = 0
+        self._given = 0
+        self._is_object: bool | None = None
+        self._depth = 0
+        self._in_string = self._is_escaped = False
+
+    @property
+    def has_removed(self) -> bool:
+        """Whether anything was taken out."""
+        return bool(self._removed)
+
+    def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield what is left of the pieces."""
+        text, enough = b"", 0
+        for piece in pieces:
+            text += piece
+            if len(text) < enough:
+                continue
+            kept, text = self._read(text)
+            enough = 2 * len(text)
+            if kept:
+                self._given += len(kept)
+                yield kept
+        kept, _ = self._read(text, final=True)
+        if kept:
+            yield kept
+
+    def restored(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield pieces of what it gave, with what it had taken out."""
+        at, removed = 0, iter(self._removed)
+        place, taken = next(removed, (None, b""))
+        for piece in pieces:
+            begin, end = at, at + len(piece)
+            while place is not None and place < end:
+                yield piece[at - begin : place - begin]
+                yield taken
+                at = place
+                place, taken = next(removed, (None, b""))
+            yield piece[at - begin :]
+            at = end
+        while place is not None:
+            yield taken
+            place, taken = next(removed, (None, b""))
+
+    def _read(self, text: bytes, *, final: bool = False) -> tuple[bytes, bytes]:
+        """Return what passes of a text, and its end that has to wait for more."""
+        if self._is_object is None:
+            opening = text[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)[:1]
+            if not opening and len(text) < _BEGINNING and not final:
+                return b"", text
+            self._is_object = opening == b"{"
+        if not self._is_object:
+            return text, b""
+        out: list[bytes] = []
+        given = at = seen = 0  # bytes in `out`; where what passes goes on; where brackets and quotes are counted to
+        found = _KEY.search(text) if KEY.encode() in text or b"\\u" in text else None
+        while found is not None:
+            name, following = found.start(), found.end()
+            self._advance(text[seen:name])
+            seen = name
+            mark = -1 if self._in_string or self._depth != 1 else _before(text, name)
+            if mark >= at and text[mark] in b"{,":
+                is_first = text[mark] == ord("{")
+                try:
+                    end = self._member(text, following, final=final)
+                except _Incomplete:
+                    if len(text) - mark <= HELD:
+                        self._depth -= is_first
+                        out.append(text[at:mark])
+                        return b"".join(out), text[mark:]
+                    end = None
+                begin = mark + is_first
+                if end is not None and self._removed_size + end - begin <= HELD:
+                    end = self._following(text, end, final=final) if is_first else end
+                    out.append(text[at:mark])
+                    given += mark - at
+                    self._remove(given + is_first, text[begin:end])
+                    if is_first:  # and so is what follows, now
+                        self._depth -= 1
+                        text, at, seen, following = b"{" + text[end:], 0, 0, 0
+                    else:
+                        at = seen = following = end
+            found = _KEY.search(text, following)
+        wait = len(text) if final else self._waiting(text, seen)
+        self._advance(text[seen:wait])
+        out.append(text[at:wait])
+        return b"".join(out), text[wait:]
+
+    def _following(self, text: bytes, end: int, *, final: bool) -> int:
+        """Return where the member begins that is to be the first, or the object ends, when the first one is taken out."""
+        while text[end : end + 1] == b",":
+            end += 1
+            name = _NEXT.match(text, end)
+            try:
+                behind = None if name is None else self._member(text, name.end(), final=final)
+            except _Incomplete:
+                break
+            if behind is None:
+                break
+            end = behind
+        return end
+
+    def _member(self, text: bytes, at: int, *, final: bool) -> int | None:
+        """Return where the member ends whose name does so there; None where it is to stay."""
+        colon = _COLON.match(text, at)
+        value = at if colon is None else colon.end()
+        opening = text[value : value + 1]
+        if not opening or (colon is None and not text[at:].strip(_BLANKS)):
+            if final:
+                return None
+            raise _Incomplete
+        if colon is None:
+            return None
+        said = None
+        if opening == b'"':
+            string = _STRING.match(text, value)
+            if string is None:
+                if final:
+                    return None
+                raise _Incomplete
+            end = string.end()
+            try:
+                said = json.loads(string[0].decode("utf-8", "surrogatepass"))
+            except ValueError:
+                return None
+        elif not self._every:
+            self.left = True
+            return None
+        else:
+            rest = text[value:].decode("utf-8", "replace" if final else "ignore")
+            try:
+                jsontext.check_depth(text[value:])
+                _, length = _decoder.raw_decode(rest)
+            except (ValueError, RecursionError):
+                if final:
+                    return None
+                raise _Incomplete from None
+            end = value + len(rest[:length].encode())
+        behind = _BEHIND.match(text, end)
+        end = end if behind is None else behind.end()
+        if end == len(text) and not final:
+            raise _Incomplete
+        if text[end : end + 1] not in (b",", b"}"):
+            return None
+        if said is not None:
+            self.said = cut(said)
+        return end
+
+    def _remove(self, place: int, taken: bytes) -> None:
+        self._removed.append((self._given + place, taken))
+        self._removed_size += len(taken)
+
+    def _waiting(self, text: bytes, seen: int) -> int:
+        """Return where a member of the name may begin of which there is too little yet; the text's end if there is none."""
+        mark = _before(text, len(text))
+        if mark < 0 or text[mark] not in b"{,":
+            quote = text.rfind(b'"', max(seen, len(text) - _LONGEST))
+            if quote < 0 or _PART.fullmatch(text, quote) is None:
+                return len(text)
+            mark = _before(text, quote)
+        is_one = mark >= seen and text[mark] in b"{," and len(text) - mark <= HELD
+        return mark if is_one else len(text)
+
+    def _advance(self, text: bytes) -> None:
+        """Keep count of brackets and quotes."""
+        if not text:
+            return
+        if self._is_escaped:
+            text = text[1:]
+        slashes = len(text) - len(text.rstrip(b"\\"))
+        self._is_escaped = bool(slashes & 1)
+        if b"\\" in text:
+            text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+        # Two quotes side by side change nothing about what is between others.
+        marks = text.translate(None, _OTHERS).replace(b'""', b"")
+        parts = marks.split(b'"')
+        outside = b"".join(parts[self._in_string :: 2])
+        self._in_string ^= not len(parts) & 1
+        self._depth += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
+
+
+def _before(text: bytes, at: int) -> int:
+    """Return where the last byte before a place is that is not blank; -1 if there is none."""
+    for place in range(at - 1, max(at - _FEW, 0) - 1, -1):
+        if text[place] not in _BLANKS:
+            return place
+    return len(text[: max(at - _FEW, 0)].rstrip(_BLANKS)) - 1

@@ -1,0 +1,83 @@
+"""What one call of a tool returned, as its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from byref.content import formats, media, values
+from byref.content.blocks import MARKS, to_block
+from byref.content.formats import Piece
+from byref.content.media import Media
+from byref.errors import ConfigurationError
+
+OCTETS = "application/octet-stream"
+"""What bytes are taken for that have a NUL: unless they are UTF-8 all the same."""
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool returned, said in so many words: one or more content blocks, and whether it is an error.
+
+    A block is a text, bytes (an image, a document), a provider's content block as a dict (`{"json": …}` and `{"text": …}`
+    among them), or any other value, which is JSON. `Session.process` takes the same without it, and then tells data and
+    blocks apart by their form.
+    """
+
+    blocks: tuple[Any, ...]
+    is_error: bool = False
+
+    def __init__(self, blocks: Iterable[Any], *, is_error: bool = False) -> None:
+        """Take the blocks in their order."""
+        if isinstance(blocks, str | bytes | dict) or not isinstance(blocks, Iterable):
+            raise ConfigurationError(
+                f"ToolOutput: blocks of type {type(blocks).__name__!r}: expected a list of them, one or more"
+            )
+        object.__setattr__(self, "blocks", tuple(blocks))
+        object.__setattr__(self, "is_error", bool(is_error))
+
+
+def to_pieces(output: object) -> tuple[list[Piece], bool]:
+    """Return the blocks of any object that a tool returned, and whether it says that it is an error; never raises."""
+    try:
+        if isinstance(output, ToolOutput):
+            return _stated(output), output.is_error
+        return formats.read(output) or ([_alone(output)], False)
+    except values.RAISED:  # an object of a tool's own whose attributes raise: its value is read with more care
+        return [Piece(to_block(output))], False
+
+
+def is_textual(content_type: str) -> bool:
+    """Tell whether bytes of a content type are text to be read and searched."""
+    return content_type.startswith(_TEXTUAL)
+
+
+def binary(output: object, content_type: str | None = None) -> Media | None:
+    """Return bytes as the image or the document that they are, told by their type or their beginning; None if text."""
+    if not issubclass(type(output), bytes | bytearray | memoryview):
+        return None
+    data: bytes = output if type(output) is bytes else bytes(memoryview(output))  # type: ignore[arg-type]
+    if content_type is not None and not is_textual(content_type):
+        return media.of(content_type, data)
+    sniffed = None if data.startswith(MARKS) else media.sniffed(data)
+    if sniffed is None or (sniffed == OCTETS and not to_block(data).lossy):
+        return None
+    return media.of(sniffed, data)
+
+
+def _alone(output: object) -> Piece:
+    return Piece(binary(output) or to_block(output))
+
+
+def _stated(output: ToolOutput) -> list[Piece]:
+    blocks = output.blocks or ("",)
+    pieces = [
+        _alone(block) if piece is None else piece for block, piece in zip(blocks, formats.stated(blocks), strict=True)
+    ]
+    if len(pieces) > 1:
+        for piece in pieces:
+            if piece.original is None and piece.block is not None:
+                piece.original = formats.write(piece.block)
+    return pieces

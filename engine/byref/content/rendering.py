@@ -1,0 +1,146 @@
+"""Content as each provider's API takes it inside a tool result: text, images and documents in the provider's own blocks.
+
+A block in the provider's own form keeps the keys that the provider takes; any other is rewritten. What cannot be (its bytes
+are elsewhere, its type is none of the provider's) becomes text: a placeholder, or its JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from byref.content import formats
+from byref.content.blocks import Block
+from byref.content.formats import Piece
+from byref.content.media import Media
+
+MAX_READABLE_BYTES: Final = 8_000
+"""Of an image of text (SVG) that is given as its text: about what a provider counts for an image."""
+
+_SEEN: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""Images that Anthropic and OpenAI take."""
+_GEMINI: Final = frozenset({"image/jpeg", "image/png", "image/webp", "application/pdf", "text/plain"})
+"""What Gemini takes beside a function's response."""
+
+_OWN: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "openai": {"text": ("text", "")},
+    "openai-responses": {
+        "input_text": ("text", ""),
+        "input_image": ("", "image_url file_id detail"),
+        "input_file": ("", "file_data file_url file_id filename detail"),
+    },
+    "anthropic": {
+        "text": ("text", "cache_control"),
+        "image": ("source", "cache_control"),
+        "document": ("source", "title context citations cache_control"),
+        "search_result": ("source title content", "citations cache_control"),
+        "tool_reference": ("tool_name", "cache_control"),
+    },
+    "mcp": {
+        "text": ("text", "annotations _meta"),
+        "image": ("data mimeType", "annotations _meta"),
+        "audio": ("data mimeType", "annotations _meta"),
+        "resource": ("resource", "annotations _meta"),
+        "resource_link": ("uri name", "title description mimeType size icons annotations _meta"),
+    },
+}
+"""The keys that a block of a type must have, and may have, in each provider's API."""
+
+
+def render(content: str | list[Any], format: str) -> Any:
+    """Return content for a tool result: text as it is (MCP: as a block); for Gemini a pair of text and further parts."""
+    if isinstance(content, str):
+        return (
+            [{"type": "text", "text": content}] if format == "mcp" else (content, []) if format == "gemini" else content
+        )
+    pieces = [formats.one(item) for item in content]
+    if format == "gemini":
+        media = [piece.block for piece in pieces if isinstance(piece.block, Media)]
+        parts = [
+            {"inline_data": {"mime_type": m.content_type, "data": m.base64}} for m in media if m.content_type in _GEMINI
+        ]
+        return as_text(content), parts
+    return [_block(piece, format) for piece in pieces]
+
+
+def as_text(content: str | list[Any]) -> str:
+    """Return content as one text, with placeholders for images and documents."""
+    return content if isinstance(content, str) else "\n\n".join(_text(formats.one(item)) for item in content)
+
+
+def _block(piece: Piece, format: str) -> dict[str, Any]:
+    own = _own(piece, format)
+    if isinstance(piece.block, Media):
+        made = _media(piece.block, format)
+        if own is None or own["type"] != made["type"]:
+            return made
+        return {**made, **own, **_carrying(made, own)}
+    if own is not None and (piece.block is not None or _is_sendable(own, format)):
+        return own
+    return {"type": "input_text" if format == "openai-responses" else "text", "text": _text(piece)}
+
+
+def _own(piece: Piece, format: str) -> dict[str, Any] | None:
+    """The block as it is, with the keys that the provider takes; None if it is not in the provider's form."""
+    item = piece.original if isinstance(piece.original, Mapping) else {}
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind not in _OWN[format]:
+        return None
+    needs, more = (keys.split() for keys in _OWN[format][kind])
+    if any(item.get(key) is None for key in needs):
+        return None
+    if kind == "search_result" and not all(isinstance(item[key], str) for key in ("source", "title")):
+        return None
+    return {key: item[key] for key in ("type", *needs, *more) if item.get(key) is not None}
+
+
+def _carrying(made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What holds the bytes, written afresh: base64 as a provider takes it; a resource keeps its URI."""
+    if "resource" in made:
+        return {"resource": {**own["resource"], "blob": made["resource"]["blob"]}}
+    return {key: made[key] for key in ("source", "data", "mimeType", "image_url", "file_data") if key in made}
+
+
+def _is_sendable(own: dict[str, Any], format: str) -> bool:
+    """Whether a block whose bytes are elsewhere, or unreadable, says where in a way that the provider takes."""
+    if format == "anthropic" and "source" in own and own["type"] != "search_result":
+        source = own["source"]
+        return isinstance(source, Mapping) and source.get("type") == "url" and isinstance(source.get("url"), str)
+    if format == "openai-responses":
+        url = own.get("image_url", own.get("file_url", ""))
+        return isinstance(own.get("file_id"), str) or (isinstance(url, str) and url.startswith(("http://", "https://")))
+    return own["type"] in ("resource_link", "tool_reference")
+
+
+def _text(piece: Piece) -> str:
+    if isinstance(piece.block, Block):
+        return piece.block.text
+    return piece.block.placeholder if piece.block is not None else formats.to_json([piece.original])[1:-1]
+
+
+def _media(media: Media, format: str) -> dict[str, Any]:
+    url = f"data:{media.content_type};base64,{media.base64}"
+    match format:
+        case "anthropic" if media.content_type in _SEEN or media.content_type == "application/pdf":
+            source = {"type": "base64", "media_type": media.content_type, "data": media.base64}
+            title = {"title": media.name} if media.name and media.kind == "document" else {}
+            return {"type": media.kind, "source": source, **title}
+        case "openai-responses" if media.content_type in _SEEN:
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case "openai-responses" if media.kind == "document" and not media.content_type.startswith(("audio/", "video/")):
+            return {"type": "input_file", "file_data": url, "filename": media.name or f"document.{media.format}"}
+        case "mcp":
+            return formats.write(media)
+    kind = "input_text" if format == "openai-responses" else "text"  # OpenAI's Chat API takes text alone from tools
+    return {"type": kind, "text": _readable(media) or media.placeholder}
+
+
+def _readable(media: Media) -> str | None:
+    """An image or a document of text as its text."""
+    is_text = media.content_type.startswith("text/") or media.content_type in ("image/svg+xml", "application/json")
+    if not is_text or (media.kind == "image" and media.size > MAX_READABLE_BYTES):
+        return None
+    try:
+        return media.data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,385 @@
+"""Any Python value as JSON: what has no JSON of its own becomes it by stated rules, what has no rule a bracketed note.
+
+Nothing here raises for what a tool returned.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from decimal import Decimal
+from itertools import chain, islice
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from byref.jsonscan import chunks
+from byref_sandbox import jsontext
+
+MAX_DEPTH = 200
+"""Deeper parts of a Python value are replaced by a note: every JSON reader stops somewhere, msgspec near 1,000."""
+_END = object()
+MAX_ITEMS = 1_000_000
+"""Taken from an iterable of unknown length inside a value."""
+
+RAISED = (Exception, SystemExit, GeneratorExit)
+"""What code of a tool's own object may raise; only an interrupt of the host's passes."""
+_CONTAINERS = (dict, list, tuple)
+_FEW = 64
+_LOOKED_AT = 2_000
+"""Containers walked in search of a value that repeats its own parts."""
+_LIKELY = 20
+"""How often a container comes again in a value that may repeat itself, on average of those looked at."""
+MAX_PARTS = 20_000_000
+"""Most arrays and objects, each counted as often as it would be written, of a value that repeats its own parts."""
+
+
+def written(value: object) -> tuple[object, bytes, int]:
+    """Return a value as JSON has it, its JSON, one record a line, and how many line feeds that has."""
+    taken: dict[int, tuple[object, object]] = {}
+    token = _taken.set(taken)
+    try:
+        _check_depth(value)
+        value = _top(value)
+        data, line_feeds = _lines(value)
+        if taken:  # iterators inside gave what they had
+            value = chunks.parse(chunks.decode(data), data)
+    except RAISED:
+        value = _plain(value, 0, set())
+        data, line_feeds = _escaped(value)
+    finally:
+        _taken.reset(token)
+    return value, data, line_feeds
+
+
+def plain(value: object) -> bytes | None:
+    """Return the JSON of a value on one line; None if it is not of plain JSON's types through and through."""
+    try:
+        _check_depth(value)
+        return _checked(_plain_encoder.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _check_depth(value: object) -> None:
+    """Raise RecursionError where a value is nested so deeply that writing it could end the process."""
+    if sys.getrecursionlimit() <= jsontext.MAX_LEVELS:
+        return
+    level: list[Any] = [value]
+    for _ in range(jsontext.MAX_LEVELS):
+        level = [one for one in level if type(one) in _CONTAINERS]
+        if not level:
+            return
+        members: Iterator[Any] = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
+        level = list({id(member): member for member in members if type(member) in _CONTAINERS}.values())
+    raise RecursionError
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type, whatever its metaclass says."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def repeats_itself(value: object) -> bool:
+    """Tell whether a value refers to the same few parts so often that writing it out would never end.
+
+    YAML's aliases make such values out of a few lines of text ("billion laughs"). Ordinary data is told apart by the
+    first `_LOOKED_AT` containers, nearly all of them distinct; only what repeats itself there is counted out.
+    """
+    if type(value) not in _CONTAINERS:
+        return False
+    seen: set[int] = set()
+    pending: list[Any] = [value]
+    for _ in range(_LOOKED_AT):
+        if not pending or len(seen) * _LIKELY > _LOOKED_AT:
+            return False
+        one = pending.pop()
+        seen.add(id(one))
+        members = one.values() if type(one) is dict else one
+        pending += [member for member in islice(members, _LOOKED_AT) if type(member) in _CONTAINERS]
+    return _written_out(value, {}) > MAX_PARTS
+
+
+def _written_out(value: Any, known: dict[int, int]) -> int:
+    """Count the containers of a value as often as they would be written; each is looked into once."""
+    if id(value) not in known:
+        known[id(value)] = 0  # a value that holds itself is cut there
+        members = value.values() if type(value) is dict else value
+        inner = [member for member in members if type(member) in _CONTAINERS]
+        known[id(value)] = 1 + sum(_written_out(member, known) for member in inner)
+    return known[id(value)]
+
+
+def _top(value: object) -> object:
+    """Lists, dicts and scalars as they are; every other type as the JSON it encodes to."""
+    if value is None or type(value) in (dict, list, str, int, float, bool):
+        return value
+    data = _encoded(value)
+    return chunks.parse(chunks.decode(data), data)
+
+
+def _lines(value: object) -> tuple[bytes, int]:
+    r"""Encode with one record per line, so that lines, grep and `line_count` mean something; count the line feeds.
+
+    Elements of an array and members of an object begin lines of their own, down to the first array and at most three
+    objects deep. A raw newline occurs nowhere else in JSON text, so taking them out gives the compact form.
+    """
+    pieces, few, size, line_feeds = [], list[bytes](), 0, 0
+    for piece, feeds in _broken(value, 3):
+        few.append(piece)
+        size += len(piece)
+        line_feeds += feeds
+        if size > chunks.sizes.CHUNK:  # many small ones would take long to be joined at once
+            pieces += few if len(few) < _FEW else [b"".join(few)]
+            few, size = [], 0
+    return b"".join([*pieces, *few]), line_feeds
+
+
+def _broken(value: object, depth: int) -> Iterable[tuple[bytes, int]]:
+    """Yield the pieces of the text, and how many line feeds each has."""
+    if type(value) is list and value:
+        before = b"[\n"
+        for run in chunks.runs(value):
+            yield before, 1
+            if len(run) == 1:
+                yield from _on_one_line(run[0])
+            else:
+                lines = _checked(_encoder.encode_lines(run))[:-1]
+                piece = lines.replace(b"\n", b",\n")
+                if len(piece) - len(lines) >= len(run):  # some are JSON already, of several lines
+                    piece = b",\n".join(_unbroken(_encoded(element)) for element in run)
+                yield piece, len(run) - 1
+            before = b",\n"
+        yield b"\n]", 1
+    elif type(value) is dict and value and depth:
+        before = b"{\n"
+        for key, member in value.items():
+            yield before, 1
+            yield _encoder.encode({key: None})[1:-5], 0  # the key as JSON, without `null}`
+            yield from _broken(member, depth - 1)
+            before = b",\n"
+        yield b"\n}", 1
+    else:
+        yield from _on_one_line(value)
+
+
+def _on_one_line(value: object) -> Iterable[tuple[bytes, int]]:
+    for piece in _compact(value):
+        yield _unbroken(piece), 0
+
+
+def _unbroken(data: bytes) -> bytes:
+    return data.replace(b"\n", b" ")
+
+
+def _compact(value: Any) -> Iterable[bytes]:
+    """Encode on one line."""
+    if not chunks.is_heavy(value):
+        yield _encoded(value)
+    elif type(value) is str:
+        yield b'"'
+        for piece in chunks.pieces(value):
+            yield _encoded(piece)[1:-1]
+        yield b'"'
+    elif type(value) is dict:
+        before, members = b"{", iter(value.items())
+        while some := list(islice(members, chunks.sizes.ITEMS)):
+            for run in chunks.runs(some):
+                yield before
+                if len(run) == 1:
+                    yield _encoder.encode({run[0][0]: None})[1:-5]
+                    yield from _compact(run[0][1])
+                else:
+                    yield _encoded(dict(run))[1:-1]
+                before = b","
+        yield b"}"
+    elif type(value) is list or type(value) is tuple:
+        before = b"["
+        for run in chunks.runs(value):
+            yield before
+            if len(run) == 1:
+                yield from _compact(run[0])
+            else:
+                yield _encoded(run)[1:-1]
+            before = b","
+        yield b"]"
+    else:
+        yield _encoded(value)
+
+
+def _encoded(value: object) -> bytes:
+    return _checked(_encoder.encode(value))
+
+
+def _checked(data: bytes) -> bytes:
+    """Raise where there is no JSON after all: a Decimal can be what JSON has no number for, a string may name it."""
+    if chunks.holds(data, b"NaN") or chunks.holds(data, b"Infinity"):
+        _validator.decode_lines(data)
+    return data
+
+
+def _hook(value: Any) -> object:
+    """Encode what msgspec does not know; it comes here once for each such object."""
+    if value is None or isinstance(value, bool):  # as keys of a dict
+        return "null" if value is None else str(value).lower()
+    kind = type(value)
+    module = (kind.__module__ or "").partition(".")[0]
+    if module == "pandas":
+        return _of_pandas(value)
+    if module == "numpy":
+        listed = value.tolist()
+        return str(listed) if type(listed) in (complex, kind) else listed
+    for name in ("model_dump", "to_pylist", "to_dicts"):  # pydantic, pyarrow, polars
+        if callable(method := getattr(kind, name, None)):
+            return method(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, BaseException):
+        return f"{kind.__name__}: {value}"
+    if isinstance(value, Iterable) and not isinstance(value, type):
+        taken = _taken.get()
+        if id(value) not in taken:
+            try:
+                items: object = _items(iter(value))
+            except RAISED as error:  # said once: asked again, a generator that failed is merely empty
+                items = _unreadable(value, error)
+            taken[id(value)] = value, items
+        return taken[id(value)][1]
+    return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
+
+
+def _items(source: Iterator[Any]) -> list[Any]:
+    """The first items of an iterable, and a note in the place of further ones."""
+    items = list(islice(source, MAX_ITEMS))
+    if len(items) == MAX_ITEMS and next(source, _END) is not _END:
+        items.append(f"[{MAX_ITEMS:,} items were taken of an iterable; what followed was not read.]")
+    return items
+
+
+def _of_pandas(value: Any) -> object:
+    pandas = sys.modules["pandas"]
+    if isinstance(value, pandas.DataFrame):
+        return _records(value)
+    if isinstance(value, pandas.Series):
+        if isinstance(value.index, pandas.RangeIndex):
+            return _column(value)
+        return _records(value.rename("value" if value.name is None else value.name).to_frame())
+    if isinstance(value, pandas.Index | pandas.api.extensions.ExtensionArray):
+        return _column(pandas.Series(value))
+    if pandas.api.types.is_scalar(value) and pandas.isna(value):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _records(frame: Any) -> list[dict[str, object]]:
+    """One dict per row; an index that says something is a column, repeated column names get a number."""
+    pandas = sys.modules["pandas"]
+    if not isinstance(frame.index, pandas.RangeIndex):
+        frame = frame.copy(deep=False)
+        frame.index = frame.index.set_names(
+            [_free(name, f"index_{i}" if i else "index", frame.columns) for i, name in enumerate(frame.index.names)]
+        )
+        frame = frame.reset_index()
+    names: list[str] = []
+    for column in frame.columns:
+        name = ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
+        while name in names:
+            name = f"{name}_2"
+        names.append(name)
+    columns = [_column(frame.iloc[:, i]) for i in range(len(names))]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+
+
+def _free(name: object, default: str, taken: Iterable[object]) -> object:
+    chosen = default if name is None else name
+    return f"{chosen}_2" if chosen in set(taken) else chosen
+
+
+def _column(series: Any) -> list[object]:
+    """Python values of a column, missing ones None."""
+    values: list[object] = series.tolist()
+    return [None if missing else value for value, missing in zip(values, series.isna().tolist(), strict=True)]
+
+
+def _plain(value: Any, depth: int, above: set[int]) -> object:
+    """Build plain JSON out of anything, with notes in place of cycles, bottomless depths and unreadable objects."""
+    if value is None or type(value) is bool or type(value) is str:
+        return value
+    if type(value) is int:
+        return value if value.bit_length() < 10_000 else f"[integer of {value.bit_length()} bits]"
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if depth >= MAX_DEPTH:
+        return f"[nested deeper than {MAX_DEPTH} levels]"
+    if id(value) in above:
+        return f"[circular reference to {type(value).__name__}]"
+    above.add(id(value))
+    try:
+        if isinstance(value, Mapping):
+            return {_key(key): _plain(member, depth + 1, above) for key, member in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [_plain(item, depth + 1, above) for item in value]
+        return _plain(_native(value), depth + 1, above)
+    except RAISED as error:
+        return _unreadable(value, error)
+    finally:
+        above.discard(id(value))
+
+
+def _native(value: object) -> object:
+    """One step towards JSON for a type that is none of its own."""
+    if isinstance(value, Decimal):
+        return float(value) if value.is_finite() else None
+    try:
+        return jsontext.decode(_encoder.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        converted = _hook(value)
+        return str(converted) if type(converted) is type(value) else converted
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _escaped(value: object) -> tuple[bytes, int]:
+    try:
+        return _lines(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        import json
+
+        return json.dumps(value, separators=(",", ":")).encode(), 0
+
+
+def _unreadable(value: object, error: BaseException) -> str:
+    return f"[{type_name(value)} could not be read: {type_name(error)}]"
+
+
+def _short_repr(value: object) -> str:
+    try:
+        return repr(value)[:200]
+    except RAISED:
+        return f"<{type(value).__name__}>"
+
+
+_taken: ContextVar[dict[int, tuple[object, object]]] = ContextVar("taken")
+"""What iterators gave, or why they did not, while one value is written: they give it once, and a second way of writing may be needed."""
+
+_validator = msgspec.json.Decoder(msgspec.Raw)
+_encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")
+_plain_encoder = msgspec.json.Encoder(decimal_format="number")

@@ -1,0 +1,98 @@
+"""What data a conversation still has, for the model after a compaction: newest first, within a bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from operator import itemgetter
+
+from sqlalchemy import Connection, select
+
+from byref.artifacts import listing, store, variables
+from byref.artifacts.counted import Counted
+from byref.conversation.scope import Scope
+from byref.db.tables import LedgerRow
+from byref.describe.jsontext import encodable
+from byref.errors import ConfigurationError
+from byref.policy import checks
+
+LEAST_TOKENS = 50
+"""A smaller bound may not even hold that there is data."""
+_LINE_TOKENS = 4
+"""The least that a line takes: a dash, a name, a colon and a shape."""
+_NAME_CHARS = 100
+_SHAPE_CHARS = 200
+_BARE = "Data of this conversation:"
+
+
+def reminder(scope: Scope, max_tokens: int) -> str:
+    """Return names and shapes of variables, and names or ids, sizes and origins of the artifacts behind none of them.
+
+    Raises:
+        ConfigurationError: `max_tokens` is no whole number from `LEAST_TOKENS` on.
+    """
+    if type(max_tokens) is not int or not LEAST_TOKENS <= max_tokens <= checks.MOST:
+        raise ConfigurationError(
+            f"max_tokens={checks.shown(max_tokens)}: expected a whole number of at least {LEAST_TOKENS}"
+        )
+    lines, total = scope.read(lambda connection: _lines(connection, scope, max_tokens))
+    if not lines:
+        return "No data is stored in this conversation."
+    head = f"Data of this conversation, for {', '.join(scope.tools) or 'the host'}:"
+    told = _fitted(scope, head, lines, total, max_tokens)
+    return told or _fitted(scope, _BARE, lines, total, max_tokens) or _text(_BARE, [], total)
+
+
+def _fitted(scope: Scope, head: str, lines: list[str], total: Counted, most: int) -> str:
+    """A heading and as many lines as fit under it; empty where none does."""
+    shown, room = 0, most - scope.count(head)
+    for line in lines:
+        room -= scope.count(line) + 1
+        if room < 0:
+            break
+        shown += 1
+    while shown and scope.count(text := _text(head, lines[:shown], total)) > most:
+        shown -= 1
+    return text if shown else ""
+
+
+def _text(head: str, lines: list[str], total: Counted) -> str:
+    more = total.beside(len(lines))
+    return "\n".join([head, *lines, *([f"- and {more} more"] if more else [])])
+
+
+def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], Counted]:
+    """The newest lines, of which no more than `most` can be shown, and how many there are."""
+    lines_that_fit = most // _LINE_TOKENS
+    named, names = variables.newest(connection, scope.row, lines_that_fit)
+    kept, others = listing.newest_unbound(connection, scope.row, lines_that_fit)
+    tools = _tools(connection, scope.row, {one.step for one in kept if one.step is not None})
+    lines = [(one.artifact_row, f"- {one.name}: {_cut(one.shape)}") for one in named]
+    lines += [(one.row_id, f"- {_told(one, tools)}") for one in kept]
+    return [line for _, line in sorted(lines, key=itemgetter(0), reverse=True)[:most]], names + others
+
+
+def _tools(connection: Connection, session_row: int, steps: set[int]) -> dict[int, str]:
+    """The tools of steps."""
+    row = LedgerRow
+    found: dict[int, str] = {}
+    for some in store.batched(steps):
+        where = row.session_id == session_row, row.step.in_(some), row.tool.is_not(None)
+        found |= {step: str(tool) for step, tool in connection.execute(select(row.step, row.tool).where(*where))}
+    return found
+
+
+def _told(artifact: listing.Unbound, tools: Mapping[int, str]) -> str:
+    """What an artifact is called and is; its id where its name is none that can be shown whole."""
+    name = artifact.name
+    called = name if name and len(name) <= _NAME_CHARS and name.isprintable() else artifact.id
+    shape = json.loads(artifact.shape)
+    words = shape if isinstance(shape, str) else encodable(json.dumps(shape, ensure_ascii=False, separators=(",", ":")))
+    step = artifact.step
+    origin = f", of {_cut(tools[step])} (step {step})" if step is not None and step in tools else ""
+    return f"{called}: {_cut(words)}, {artifact.size_bytes:,} bytes{origin}"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text[: 2 * _SHAPE_CHARS].split())
+    return line if len(line) <= _SHAPE_CHARS and len(text) <= 2 * _SHAPE_CHARS else line[:_SHAPE_CHARS] + "…"

@@ -1,0 +1,113 @@
+"""What a session answers with, and how it becomes a message of each provider."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
+from byref.content import rendering
+from byref.errors import ConfigurationError
+
+Format = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp"]
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one tool output."""
+
+    content: str | list[Any]
+    """What the model reads: text, or content blocks where the tool returned some and not all of them became one text."""
+    route: str
+    """inline, variables, artifact, truncate, wholesale or placeholder"""
+    reason: str
+    """Which rule decided: see `byref.policy.gates.Reason`."""
+    step: int | None
+    """Its place in the ledger; None where the database was away."""
+    envelope: dict[str, Any] | None
+    """What `content`, or the largest block of it, is the JSON text of, on the routes variables and artifact."""
+    artifacts: list[Artifact]
+    variables: list[Variable]
+    tokens: int
+    original_tokens: int
+    is_error: bool = False
+    instructions: str | None = None
+    """For a system message, where the tool may instruct the model: see `Policy.trusted_instructions`."""
+    tool: str = field(default="", repr=False)
+
+    @property
+    def tokens_saved(self) -> int:
+        """Tokens that the model does not have to read."""
+        return max(0, self.original_tokens - self.tokens)
+
+    @property
+    def text(self) -> str:
+        """`content` as one text, with placeholders for images and documents."""
+        return rendering.as_text(self.content)
+
+    def message(self, format: Format, call_id: str) -> dict[str, Any]:
+        """Return the tool result as the provider's API takes it."""
+        return message(format, self.content, call_id, is_error=self.is_error, tool=self.tool)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """What one of the session's own tools answered."""
+
+    content: str | list[Any]
+    """Text, or content blocks where an image or a document was asked for."""
+    is_error: bool
+    step: int | None = None
+    tokens: int = 0
+    tool: str = field(default="", repr=False)
+
+    @property
+    def instructions(self) -> None:
+        """A reply carries none; so that hosts may treat results and replies alike."""
+
+    @property
+    def text(self) -> str:
+        """`content` as one text, with placeholders for images and documents."""
+        return rendering.as_text(self.content)
+
+    def message(self, format: Format, call_id: str) -> dict[str, Any]:
+        """Return the reply as the provider's API takes it."""
+        return message(format, self.content, call_id, is_error=self.is_error, tool=self.tool)
+
+
+def message(format: Format, content: str | list[Any], call_id: str, *, is_error: bool, tool: str) -> dict[str, Any]:
+    """Return a tool result as a provider's API takes it; lone surrogates, which no API takes, as U+FFFD."""
+    if format not in FORMATS:
+        raise ConfigurationError(f"format={format!r}: expected one of {list(FORMATS)}")
+    body = sendable(rendering.render(content, format))
+    match format:
+        case "openai":
+            return {"role": "tool", "tool_call_id": call_id, "content": body}
+        case "openai-responses":
+            return {"type": "function_call_output", "call_id": call_id, "output": body}
+        case "anthropic":
+            block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": body}
+            return {"role": "user", "content": [block | {"is_error": True} if is_error else block]}
+        case "gemini":
+            text, parts = body
+            response: dict[str, Any] = {
+                "id": call_id,
+                "name": tool,
+                "response": {"error" if is_error else "output": text},
+            }
+            return {"role": "user", "parts": [{"function_response": response | ({"parts": parts} if parts else {})}]}
+        case "mcp":
+            return {"content": body, "isError": is_error}
+
+
+def sendable(value: Any) -> Any:
+    """Return a value with U+FFFD for the lone surrogates in its texts, which no API takes."""
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {key: sendable(member) for key, member in value.items()}
+    return [sendable(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,51 @@
+"""Room: whether payloads fit what a session and its tenant may store, before they are staged and once more at the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import Connection
+
+from byref.artifacts import quotas
+from byref.artifacts.quotas import Excess
+from byref.conversation.scope import Scope
+from byref.db.sums import Bytes
+from byref.errors import QuotaExceeded, StorageFailure
+
+
+def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -> Excess | None:
+    """Return the quota that storing payloads, given as sizes by digest, would pass now; nothing is read where there is none.
+
+    `kept`: the bytes that the session's row keeps, of payloads that are written where it is asked once more.
+    """
+    policy, whose = scope.policy, _whose(scope)
+    if not adding or quotas.is_far(policy, kept, adding):
+        return None
+    found = scope.read(lambda connection: quotas.excess(connection, policy, adding=adding, **whose))
+    if found is not None and not found.is_remembered and scope.host is None:
+        with suppress(StorageFailure):
+            scope.write(lambda connection: quotas.remember(connection, found, **whose))
+    return found
+
+
+def check(scope: Scope, adding: Mapping[bytes, int]) -> None:
+    """Raise QuotaExceeded where `excess` finds one, or a payload is larger than any may be."""
+    quotas.check_size(scope.policy, max(adding.values(), default=0), **_whose(scope))
+    if found := excess(scope, adding):
+        raise QuotaExceeded(str(found))
+
+
+def excess_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int], kept: Bytes) -> Excess | None:
+    """As `excess`, under the session's lock; `kept` is what its row keeps."""
+    return quotas.excess(connection, scope.policy, adding=adding, is_locked=True, kept=kept, **_whose(scope))
+
+
+def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
+    """Raise QuotaExceeded where there is an excess, under the session's lock."""
+    quotas.check(connection, scope.policy, adding=adding, is_locked=True, **_whose(scope))
+
+
+def _whose(scope: Scope) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}

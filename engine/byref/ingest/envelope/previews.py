@@ -1,0 +1,136 @@
+"""Blocks offloaded as text: a header, guidance, previews, and a reference for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from byref.ingest.envelope.base import Count, Reference, Rendered, access_hints, at_location, grow, read_there, repeated
+from byref.policy import INTERPRETER
+
+RETRIEVE: Final = "retrieve_offloaded_content"
+_SEARCH: Final = (
+    f"{RETRIEVE} with a reference and pattern (a regular expression or keyword) or line_range {{start, end}}; "
+    "everything at once only as a last resort."
+)
+_REFERENCES_SHARE: Final = 0.5
+"""Of the budget, for the references of many blocks; further ones are counted."""
+_SHORT_BELOW: Final = 200
+"""Budget under which the guidance names tools alone, and fewer references are named."""
+_SHORT_SHARE: Final = 0.35
+_LEAST_PREVIEW: Final = 20
+"""Tokens that a block's preview has at least: of so many blocks that they do not suffice the first ones have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offloaded:
+    """One block as its preview and its reference tell it."""
+
+    kind: str
+    """json, text, or a format: png, pdf."""
+    size: int
+    tokens: int
+    """Of the whole block, or of what stands for an image or a document: no preview needs more."""
+    structured: bool
+    searchable: bool
+    """It is text or JSON."""
+    make_preview: Callable[[int], str]
+    """From a budget in tokens to the preview's text."""
+
+
+@dataclass
+class PreviewDraft:
+    """One or more blocks of an output, stored one by one."""
+
+    blocks: Sequence[Offloaded]
+    total: int
+    """Tokens of all of them."""
+    tools: Sequence[str]
+    budget: int
+    preview_tokens: int
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "artifact"
+    _shown: str = ""
+    """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
+    _there: str = ""
+
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the references; the preview takes what the fixed parts leave."""
+        references = self._references(names, kept)
+        self._there = read_there(kept[0]) if kept else ""
+        if self._shown and (rendered := self._rendered(references, step, self._shown)).tokens <= self.budget:
+            return rendered
+
+        def wrap(preview: str) -> Rendered:
+            return self._rendered(references, step, preview)
+
+        bare = wrap("")
+        if bare.tokens > self.budget and self.repeats is not None:
+            self.repeats = None
+            bare = wrap("")
+        grown = grow(bare, self.budget, most=self.preview_tokens, least=8, make=self._preview, wrap=wrap)
+        if grown is None:
+            return bare
+        self._shown = grown[0]
+        return grown[1]
+
+    def _preview(self, room: int) -> str:
+        """The previews of the blocks in their order; what the smaller ones do not need the larger ones have."""
+        blocks = self.blocks[: max(1, room // _LEAST_PREVIEW)]
+        pieces: dict[int, str] = {}
+        for done, i in enumerate(sorted(range(len(blocks)), key=lambda i: blocks[i].tokens)):
+            with suppress(ValueError):
+                pieces[i] = blocks[i].make_preview(room // (len(blocks) - done))
+                room -= self.count(pieces[i]) + 1
+        return "\n\n".join(pieces[i] for i in sorted(pieces) if pieces[i])
+
+    def _references(self, names: Sequence[str], kept: Sequence[Reference]) -> str:
+        lines: list[str] = []
+        room = self.budget * (_SHORT_SHARE if self.budget < _SHORT_BELOW else _REFERENCES_SHARE)
+        in_code = INTERPRETER in self.tools
+        for number, (reference, name, block) in enumerate(zip(kept, names, self.blocks, strict=True)):
+            code = f"; in {INTERPRETER}: {name}" if in_code else ""
+            line = f"{reference.id} ({block.kind}, {block.size:,} bytes{code}){at_location(reference)}"
+            room -= self.count(line) + 1
+            if room < 0 and number:
+                where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""
+                lines.append(f"… and {len(kept) - number:,} more{where}")
+                break
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _rendered(self, references: str, step: int, shown: str) -> Rendered:
+        guidance = self._guidance(step, is_shown=bool(shown))
+        text = (
+            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{guidance}\n\n{shown}\n\n"
+            f"[Stored references:]\n{references}"
+        )
+        return Rendered(text, self.count)
+
+    def _guidance(self, step: int, *, is_shown: bool) -> str:
+        readable = [block for block in self.blocks if block.searchable]
+        below = "the preview below is a part of it" if is_shown else "nothing of it is shown here"
+        state = below if readable else "only a placeholder is below"
+        lines = [] if self.repeats is None else [repeated(step, self.repeats)]
+        lines.append(f"Stored outside the conversation because of its size. INCOMPLETE: {state}.")
+        if self.budget < _SHORT_BELOW:
+            names = [RETRIEVE] if RETRIEVE in self.tools else list(access_hints(self.tools, structured=True))
+            lines[-1] = f"Stored because of its size. INCOMPLETE: {state}."
+            way = f"Read it with {' or '.join(names)}" if names else self._there
+            return "\n".join([*lines, f"{way}."] if way else lines)
+        previewed = is_shown and bool(readable)
+        ways = ["Answer from the preview if it is enough; do not infer the rest."] if previewed else []
+        if RETRIEVE in self.tools and readable:
+            ways.append(f"{'Otherwise call' if previewed else 'Call'} {_SEARCH}")
+        elif RETRIEVE in self.tools:
+            ways.append(f"Call {RETRIEVE} with a reference to see it.")
+        elif readable and (hints := access_hints(self.tools, structured=all(block.structured for block in readable))):
+            told = "; ".join(f"{name}: {hint}" for name, hint in hints.items())
+            ways.append(f"Otherwise: {told}." if previewed else f"{told}.")
+        elif self._there:
+            ways.append(f"Otherwise: {self._there}." if previewed else f"{self._there}.")
+        return "\n".join([*lines, " ".join(ways)] if ways else lines)

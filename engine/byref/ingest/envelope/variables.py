@@ -1,0 +1,171 @@
+"""Structured data bound to variables of the code interpreter: what they are called, their schema, a preview."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from byref.artifacts.variables import Part
+from byref.describe.jsontext import compact
+from byref.describe.preview import Preview, preview
+from byref.describe.schema import Schema
+from byref.ingest.envelope.base import ROUNDS, Count, Reference, Rendered, access_hints, located, nested, repeated, told
+from byref.policy import INTERPRETER
+
+_SCHEMA_SHARE = 0.4
+"""Of the room that the fixed parts leave; the preview has the rest."""
+_LISTING_SHARE = 0.25
+"""Of the budget, for the names of variables; further ones are counted."""
+_SEAMS = 16
+"""Tokens by which a text may take more than its parts do, each counted by itself."""
+_KEY_CHARS = 60
+"""Of a key that a variable's name does not say as it is."""
+_SHORT_BELOW = 450
+"""Budget under which the instruction is one sentence, and under half of which it is half of one."""
+
+
+@dataclass
+class VariablesDraft:
+    """Structured data bound to variables of the code interpreter."""
+
+    value: object = field(repr=False)
+    schema: Schema
+    parts: Sequence[Part]
+    total: int
+    """Tokens of the whole value."""
+    size: int
+    """Bytes of its text."""
+    tools: Sequence[str]
+    budget: int
+    preview_tokens: int
+    count: Count
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    route: str = "variables"
+    _fitted: dict[str, Any] | None = None
+    _preview: Preview | None = None
+    _sizes: list[int] = field(default_factory=list)
+    _location: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Weigh the parts, for the example."""
+        self._sizes = [_size_at(self.value, part) for part in self.parts]
+
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the names; fit schema and preview beside them the first time, and where they take more room than then."""
+        self._location = located(kept[0]) if kept else {}
+        if self._fitted is not None:
+            rendered = self._rendered(names, step)
+            if rendered.tokens <= self.budget:
+                return rendered
+        return self._fit(names, step)
+
+    def _fit(self, names: Sequence[str], step: int) -> Rendered:
+        self._fitted, self._preview = {}, None
+        rendered = self._rendered(names, step)
+        bare, share = rendered.tokens, _SCHEMA_SHARE
+        room = self.budget - bare
+        for _ in range(ROUNDS):
+            self._fitted, self._preview = {}, None
+            # A counter of the host's own may take so many tokens a character that not even a stub fits.
+            with suppress(ValueError):
+                self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
+            schema = self.count(compact(self._fitted))
+            with suppress(ValueError):
+                self._preview = preview(
+                    self.value,
+                    budget=max(8, min(room - schema, self.preview_tokens)),
+                    measure=self.count,
+                    total=self.total,
+                    size=self.size,
+                )
+            rendered, shown = self._rendered(names, step), self._preview
+            apart = bare + schema + (0 if shown is None else shown.tokens + self.count(compact(shown.omitted)))
+            if apart + _SEAMS <= self.budget:
+                break
+            over = rendered.tokens - self.budget
+            if over <= 0:
+                break
+            room -= over + 4
+            if room < 60:
+                share = 0.1
+        return rendered
+
+    def _rendered(self, names: Sequence[str], step: int) -> Rendered:
+        envelope = self._envelope(names, step)
+        text = compact(envelope)
+        return Rendered(text, self.count, envelope)
+
+    def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
+        shown = self._preview
+        omitted = shown.omitted if shown else None
+        if self.schema.cut_at is not None:
+            omitted = {**(omitted or {}), "deeper": nested(self.schema.cut_at)}
+        short = min(self.budget, 3 * self.preview_tokens) < _SHORT_BELOW
+        state = "INCOMPLETE: no preview fits." if shown is None else told(complete=omitted is None, short=short)
+        alias = f"var_step_{step}"
+        listing = self._listing(names, alias)
+        sizes = dict(zip(names, self._sizes, strict=True))
+        example = max((name for name in names if name in listing), key=sizes.__getitem__, default=alias)
+        return {
+            "variables": listing,
+            **self._location,
+            "schema": self._fitted,
+            "preview": shown.value if shown else None,
+            "omitted": omitted,
+            "instruction": " ".join(
+                filter(
+                    None,
+                    [
+                        repeated(step, self.repeats),
+                        _instruction(
+                            example, step, self.tools, state, short=short, tiny=self.budget < _SHORT_BELOW // 2
+                        ),
+                    ],
+                )
+            ),
+        }
+
+    def _listing(self, names: Sequence[str], alias: str) -> dict[str, str]:
+        """As many names as a share of the budget holds, the rest counted; the whole by its alias where its name is long."""
+        room = self.budget * _LISTING_SHARE
+        listing: dict[str, str] = {}
+        for name, part in zip(names, self.parts, strict=True):
+            about = part.shape if part.path in ((), (name,)) else f"{part.shape}, at {_at(part.path)}"
+            room -= self.count(name + about) + 4
+            if listing and room < 0:
+                more = len(names) - len(listing)
+                listing["…"] = f"{more:,} more {'variable' if more == 1 else 'variables'}"
+                break
+            listing[name if room >= 0 else alias] = about
+        return listing
+
+
+def _instruction(example: str, step: int, tools: Sequence[str], state: str, *, short: bool, tiny: bool) -> str:
+    hand_on = "" if tiny else f'; give "${example}" to hand it to another tool'
+    if short:
+        where = (
+            f"{INTERPRETER} has all of the data in these variables"
+            if INTERPRETER in tools
+            else "The variables hold it all"
+        )
+        return f"{state} {where}{hand_on}."
+    text = f"{state} The variables hold all of the data"
+    if INTERPRETER in tools:
+        text += f", as Python objects in {INTERPRETER}, e.g. len({example})"
+    text += f"; the whole is also var_step_{step}."
+    if names := list(access_hints(tools, structured=True)):
+        text += f" {', '.join(names)} take{'s' if len(names) == 1 else ''} a variable's name."
+    return text + f' To hand data to another tool, give "${example}" as its argument.'
+
+
+def _size_at(value: Any, part: Part) -> int:
+    """How much there is at a part: what makes the best example."""
+    return len(value[part.path[0]]) if part.path else -1
+
+
+def _at(path: tuple[str, ...]) -> str:
+    """A path as code writes it, cut and without what no text may hold."""
+    return "".join(f"[{key[:_KEY_CHARS]!r}]" for key in path)

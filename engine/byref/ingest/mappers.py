@@ -1,0 +1,272 @@
+"""Mappers and templates: what a host says a tool's output should look like before anything else reads it.
+
+A jq program and a template run in the sandbox's killable worker, but for plain ones, which cannot multiply data; a callable
+is the host's own code. Whatever goes wrong is one exception, so that the output can go on as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import marshal
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import PurePath
+from types import CoroutineType
+from typing import Any
+
+from byref.content import values
+from byref.conversation.scope import Scope
+from byref.plain import one_line
+from byref.policy import ToolPolicy
+from byref.policy.checks import MissingMapper, collected
+from byref_sandbox import Data, Failure, Limits, jsontext
+from byref_sandbox.code import plainjq
+from byref_sandbox.values import data, weight
+
+MAX_BYTES = 64 << 20
+"""Of what a jq program or a template gives."""
+MAX_HELD_BYTES = 8 * MAX_BYTES
+"""Of that as Python's objects: of arrays without members it would be 24 times its JSON."""
+_OWN = frozenset({"TimeLimit", "CpuLimit", "MemoryLimit", "OutputLimit", "NotAllowed", "Busy", "Crash"})
+"""Kinds of failure that the sandbox tells in words of its own."""
+_QUOTED = frozenset({"JqError", "UndefinedError", "SecurityError", "FilterArgumentError"})
+"""Kinds of failure whose message says more than its kind: jq's and Jinja's. Python's own have it in the kind, and in the line."""
+_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """a access added an and any are argument array arrays as at attempt attribute be because before boolean both bounds break
+    but callable cannot check checked codepoint column comparison containment converting csv data datetime deep delete depth dict divided
+    divisor does element encoding end epoch equality error escaped exceeded exceeds exist explode expression failed failure field fields file float
+    for format formatted from gmtime halt halt_error has have implode in index indices input inputs int integers invalid is it iterate
+    iterated iterator json key large length limit line list literal long longer match matched merge method modifier module
+    multiplied must name nan near negated negative no not null number numbers numeric object of offset only operand or out
+    output over parsed parsing path paths pattern program range regex remainder repeat representation required requires result row safely
+    searched seconds separator set shell since slice slices sorted specified split stopped str string strings subtracted support the
+    their they through to too trim tsv tuple undefined unfinished unknown unsafe update uri use utf valid value values
+    whether while with zero""",
+    )
+)
+"""Of the messages of jq and Jinja, and names of types."""
+_SIGNS = frozenset("""'"()[]{}:;,./%…""")
+_MOST_READ = 3_000
+"""Characters of a message."""
+
+
+class MapperFailed(Exception):
+    """The mapper or template of a tool gave nothing; its text says why, in one line without the data: it is logged, and kept."""
+
+
+def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
+    """Return a tool's output as its mapper, and then its template, make it; of what they raise, only KeyboardInterrupt passes.
+
+    `value` is the parsed JSON of a structured output, the text of any other, and is not changed. One output of a jq
+    program is itself, none or several are a list; a template gives a str, a callable whatever it returns.
+
+    Raises:
+        MapperFailed: the program, callable or template has an error, takes too long or gives too much.
+    """
+    mapper = tool.mapper
+    if isinstance(mapper, str):
+        value = _by_jq(scope, tool, mapper, value)
+    elif isinstance(mapper, MissingMapper):
+        raise MapperFailed(
+            f"the mapper {mapper.name!r} of tool {mapper.tool!r} is a Python callable and is not kept with the session: "
+            "give policy= again"
+        )
+    elif mapper is not None:
+        value = _by_callable(mapper, value)
+    return value if tool.template is None else _by_template(scope, tool, tool.template, value)
+
+
+def _by_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> object:
+    if isinstance(value, str):
+        raise MapperFailed("mapper: a jq program needs JSON, and the output is plaintext")
+    try:
+        outputs = list(plainjq.compiled(program)(value))
+    except plainjq.NotPlain:
+        outputs = _run_jq(scope, tool, program, value)
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list[Any]:
+    if scope.sandbox is None:
+        raise MapperFailed("mapper: jq is not available here, but for plain paths")
+    most = _max_bytes(scope, tool)
+    try:
+        is_finite = not plainjq.has_not_finite(value)
+        reply = scope.sandbox.jq(
+            collected(program, without_nan=not is_finite or plainjq.may_make_nan(program)),
+            value if is_finite else _as_it_is(value),
+            limits=_limits(scope, tool),
+            max_bytes=most,
+        )
+    except (TypeError, ValueError) as error:  # its message names what is in the value
+        raise MapperFailed(f"mapper: the output is nothing that jq can be given: {type(error).__name__}") from error
+    except Exception as error:
+        raise MapperFailed(f"mapper: jq could not be run: {one_line(error)}") from error
+    if reply.error is not None:
+        raise MapperFailed(f"mapper: {_told(reply.error, program)}")
+    if reply.truncated:
+        raise MapperFailed(f"mapper: it gives more than {most:,} bytes")
+    if not reply.outputs:
+        raise MapperFailed("mapper: the program ends itself, and gives nothing")
+    try:
+        text = str(jsontext.decode(reply.outputs[0])).encode("utf-8", "surrogatepass")
+        if weight.decoded_bytes(text, MAX_HELD_BYTES) > MAX_HELD_BYTES:
+            raise MapperFailed("mapper: it gives too many arrays, objects and values")
+        outputs = jsontext.decode(text)
+    except jsontext.NotJSON as error:
+        raise MapperFailed("mapper: what it gives is nested too deeply") from error
+    assert isinstance(outputs, list)
+    if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - _big_numbers(value, float)):
+        raise MapperFailed(
+            "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
+        )
+    made = _big_numbers(outputs, int)
+    if _big_numbers(value, int):
+        made |= _big_numbers(outputs, float)  # as jq writes integers from 10**17 on
+    if made and made - _big_numbers(value, int, float):
+        raise MapperFailed(
+            "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
+        )
+    return outputs
+
+
+def _as_it_is(value: object) -> Data:
+    """A value with its NaN and infinities, which jq reads as Python writes them."""
+    text = json.dumps(value, separators=(",", ":")).encode("ascii")
+    return Data("", lambda: text)
+
+
+def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
+    try:
+        given = _copied(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of what is in the value
+        raise MapperFailed(f"mapper: the output cannot be copied for it: {type(error).__name__}") from error
+    try:
+        mapped = mapper(given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a host's function ends no turn
+        raise MapperFailed(f"mapper: {type(error).__name__}{_place()}") from error
+    if issubclass(type(mapped), CoroutineType):  # isinstance would ask the value, which may do anything
+        mapped.close()
+        raise MapperFailed("mapper: it returned a coroutine; give an ordinary function")
+    return mapped
+
+
+def _place() -> str:
+    """Where a callable was when it raised what is being handled: the last line of the file that it is in."""
+    _, *frames = traceback.walk_tb(sys.exc_info()[2])
+    own = [(frame, line) for frame, line in frames if frame.f_code.co_filename == frames[0][0].f_code.co_filename]
+    if not own:  # it is compiled
+        return ""
+    code = own[-1][0].f_code
+    return f" at {PurePath(code.co_filename).name}:{own[-1][1]} in {code.co_name}"
+
+
+def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -> str:
+    from byref_sandbox.code import templates
+
+    content_type, encoded, value = _as_data(value)
+    most, seconds = _max_bytes(scope, tool), _knob(scope, tool, "run_seconds")
+    is_plain = content_type != data.EXACT and len(encoded) <= templates.MAX_PLAIN_BYTES and templates.is_plain(template)
+    if not is_plain and scope.sandbox is None:
+        raise MapperFailed(
+            "template: nothing here can end it, so it has to be plain, and its data at most "
+            f"{templates.MAX_PLAIN_BYTES >> 20} MB of JSON's own types"
+        )
+    if is_plain:
+        try:
+            seconds = seconds if scope.sandbox is None else min(seconds, templates.PLAIN_SECONDS)
+            return templates.render(template, value, seconds=seconds, max_bytes=most).decode("utf-8", "surrogatepass")
+        except templates.Late as error:
+            if scope.sandbox is None:
+                raise MapperFailed(f"template: {error}") from error
+        except templates.Unbounded as error:
+            raise MapperFailed(f"template: {error}") from error
+        except Exception as error:
+            raise MapperFailed(f"template: {_told(templates.failure_of(error), template)}") from error
+    assert scope.sandbox is not None
+    try:
+        reply = scope.sandbox.render(template, value, limits=_limits(scope, tool), max_bytes=most)
+    except Exception as error:
+        raise MapperFailed(f"template: it could not be rendered: {one_line(error)}") from error
+    if reply.error is not None:
+        raise MapperFailed(f"template: {_told(reply.error, template)}")
+    return reply.text
+
+
+def _as_data(value: object) -> tuple[str, bytes, object]:
+    """What a template reads, with its content type and its bytes: data with Python's types, or what all else is as JSON."""
+    try:
+        if values.repeats_itself(value):
+            raise MapperFailed("template: the value refers to its own parts so often that it cannot be written out")
+        return *data.encode_exactly(value), value
+    except TypeError:
+        value = jsontext.decode(values.written(value)[1])
+        return *data.encode_exactly(value), value
+
+
+def _told(failure: Failure, source: str) -> str:
+    """What went wrong, without the data that a message may quote."""
+    if failure.kind in _OWN:
+        return one_line(failure.message)
+    kind = [] if failure.kind == "JqError" else [failure.kind]
+    message = [_without_data(failure.message, source)] if failure.kind in _QUOTED else []
+    line = "" if failure.line is None else f" (line {failure.line})"
+    return one_line(": ".join(kind + message) + line)
+
+
+def _without_data(message: str, source: str) -> str:
+    """A message with an ellipsis for what is neither a word of jq's and Jinja's nor of the program's own: it may be data."""
+    known = {word.lower() for word in re.findall(r"\w+", source)} | _WORDS
+    parts = re.findall(r"\s+|\w+|[^\w\s]", message[:_MOST_READ])
+    kept = (part if part.isspace() or part in _SIGNS or part.lower() in known else "…" for part in parts)
+    told = re.sub(r"…(?:[^\w…]*…)+|[^\w\s…]{5,}", "…", "".join(kept))
+    return told if re.search(r"\w", told) else "an error whose message is data"
+
+
+def _copied(value: Any) -> object:
+    """The value for a callable to change as it likes: if it fails in the middle, the output is still whole."""
+    with jsontext.collector_paused():
+        try:
+            return marshal.loads(marshal.dumps(value))
+        except ValueError:  # a type of the host's own, or nested too deeply
+            return copy.deepcopy(value)
+
+
+def _big_numbers(value: object, *kinds: type) -> set[int | float]:
+    """The numbers of these types that are so large that not every integer there is a 64-bit float."""
+    found: set[int | float] = set()
+    left: list[Any] = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left.extend(item.values())
+        elif isinstance(item, list | tuple):
+            left.extend(item)
+        elif isinstance(item, int | float) and isinstance(item, kinds) and not -plainjq.EXACT < item < plainjq.EXACT:
+            found.add(item)
+    return found
+
+
+def _limits(scope: Scope, tool: ToolPolicy) -> Limits:
+    return Limits(
+        wall_seconds=_knob(scope, tool, "run_seconds"),
+        cpu_seconds=_knob(scope, tool, "run_cpu_seconds"),
+        memory_bytes=_knob(scope, tool, "run_memory_bytes"),
+    )
+
+
+def _knob(scope: Scope, tool: ToolPolicy, name: str) -> Any:
+    return tool.knobs.get(name, getattr(scope.policy, name))
+
+
+def _max_bytes(scope: Scope, tool: ToolPolicy) -> int:
+    return min(MAX_BYTES, int(_knob(scope, tool, "max_artifact_bytes")))

@@ -1,0 +1,215 @@
+"""Streams that are too large to be held: stored and described in one pass, before anything is decided about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from blake3 import blake3
+
+from byref.accounting import ledger
+from byref.artifacts import staging
+from byref.artifacts.staging import Staged
+from byref.content import Large, LargeMedia, media, values
+from byref.content.blocks import MARKS
+from byref.content.lifting import Lifting
+from byref.content.output import OCTETS, is_textual
+from byref.conversation.scope import NO_ROW, Scope
+from byref.db.payloads import StoredPayload
+from byref.errors import StorageFailure
+from byref.ingest.streams import COLLECTED, Stream, read
+from byref.jsonscan import Skimmed, Skimmer
+from byref_sandbox import jsontext
+
+_DECODER = json.JSONDecoder()
+_CUT = 32
+"""Characters at the end that may be no JSON for the sole reason that they are cut."""
+
+
+@dataclass(eq=False)
+class Taken:
+    """A stream that has passed by: its description, and where its bytes are."""
+
+    block: Large | LargeMedia
+    stored: Staged | StorageFailure
+    """The staged blob, or why nothing is staged."""
+    is_text: bool
+    """It came in pieces of text."""
+    instructions: str | None = None
+    """What was taken out of it."""
+
+    @property
+    def staged(self) -> Staged:
+        """What was staged; raises StorageFailure where nothing was."""
+        if isinstance(self.stored, StorageFailure):
+            raise self.stored
+        return self.stored
+
+    def read_back(self) -> None:
+        """Hold it in memory after all, for it passes whole."""
+        self.block.data  # noqa: B018  read once
+
+    def lose(self) -> None:
+        """Note that what was staged is gone: a sweep took it, for the stream was read long ago."""
+        self.stored = StorageFailure("the stream was swept before it was committed, and does not come again")
+
+    def settle(self, scope: Scope, used: Container[int] = ()) -> None:
+        """Delete what was staged, unless it is one of the blobs that are used."""
+        if isinstance(self.stored, Staged) and self.stored.blob_id not in used:
+            staging.abandon(scope.place, self.stored.blob_id)
+
+    @contextmanager
+    def released(self, scope: Scope) -> Iterator[None]:
+        """Delete what was staged if the work fails."""
+        try:
+            yield
+        except BaseException:
+            self.settle(scope)
+            raise
+
+
+def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> object:
+    """Return what a tool returned, as `_received` does; in memory if what its policy does with it needs it there."""
+    policy, shaping = scope.policy.for_tool(tool), scope.policy.tool(tool)
+    shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
+    whole = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
+    survives = policy.on_storage_failure != "raise"
+    return _received(scope, output, policy.max_artifact_bytes, None, whole=whole, survives=survives, lifts=True)
+
+
+def of_host(scope: Scope, value: object, content_type: str | None) -> object:
+    """Return a value that the host stores, as `_received` does."""
+    return _received(scope, value, scope.policy.max_artifact_bytes, content_type, whole=False, survives=False)
+
+
+def _received(
+    scope: Scope,
+    output: object,
+    most: int,
+    content_type: str | None,
+    *,
+    whole: bool,
+    survives: bool,
+    lifts: bool = False,
+) -> object:
+    """Return an output as it is, a stream as the text or bytes that it gives, and one that goes on as Taken.
+
+    `whole`: it is needed in memory, whatever its size. `survives`: where the store fails, the stream is described all
+    the same. `lifts`: instructions are taken out. `content_type` is what the bytes are said to be. What the stream raises
+    passes on, and nothing is left of it.
+    """
+    stream = read(output, most=most, collected=most if whole else COLLECTED, write=_array)
+    if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
+        return stream
+    if scope.row != NO_ROW:
+        scope.ask(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
+    first = next(stream.pieces)
+    pieces = chain([first], stream.pieces)
+    if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole
+        return b"".join(pieces)
+    said = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
+    guessed = said or _guessed(first, is_text=stream.is_text)
+    if lifts and said is None and (is_textual(guessed) or guessed == OCTETS):
+        return _lifted(scope, pieces, guessed, survives=survives, stream=stream)
+    return _take(scope, pieces, said, guessed, survives=survives, stream=stream)[0]
+
+
+def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bool, stream: Stream) -> Taken:
+    """Take a stream without its instructions, with which it comes back if it is no JSON after all."""
+    lifting = Lifting()
+    taken, skimmed = _take(scope, lifting.passing(pieces), None, guessed, survives=survives, stream=stream)
+    if skimmed.is_json:
+        taken.instructions = lifting.said
+        again = Lifting(every=True).passing if lifting.has_removed and lifting.left else None
+    else:
+        again = lifting.restored if lifting.has_removed else None
+    if again is None or isinstance(taken.stored, StorageFailure):
+        return taken
+    try:
+        other, _ = _take(scope, again(_chunks(scope, taken.stored)), None, guessed, survives=survives, stream=stream)
+    finally:
+        taken.settle(scope)
+    other.instructions = taken.instructions
+    return other
+
+
+def _take(
+    scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool, stream: Stream
+) -> tuple[Taken, Skimmed]:
+    skimmer, digest, size = Skimmer(), blake3(), 0
+    failed: list[BaseException] = []
+
+    def passing() -> Iterator[bytes]:
+        nonlocal size
+        try:
+            for piece in pieces:
+                skimmer.feed(piece)
+                digest.update(piece)
+                size += len(piece)
+                yield piece
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    stored: Staged | StorageFailure
+    try:
+        stored = staging.stage_stream(scope.place, passing(), guessed)
+    except StorageFailure as error:
+        if failed or not survives:
+            raise
+        stored = error
+        for _ in passing():
+            pass
+    load = partial(_read_back, scope, stored)
+    skimmed = skimmer.finish()
+    # What only looks like a document is text if it is UTF-8.
+    if said is None and (is_textual(guessed) or (guessed == OCTETS and not skimmed.lossy)):
+        return Taken(
+            Large(skimmed, digest.digest(), load, is_written=stream.is_written), stored, stream.is_text
+        ), skimmed
+    made = media.of(guessed, b"")
+    large = LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest.digest(), load)
+    return Taken(large, stored, stream.is_text), skimmed
+
+
+def _array(records: list[object]) -> bytes:
+    return values.written(records)[1]
+
+
+def _guessed(first: bytes, *, is_text: bool) -> str:
+    """Return the content type that the beginning tells: a store is told it before the end is known."""
+    sniffed = None if is_text else media.sniffed(first)
+    if sniffed is not None:
+        return sniffed
+    return "application/json" if _may_be_json(first[: media.SNIFFED]) else "text/plain"
+
+
+def _may_be_json(beginning: bytes) -> bool:
+    """Tell whether an object or array begins here, and, if it is the whole of one, nothing else follows."""
+    if jsontext.is_too_deep(beginning):
+        return True
+    text = beginning.decode("utf-8", "ignore").removeprefix("\ufeff").lstrip()
+    if text[:1] not in ("{", "["):
+        return False
+    try:
+        _, end = _DECODER.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return error.pos > len(text) - _CUT or error.msg.startswith("Unterminated string")
+    except RecursionError:
+        return True
+    return not text[end:].strip()
+
+
+def _read_back(scope: Scope, stored: Staged | StorageFailure) -> bytes:
+    if isinstance(stored, StorageFailure):
+        raise stored
+    return b"".join(_chunks(scope, stored))
+
+
+def _chunks(scope: Scope, stored: Staged) -> Iterator[bytes]:
+    payload = StoredPayload(stored.blob_id, stored.key, stored.store, stored.size, stored.lines, scope.source)
+    return (data for _, data in payload.chunks())

@@ -1,0 +1,137 @@
+"""Files that code wrote: artifacts of the session under their names, which later code opens again."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from sqlalchemy import Connection
+
+from byref.artifacts import definitions as names_of
+from byref.artifacts import staging, store
+from byref.artifacts.staging import Content, Staged
+from byref.artifacts.store import Description
+from byref.conversation import room
+from byref.conversation.scope import Scope
+from byref.describe.truncate import head_of
+from byref.errors import QuotaExceeded
+from byref.stores.frames import line_count
+from byref_sandbox import File, Outcome
+
+_OCTETS: Final = "application/octet-stream"
+_TYPES: Final = {
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".json": "application/json",
+    ".html": "text/html",
+    ".md": "text/markdown",
+    ".xml": "text/xml",
+}
+"""By the end of a name; of other texts it is text/plain."""
+_READ_BYTES: Final = 1 << 20
+_COUNTED_BYTES: Final = 1 << 16
+"""Of a longer file: its tokens are estimated from its beginning."""
+_NAMED: Final = 10
+_TEXT_TOOLS: Final = ("artifact_read", "artifact_grep")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One file, staged as an artifact."""
+
+    name: str
+    about: Description
+    staged: Staged = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one run."""
+
+    staged: tuple[Written, ...] = ()
+    lost: tuple[str, ...] = ()
+    """What became of those that were not stored, one sentence each."""
+
+
+def stage(scope: Scope, outcome: Outcome) -> Files:
+    """Store the files of a run as far as quotas allow."""
+    staged: list[Written] = []
+    lost = [f"{name} is not stored: {reason}" for name, reason in outcome.files_lost.items()]
+    for file in outcome.files:
+        try:
+            staged.append(_stage(scope, file))
+        except QuotaExceeded as error:
+            lost.append(f"{file.name} is not stored: {error}")
+    return Files(tuple(staged), tuple(lost))
+
+
+def commit(connection: Connection, scope: Scope, files: Files, step: int | None) -> None:
+    """Make artifacts of what was staged; a name that there was means the newer file from now on."""
+    if not files.staged:
+        return
+    room.check_within(connection, scope, {one.staged.digest: one.staged.size for one in files.staged})
+    for one in files.staged:
+        store.insert_artifact(
+            connection,
+            tenant=scope.tenant,
+            session_id=scope.row,
+            blob_id=staging.publish_kept(connection, scope.place, one.staged),
+            public_id=store.new_id(),
+            step=step,
+            origin="run",
+            name=one.name,
+            about=one.about,
+            ttl=scope.policy.ttl,
+        )
+
+
+def text_of(scope: Scope, files: Files) -> str:
+    """Return what a reply says of its files; empty without any."""
+    lines = []
+    if files.staged:
+        shown = [f"{one.name} ({one.about.size_bytes:,} bytes)" for one in files.staged[:_NAMED]]
+        more = len(files.staged) - len(shown)
+        names = ", ".join(shown) + (f" and {more:,} more" if more else "")
+        is_text = any(one.about.kind == "text" for one in files.staged)
+        tools = " and ".join(name for name in _TEXT_TOOLS if name in scope.tools and is_text)
+        lines.append(
+            f"[written: {names}; later code opens {'it' if len(files.staged) == 1 else 'them'} by name{f', {tools} too' if tools else ''}]"
+        )
+    lines += [f"[{sentence}]" for sentence in files.lost[:_NAMED]]
+    if (more := len(files.lost) - _NAMED) > 0:
+        lines.append(f"[{more:,} more files are not stored]")
+    return "\n".join(lines)
+
+
+def _stage(scope: Scope, file: File) -> Written:
+    digest, size = names_of.digest_of(file.data), len(file.data)
+    room.check(scope, {digest: size})
+    about = _described(scope, file)
+    lines = line_count(file.data)
+    return Written(file.name, about, staging.stage(scope.place, Content(file.data, digest, lines, about.content_type)))
+
+
+def _described(scope: Scope, file: File) -> Description:
+    """What the row says; JSON is not parsed: a run wrote it, and jq reads it in the jail."""
+    size = len(file.data)
+    if not _is_text(file.data):
+        about = f"[{file.name}: {size:,} bytes]"
+        return Description("document", _OCTETS, size, about, size // 3, f"file({size:,} bytes)", name=file.name)
+    start = store.decode_text(file.data[:_COUNTED_BYTES])
+    tokens = scope.count(start) * max(size, 1) // max(min(size, _COUNTED_BYTES), 1)
+    kind = _TYPES.get(PurePosixPath(file.name).suffix.lower(), "text/plain")
+    return Description("text", kind, size, head_of(start, store.PREVIEW_CHARS), tokens, "text", name=file.name)
+
+
+def _is_text(data: bytes) -> bool:
+    """Tell whether bytes are UTF-8, never holding them as text: one character may make four bytes of each other one."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _READ_BYTES):
+            decoder.decode(data[start : start + _READ_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data

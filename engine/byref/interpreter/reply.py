@@ -1,0 +1,162 @@
+"""A run as the model reads it: output, value or error, and what became of its names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from byref.artifacts.counted import Counted
+from byref.artifacts.variables import LATEST, Variable
+from byref.conversation.scope import Scope
+from byref.describe.jsontext import noted
+from byref.describe.truncate import incomplete_json, truncate, truncate_json
+from byref.interpreter.runs import Committed, Execution, missing_name, text_of
+from byref.jsonscan.sent import Sent
+from byref_sandbox.code.source import strip_dollars
+from byref_sandbox.outcome import NAMES_THERE
+
+NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
+_LISTED_NAMES = 30
+_SHARED_NAMES = 5
+
+
+def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> str:
+    """Return a run as the model reads it: output, value or error, and what became of its names.
+
+    `known` are the variables to choose from where a name is missing: the latest ones.
+    """
+    outcome, limit, names = execution.outcome, scope.policy.reply_tokens, made.names
+    parts: list[str] = []
+    if outcome.stdout:
+        budget = limit // 2 if outcome.kind != "none" and outcome.json != b'""' else limit * 3 // 4
+        printed = truncate(outcome.stdout.rstrip("\n"), budget=budget, measure=scope.count)
+        parts.append(printed.text)
+        cut = f"{printed.omitted_bytes:,} bytes" if printed.omitted_bytes else ""
+        lost = f"{outcome.stdout_dropped:,} characters at its end" if outcome.stdout_dropped else ""
+        if left := " and ".join(filter(None, (cut, lost))):
+            parts.append(
+                f"[INCOMPLETE: {left} of what was printed are left out. Print less: keys, length, a slice, fewer fields.]"
+            )
+    if outcome.error is None:
+        parts.extend(_value_parts(execution, names, scope))
+    else:
+        parts.append(_error_text(execution, known))
+    if execution.rebound:
+        parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
+    if execution.changed:
+        parts.append(f"[{_named(execution.changed, 'too')}: changed for this run only; the stored data is unchanged]")
+    listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
+    for name, bound in outcome.bound.items():
+        if bound.was and name in listed:
+            listed[name] += f", no longer {bound.was}"
+    if listed:
+        parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
+    if shared := _shared(execution, made):
+        parts.append(f"[{shared}: from the next call on each has a copy of its own]")
+    if unkept := {**execution.lost, **made.gone}:
+        parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
+    return "\n".join(parts) or NO_OUTPUT
+
+
+def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:
+    outcome, limit = execution.outcome, scope.policy.reply_tokens
+    if outcome.kind == "none":
+        return []
+    text, sent = text_of(outcome), Sent(outcome.json)
+    is_json = outcome.kind == "json" and outcome.json.startswith((b"[", b"{"))
+    size = len(outcome.json) - outcome.json.count(b"\n")
+    if execution.result is None:
+        budget = limit * 3 // 4
+        whole = truncate(text, budget=budget, measure=scope.count)
+        left = f"{whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields."
+        if not whole.omitted_bytes:
+            return [whole.text]
+        if is_json:
+            told = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
+            return [incomplete_json(sent.glimpse, told, budget=budget, measure=scope.count, size=size)]
+        return [whole.text, f"[INCOMPLETE: {left}]"]
+    name = list(names)[-1]
+    told = (
+        f"the value is too big to show; all of it is now the variable {name}: {names[name]}. "
+        f"Compute on {name} in the next call instead of printing it."
+    )
+    if is_json:
+        shown = truncate_json(sent.glimpse, budget=limit // 4, measure=scope.count, size=size).text
+        return [noted(shown, f"INCOMPLETE: {told}")]
+    return [truncate(text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {told}]"]
+
+
+def _error_text(execution: Execution, known: list[Variable]) -> str:
+    error = execution.outcome.error
+    assert error is not None
+    where = f" at line {error.line}" if error.line is not None else ""
+    text = f"{error.kind}{where}: {error.message}"
+    lines = strip_dollars(execution.code).splitlines()
+    if error.kind != "SyntaxError" and error.line is not None and 0 < error.line <= len(lines):
+        text += f"\n    {lines[error.line - 1].strip()[:200]}"
+    if error.kind != "NameError":
+        return text + (f"\n{error.hint}" if error.hint else "")
+    left = [variable for variable in known if variable.origin == "run"]
+    names = {one.name: one.shape for one in (*(one for one in known if one.origin != "run"), *reversed(left))}
+    missing = missing_name(execution.outcome)
+    close = (error.hint or "").partition(NAMES_THERE)[0].strip(" ;")
+    if execution.gone is not None:
+        text += f"\n{execution.gone}"
+    elif missing and (owner := _with_column(missing, known)) and " is a " not in close:
+        text += f"\n{missing!r} is a key of the records of {owner}: row[{missing!r}], or df({owner})[{missing!r}]"
+    elif close:
+        text += f"\n{close[0].upper()}{close[1:]}"
+    elif missing and (near := difflib.get_close_matches(missing, [*names, *execution.callables], 1)):
+        text += f"\nDid you mean {near[0]}?"
+    if execution.callables:
+        text += f"\nFunctions and classes: {_named(execution.callables, 'defined')}"
+    if not names:
+        return text + "\nNo variable with data is bound yet."
+    is_all = max(len(left), len(known) - len(left)) < LATEST
+    told = _listing(names, "bound: the results that made them name them", is_all=is_all)
+    return f"{text}\nVariables with data: {told}"
+
+
+def _with_column(name: str, known: Sequence[Variable]) -> str | None:
+    """The newest variable whose records have a key of this name."""
+    for variable in reversed(known[-_LISTED_NAMES:]):
+        schema: Any = variable.artifact.schema
+        for key in variable.path:
+            schema = schema.get("properties", {}).get(key) if isinstance(schema, dict) else None
+        records = schema.get("items") if isinstance(schema, dict) else None
+        if isinstance(records, dict) and name in records.get("properties", {}):
+            return variable.name
+    return None
+
+
+def _shared(execution: Execution, made: Committed) -> str:
+    """Names that have parts in common which can be changed, once each: they are told when they are first bound."""
+    outcome, told = execution.outcome, list[str]()
+    shares = {name: one.shares for name, one in outcome.bound.items()}
+    for name, other in (shares | {name: one.shares for name, one in outcome.same.items()}).items():
+        if other and name in made.names and not made.fresh.isdisjoint((name, other)):
+            told.append(f"{name} holds a part several times" if other == name else f"{name} and {other} share parts")
+    more = len(told) - _SHARED_NAMES
+    return ", ".join(told[:_SHARED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _named(names: Sequence[str], further: str) -> str:
+    more = len(names) - _LISTED_NAMES
+    return ", ".join(names[:_LISTED_NAMES]) + (f". INCOMPLETE: {more:,} more are {further}" if more > 0 else "")
+
+
+def _reasons(lost: Mapping[str, str], further: str) -> str:
+    """Names by the reason that they share."""
+    together: dict[str, list[str]] = {}
+    for name, reason in list(lost.items())[:_LISTED_NAMES]:
+        together.setdefault(reason, []).append(name)
+    more = len(lost) - _LISTED_NAMES
+    shown = ", ".join(f"{', '.join(names)} ({reason})" for reason, names in together.items())
+    return shown + (f". INCOMPLETE: {more:,} more are {further}" if more > 0 else "")
+
+
+def _listing(names: Mapping[str, str], further: str, *, is_all: bool = True) -> str:
+    shown = [f"{name} ({about})" for name, about in list(names.items())[:_LISTED_NAMES]]
+    more = Counted(len(names), is_all).beside(len(shown))
+    return ", ".join(shown) + (f". INCOMPLETE: {more} more are {further}" if more else "")

@@ -1,0 +1,92 @@
+"""Text that passes by: what it counts, and its ends."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+
+from byref.describe.truncate import Ends
+from byref.jsonscan import sizes
+from byref.jsonscan.sampling import Sampling
+
+
+class Passage:
+    """Bytes that are read as UTF-8, and as text with U+FFFD for what cannot be decoded once they turn out not to be."""
+
+    def __init__(self) -> None:
+        self.lossy = False
+        self.characters = 0
+        self.size = 0
+        """Bytes that were given."""
+        self._line_feeds = 0
+        self._last = b""
+        self._text_size = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._in_tail = 0
+        self._samples = Sampling[str](sizes.SAMPLES)
+        self._unsampled = ""
+        self._sampled = 0
+        """Characters that need not be looked at for samples any more."""
+
+    @property
+    def lines(self) -> int:
+        """Lines so far; a last one without line feed counts."""
+        return self._line_feeds + (self._last not in (b"", b"\n"))
+
+    @property
+    def samples(self) -> str:
+        """Pieces spread evenly over the text; all of it if it is short."""
+        return "".join(self._samples.samples) + (self._unsampled if self._samples.step == 1 else "")
+
+    @property
+    def ends(self) -> Ends:
+        """The text's ends."""
+        head = "".join(self._head)[: sizes.TEXT_END]
+        tail = "".join(self._tail)[-sizes.TEXT_END :]
+        return Ends(head, tail, self.characters, self._text_size)
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Read on."""
+        self.size += len(data)
+        self._line_feeds += data.count(b"\n")
+        self._last = data[-1:] or self._last
+        text = self._decoded(data, final)
+        if self.characters < sizes.TEXT_END:
+            self._head.append(text)
+        self._tail.append(text)
+        self._in_tail += len(text)
+        while self._in_tail - len(self._tail[0]) >= sizes.TEXT_END:
+            self._in_tail -= len(self._tail.popleft())
+        self._sample(text)
+        self.characters += len(text)
+        self._text_size += len(text.encode()) if self.lossy else len(data)
+
+    def _decoded(self, data: bytes, final: bool) -> str:
+        pending = self._decoder.getstate()[0]
+        try:
+            return self._decoder.decode(data, final)
+        except UnicodeDecodeError:
+            self.lossy = True
+            self._text_size -= len(pending)  # of which something else is shown
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            return self._decoder.decode(pending + data, final)
+
+    def _sample(self, text: str) -> None:
+        """Keep the pieces whose number is a multiple of the step; all are as long."""
+        if self._unsampled:
+            text, start = self._unsampled + text, self._sampled
+        else:
+            start = self.characters
+        end, self._unsampled = start + len(text), ""
+        while True:
+            at = self._samples.step * sizes.SAMPLE * -(-self._sampled // (self._samples.step * sizes.SAMPLE))
+            if at >= end:
+                self._sampled = at
+                return
+            if at + sizes.SAMPLE > end:
+                self._sampled, self._unsampled = at, text[at - start :]
+                return
+            self._samples.offer(text[at - start : at - start + sizes.SAMPLE])
+            self._sampled = at + sizes.SAMPLE

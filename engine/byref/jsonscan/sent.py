@@ -1,0 +1,115 @@
+"""JSON that a run sent, described from its text: of long JSON only some MiB become Python's objects, whatever is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from byref.describe.shape import kind_of
+from byref.describe.truncate import Ends
+from byref.jsonscan import peek, sizes, whole
+from byref.jsonscan.passage import Passage
+from byref.jsonscan.scanner import Skimmer
+from byref_sandbox import jsontext
+
+SMALL: Final = 1 << 18
+"""Bytes of JSON up to which all of it is decoded."""
+_SKIMMED: Final = 8 << 20
+"""Bytes of JSON up to which what is not regular is parsed, slice by slice."""
+_FIRST: Final = 100
+"""Members that are looked at of what cannot be outlined."""
+_MOST: Final = 2 << 20
+"""The weight of one element of an array, or of all outside of arrays, that is still decoded."""
+
+
+class Sent:
+    """JSON in UTF-8, as `jsontext.is_json` has found it to be."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._is_text = data.startswith(b'"')
+
+    @cached_property
+    def outline(self) -> object:
+        """The value, in which `Rows` stand for long arrays; None where it takes too much to be told what it is like."""
+        if len(self.data) <= SMALL:
+            try:
+                return jsontext.decode(self.data)
+            except jsontext.NotJSON:  # nested too deeply
+                return None
+        if self._is_text:
+            return None
+        described = whole.describe(self.data)
+        if described is not None:
+            return described.outline
+        if len(self.data) > _SKIMMED:
+            return None
+        skimmer = Skimmer(most=_MOST)
+        for piece in self._cut():
+            skimmer.feed(piece)
+        return skimmer.finish().value
+
+    @property
+    def glimpse(self) -> object:
+        """The outline; of an array or object that has none its first members, as far as they are short."""
+        if self.outline is not None:
+            return self.outline
+        members: list[Any] = []
+        is_array, at = self.data.startswith(b"["), 1
+        try:
+            while len(members) < _FIRST:
+                key, at = ("", at) if is_array else peek.value_at(self.data, peek.after_blanks(self.data, at))
+                at = at if is_array else peek.after_blanks(self.data, at) + 1
+                value, at = peek.value_at(self.data, peek.after_blanks(self.data, at))
+                members.append(value if is_array else (key, value))
+                at = peek.after_blanks(self.data, at) + 1
+        except peek.Unseen:
+            pass
+        return members if is_array else dict(members)
+
+    @cached_property
+    def shape(self) -> str:
+        """The value's kind in a few words, as `kind_of` has it; of what cannot be outlined without its elements'."""
+        if self._is_text:
+            return "string"
+        outline = self.outline
+        if outline is not None or self.data == b"null":
+            return kind_of(outline)
+        count = self._members()
+        return f"array({count})" if self.data.startswith(b"[") else f"object({count} key{'' if count == 1 else 's'})"
+
+    @cached_property
+    def text(self) -> str | Ends:
+        """The text that a string is; of any other value its JSON."""
+        if len(self.data) <= SMALL:
+            value = self.outline
+            return jsontext.encodable(value) if isinstance(value, str) else self.data.decode("utf-8", "replace")
+        return self._passage.ends
+
+    def tokens(self, count: Callable[[str, Literal["json"]], int]) -> int:
+        """Return how many tokens `text` has; of a long one about how many, by samples spread evenly over it."""
+        if isinstance(self.text, str):
+            return count(self.text, "json")
+        samples = self._passage.samples
+        return round(count(samples, "json") * self.text.characters / len(samples))
+
+    @cached_property
+    def _passage(self) -> Passage:
+        passage = Passage()
+        pieces: Iterable[bytes] = self._cut()
+        if self._is_text:
+            pieces = (piece.encode(errors="backslashreplace") for piece in jsontext.pieces(self.data))
+        for piece in pieces:
+            passage.feed(piece)
+        passage.feed(b"", final=True)
+        return passage
+
+    def _members(self) -> int:
+        from byref.jsonscan.structure import Structure  # numpy is loaded only for what is worth it
+
+        structure = Structure()
+        return 1 + sum(structure.scan(piece).commas(1) for piece in self._cut())
+
+    def _cut(self) -> Iterator[bytes]:
+        return (self.data[at : at + sizes.BLOCK] for at in range(0, len(self.data), sizes.BLOCK))

@@ -1,0 +1,276 @@
+"""JSON text that is in memory whole: of its long arrays only the ends are parsed, the rest is matched with what they are like."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from byref.describe.columns import Inference, TooDeep, may_be_folded
+from byref.describe.nodes import OBJECT, Node, places
+from byref.describe.rows import Rows
+from byref.describe.schema import Schema, infer
+from byref.describe.shape import Elements
+from byref.jsonscan import peek, sizes
+from byref.jsonscan.regular import Irregular, Regular
+from byref_sandbox import jsontext
+
+LEAST: Final = 1 << 19
+"""Bytes of text from which on it is worth it."""
+_WINDOW: Final = 1 << 16
+"""Bytes matched in one go."""
+_END: Final = 1 << 16
+"""Bytes of an array's elements that are parsed of its start, and of its end, at least."""
+_OUTSIDE: Final = 1 << 16
+"""Bytes outside of long arrays that are parsed, and `_EACH` for each value there."""
+_EACH: Final = 64
+_LEVELS: Final = 3
+"""Of objects around an array."""
+_FIRST: Final = 32
+"""Elements parsed before any is matched."""
+_MOST_AT_ONCE: Final = 64
+"""Elements parsed where one is not matched; it begins with one and is doubled each time."""
+_BYTES_AT_ONCE: Final = 1 << 15
+"""Of such elements, before more is matched, though they be fewer."""
+_SAMPLES: Final = 16
+_LOST: Final = 0.5
+"""Of what it takes to parse the text, the share that may be lost where that has to be done after all."""
+_COST_ALONE: Final = 2
+"""Bytes parsed in the time in which one is that is parsed by itself; as many in which one is looked at for an expression."""
+_COST_APART: Final = 1 << 9
+"""Bytes parsed by themselves in the time that is taken by a few of them, whatever their size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """JSON text, described."""
+
+    outline: object
+    """The value, in which `Rows` stand for long arrays."""
+    schema: Schema
+
+
+def describe(text: bytes, line_feeds: int | None = None) -> Described | None:
+    """Describe an object or array in UTF-8, if most of it is long arrays of objects that are alike; else None.
+
+    The schema is that of the whole value, exactly. None too where it is no JSON. `line_feeds` is how many the text has, if
+    that is known: it may save counting.
+    """
+    if len(text) < LEAST:
+        return None
+    try:
+        with jsontext.collector_paused():
+            value = _Reading(text, line_feeds).root()
+            return None if value is None else Described(value, infer(value, plain=True))
+    except (peek.Unseen, Irregular, TooDeep, jsontext.NotJSON, RecursionError):
+        return None
+
+
+class _Reading:
+    def __init__(self, text: bytes, line_feeds: int | None) -> None:
+        self._text = text
+        self._line_feeds = line_feeds
+        self._at = 0
+        self._outside = 0
+        self._to_lose = len(text) * _LOST
+        self._has_rows = False
+
+    def root(self) -> object:
+        """Return the value; None if nothing of it was spared."""
+        self._at = len(codecs.BOM_UTF8) if self._text.startswith(codecs.BOM_UTF8) else 0
+        self._skip()
+        value = self._value(_LEVELS)
+        self._skip()
+        if self._at < len(self._text):
+            raise peek.Unseen
+        return value if self._has_rows else None
+
+    def _value(self, levels: int) -> object:
+        opening = self._text[self._at : self._at + 1]
+        if opening == b"[":
+            return self._array(_LEVELS - levels + 1)
+        if opening == b"{" and levels:
+            return self._object(levels - 1)
+        return self._other()
+
+    def _object(self, levels: int) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        self._step(b"{")
+        if self._comes(b"}"):
+            return members
+        while True:
+            key = self._other()
+            if type(key) is not str or key in members:
+                raise peek.Unseen
+            self._skip()
+            self._step(b":")
+            members[key] = self._value(levels)
+            self._skip()
+            if self._comes(b"}"):
+                return members
+            self._step(b",")
+
+    def _other(self) -> object:
+        value, end = peek.value_at(self._text, self._at)
+        self._outside += end - self._at + _EACH
+        if self._outside > _OUTSIDE:
+            raise peek.Unseen
+        self._at = end
+        return value
+
+    def _array(self, depth: int) -> object:
+        begin = self._at + 1
+        reading = _Array(self._text, begin, depth, self._line_feeds, self._to_lose)
+        if not reading.may_be_regular:
+            return self._other()
+        value = reading.read()
+        self._at, self._to_lose = reading.at + 1, reading.to_lose
+        if type(value) is Rows:
+            self._has_rows = True
+        else:
+            self._outside += self._at - begin + _EACH
+        return value
+
+    def _skip(self) -> None:
+        self._at = peek.after_blanks(self._text, self._at)
+
+    def _comes(self, bracket: bytes) -> bool:
+        if self._text[self._at : self._at + 1] != bracket:
+            return False
+        self._at += 1
+        return True
+
+    def _step(self, mark: bytes) -> None:
+        if not self._comes(mark):
+            raise peek.Unseen
+        self._skip()
+
+
+class _Array:
+    """The elements of an array; `at` is where it ends, once they were read."""
+
+    def __init__(self, text: bytes, start: int, depth: int, line_feeds: int | None, to_lose: float) -> None:
+        self._text = text
+        self._depth = depth
+        self._line_feeds = line_feeds
+        self._start = self.at = peek.after_blanks(text, start)
+        self._seen: list[Any] = []
+        """Those that were parsed by themselves."""
+        self._marked = 0
+        """How many were not."""
+        self._places: list[int] = []
+        """Where some begin, at most about `_WINDOW` apart."""
+        self._lines = True
+        """Whether each is a line, as far as was seen."""
+        self._node = Node()
+        self._inference = Inference(fold=True, plain=True)
+        self._alone = 0
+        """Bytes of those that were parsed by themselves."""
+        self.to_lose = to_lose
+        """Bytes that might be parsed in the time that may still be lost."""
+
+    @property
+    def may_be_regular(self) -> bool:
+        """Whether the first element is one that an expression may be made of."""
+        return self._text[self.at : self.at + 1] not in (b'"', b"]")
+
+    def read(self) -> list[Any] | Rows:
+        """Read them all."""
+        has_ended, wanted = self._parse(_FIRST), 1
+        was_lines = self._lines
+        while not has_ended:
+            self._match(self._regular())
+            has_ended = self._parse(wanted)
+            wanted = min(2 * wanted, _MOST_AT_ONCE)
+            if was_lines and not self._lines:
+                raise peek.Unseen
+        if self._inference.folded or any(map(may_be_folded, places(self._node))):
+            raise peek.Unseen
+        return self._value()
+
+    def _regular(self) -> Regular:
+        self.to_lose -= _COST_ALONE * self._alone
+        if self._inference.folded or self._inference.is_cut or self.to_lose < 0:
+            raise peek.Unseen
+        most = int((self.to_lose - sizes.COST_ONCE) / sizes.COST)
+        regular = Regular(self._node, self._seen, self._colon, lines=self._lines, most=most)
+        self.to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
+        return regular
+
+    @cached_property
+    def _colon(self) -> bytes:
+        """That of the first element, with the blanks around it; no others have any."""
+        return peek.colon_at(self._text, self._start) if self._node.kinds == OBJECT else b":"
+
+    def _match(self, regular: Regular) -> None:
+        """Go on as far as elements are like those before."""
+        while self.at < len(self._text):
+            end = regular.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
+            if end == self.at:
+                return
+            self.to_lose += sizes.LOST_OF_MATCHED * (end - self.at)
+            self._places.append(self.at)
+            if not self._lines:
+                self._marked += self._text.count(regular.marker, self.at, end)
+            self.at = end if self._lines else peek.after_blanks(self._text, end)
+
+    def _parse(self, most: int) -> bool:
+        """Read some elements one by one and learn what they are like; return whether the last was among them."""
+        new, begin = list[Any](), self.at
+        self._places.append(self.at)
+        if self.to_lose < 0:
+            raise peek.Unseen
+        while True:
+            value, end = peek.value_at(self._text, self.at)
+            new.append(value)
+            mark = peek.after_blanks(self._text, end)
+            has_ended = self._text[mark : mark + 1] == b"]"
+            if not has_ended and self._text[mark : mark + 1] != b",":
+                raise peek.Unseen
+            following = mark if has_ended else peek.after_blanks(self._text, mark + 1)
+            self._lines = self._lines and self._is_line(self.at, end, following, has_ended=has_ended)
+            self.at = following
+            if has_ended or len(new) == most or following - begin >= _BYTES_AT_ONCE:
+                break
+        self._alone += self.at - begin
+        self.to_lose -= _COST_ALONE * (self.at - begin + _EACH * len(new) + _COST_APART)
+        self._seen += new
+        self._inference.add(self._node, new, self._depth)
+        return has_ended
+
+    def _is_line(self, start: int, end: int, following: int, *, has_ended: bool) -> bool:
+        """Whether an element has one line feed behind it, and none in it."""
+        behind = self._text[end:following]
+        return behind in ((b"\n", b"") if has_ended else (b",\n",)) and self._text.find(b"\n", start, end) < 0
+
+    @property
+    def _count(self) -> int:
+        if not self._lines:
+            return self._marked + len(self._seen)
+        return self._feeds(self._start, self.at) + (self._text[self.at - 1 : self.at] != b"\n")
+
+    def _feeds(self, start: int, end: int) -> int:
+        """Line feeds between two places: all, without those outside, if that is less to count."""
+        if self._line_feeds is None or 2 * (end - start) < len(self._text):
+            return self._text.count(b"\n", start, end)
+        return self._line_feeds - self._text.count(b"\n", 0, start) - self._text.count(b"\n", end)
+
+    def _value(self) -> list[Any] | Rows:
+        head_end = next((place for place in self._places if place - self._start >= _END), self.at)
+        tail_start = next((place for place in reversed(self._places) if self.at - place >= _END), self._start)
+        if tail_start <= head_end:
+            return self._span(self._start, self.at)
+        head, tail = self._span(self._start, head_end), self._span(tail_start, self.at)
+        inner = [place for place in self._places if head_end <= place < tail_start]
+        inner = inner[:: -(-len(inner) // _SAMPLES)]
+        samples = [peek.value_at(self._text, place)[0] for place in inner]
+        kinds = Elements()
+        kinds.add(self._seen)  # others are alike in how many keys they have only if these are
+        return Rows(self._count, head, tail, samples, kinds.kind, self._node, folded=False)
+
+    def _span(self, start: int, end: int) -> list[Any]:
+        text = self._text[start:end].rstrip(b" \t\n\r").removesuffix(b",")
+        values = jsontext.decode(b"[%s]" % text)
+        assert isinstance(values, list)
+        return values

@@ -1,0 +1,380 @@
+"""The knobs: frozen, validated, overridable per session and per tool."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from byref.errors import ConfigurationError
+from byref.policy import checks as kinds
+from byref.policy.checks import FrozenDict, Mapper, shown
+
+Mode = Literal["auto", "variables", "artifact", "truncate"]
+Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
+Errors = Literal["truncate", "inline"]
+OnStorageFailure = Literal["truncate", "raise"]
+Form = Literal["variables", "references", "pointers", "previews"]
+TrustedInstructions = Literal["mappers", "all", "none"]
+
+INTERPRETER = "code_interpreter"
+SQL = "artifact_sql"
+READERS = ("artifact_read", "artifact_grep", "artifact_jq")
+"""Tools that follow a reference to stored data."""
+VIEWERS = ("retrieve_offloaded_content", "get_artifact")
+"""Tools that give an image or a document back as it is."""
+TOOL_NAMES = (
+    INTERPRETER,
+    "artifact_jq",
+    SQL,
+    "artifact_grep",
+    "artifact_read",
+    "list_artifacts",
+    "get_artifact",
+    "store_artifact",
+    "retrieve_offloaded_content",
+)
+DEFAULT_TOOLS = (INTERPRETER, "artifact_jq", "artifact_grep", "artifact_read")
+FOLLOWERS: Mapping[Form, tuple[str, ...]] = {
+    "variables": (*READERS, "get_artifact", "retrieve_offloaded_content"),
+    "references": READERS,
+    "pointers": (*READERS, "get_artifact", "retrieve_offloaded_content"),
+    "previews": (*READERS, "get_artifact", "retrieve_offloaded_content"),
+}
+"""By the envelope's form, the tools of which one makes `auto` choose an artifact: those that can follow its reference."""
+_ONE_GATE: Mapping[str, Any] = {
+    "context_percentage": None,
+    "min_threshold_bytes": 0,
+    "max_threshold_bytes": None,
+    "headroom_percentage": 1.0,
+    "plaintext": "artifact",
+}
+"""Of presets whose systems know one limit and nothing else."""
+_OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl", "default_context_window")
+"""Knobs that no tool can have of its own."""
+_DURATIONS = ("ttl", "ledger_ttl")
+_CHECKS: Mapping[str, Callable[[str, object], None]] = {
+    "enabled": kinds.flag,
+    "mode": kinds.choice(Mode),
+    "plaintext": kinds.choice(Plaintext),
+    "wholesale_tokens": kinds.optional(kinds.integer(1)),
+    "envelope_form": kinds.choice(Form),
+    "context_percentage": kinds.optional(kinds.between(0, 1)),
+    "min_threshold_bytes": kinds.integer(0),
+    "max_threshold_bytes": kinds.optional(kinds.integer(1)),
+    "headroom_percentage": kinds.between(0, 1),
+    "max_result_tokens": kinds.optional(kinds.integer(1)),
+    "max_output_bytes": kinds.optional(kinds.integer(1)),
+    "preview_tokens": kinds.integer(20),
+    "preview_chars": kinds.integer(0),
+    "envelope_tokens": kinds.optional(kinds.integer(100)),
+    "truncate_tokens": kinds.integer(50),
+    "errors": kinds.choice(Errors),
+    "on_storage_failure": kinds.choice(OnStorageFailure),
+    "default_context_window": kinds.integer(1),
+    "reply_tokens": kinds.integer(100),
+    "image_tokens": kinds.optional(kinds.integer(0)),
+    "trusted_instructions": kinds.choice(TrustedInstructions),
+    "ttl": kinds.optional(kinds.duration),
+    "ledger_ttl": kinds.optional(kinds.duration),
+    "max_artifact_bytes": kinds.integer(1),
+    "max_session_bytes": kinds.optional(kinds.integer(1)),
+    "max_tenant_bytes": kinds.optional(kinds.integer(1)),
+    "run_seconds": kinds.between(0.01, 3600),
+    "run_cpu_seconds": kinds.between(0.01, 3600),
+    "run_memory_bytes": kinds.integer(16 << 20),
+    "run_output_bytes": kinds.integer(100),
+    "run_result_bytes": kinds.integer(1000),
+    "run_recursion_depth": kinds.between(50, 10_000),
+}
+"""What each knob may be; `tools` and `per_tool` have checks of their own."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ToolPolicy:
+    """What differs for one tool: for its outputs, or, of the session's own tools, for its replies.
+
+    Any knob of `Policy` but `tools`, `per_tool`, `ledger_ttl` and `default_context_window`, and four settings that only a
+    tool can have. `mapper`, a jq program or a function of the parsed output, shapes an output before anything else looks
+    at it; `template`, Jinja's, renders it as text, after the mapper where there are both. `names` gives the variables of
+    top-level keys other names. `references=False` leaves the tool's arguments as the model wrote them.
+
+    Raises:
+        ConfigurationError: a knob is unknown or out of range, a program or template has a fault.
+    """
+
+    knobs: Mapping[str, Any]
+    mapper: Mapper | None
+    template: str | None
+    names: Mapping[str, str]
+    references: bool
+
+    def __init__(
+        self,
+        *,
+        mapper: Mapper | None = None,
+        template: str | None = None,
+        names: Mapping[str, str] | None = None,
+        references: bool = True,
+        **knobs: Any,
+    ) -> None:
+        for name, value in knobs.items():
+            if name in _OF_THE_SESSION:
+                raise ConfigurationError(f"{name} belongs to the session's policy, not to a tool's")
+            if name not in _CHECKS:
+                own = [knob for knob in _CHECKS if knob not in _OF_THE_SESSION]
+                raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references"))
+            _CHECKS[name](name, value)
+            knobs[name] = kinds.as_timedelta(value) if name in _DURATIONS else value
+        kinds.mapper("mapper", mapper)
+        kinds.template("template", template)
+        kinds.flag("references", references)
+        set_field = object.__setattr__
+        set_field(self, "knobs", FrozenDict(knobs))
+        set_field(self, "mapper", mapper)
+        set_field(self, "template", template)
+        set_field(self, "names", FrozenDict(kinds.names("names", names)))
+        set_field(self, "references", references)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made of: `ToolPolicy(**policy.settings)` is the same."""
+        own = {"mapper": self.mapper, "template": self.template, "names": dict(self.names) or None}
+        given = {name: value for name, value in own.items() if value is not None}
+        return {**self.knobs, **given} if self.references else {**self.knobs, **given, "references": False}
+
+    def __repr__(self) -> str:
+        """Show what was given."""
+        return _repr(self, self.settings.items())
+
+
+_ANY_TOOL = ToolPolicy()
+
+
+@dataclass(frozen=True, repr=False)
+class Policy:
+    """What is too big, and what happens then.
+
+    Sizes are UTF-8 bytes of what the model would read, tokens are those of the engine's counter. Defaults are the
+    reference systems'; `Policy()` is the preset `Policy.variables()` with a bound on text that passes whole,
+    `wholesale_tokens`, which that preset's document does not have.
+
+    Raises:
+        ConfigurationError: a knob is unknown or out of range, or two of them are at odds.
+    """
+
+    enabled: bool = True
+    """False forces pass-through."""
+    mode: Mode = "auto"
+    """Structured output: `variables` if the interpreter is among the session's tools, else `artifact` if a reader is,
+    else `truncate`."""
+    plaintext: Plaintext = "auto"
+    """Text that is too big, and is stored in any case: whole while within `wholesale_tokens`, ceiling and headroom, else
+    truncated; or always one of the others, whole up to the ceiling alone."""
+    wholesale_tokens: int | None = 20_000
+    """Text above it is truncated by `plaintext="auto"`, even where there is room for it; None: no bound but the others."""
+    envelope_form: Form = "variables"
+    """What an artifact's envelope looks like; the presets of that name set it."""
+    context_percentage: float | None = 0.25
+    """Per-output gate, as a fraction of the model's window at 4 bytes a token, clamped between the next two; None: off."""
+    min_threshold_bytes: int = 4096
+    """Below it always inline."""
+    max_threshold_bytes: int | None = 1_048_576
+    """Above it always offloaded or truncated, however large the window; None: off."""
+    headroom_percentage: float = 0.70
+    """Too big when it would push the context past this fraction of the window; 1.0 disables."""
+    max_result_tokens: int | None = 7_000
+    """Too big above it."""
+    max_output_bytes: int | None = None
+    """Too big at or above it."""
+    preview_tokens: int = 1_000
+    """Most of a preview. In the form `variables` an output below 200,000 tokens has its share of it, at least 100."""
+    preview_chars: int = 200
+    """Of the preview in a pointer's envelope."""
+    envelope_tokens: int | None = None
+    """Bound of the whole envelope; None: `preview_tokens` + 200."""
+    truncate_tokens: int = 2_500
+    errors: Errors = "truncate"
+    """A tool's error text is never behind a reference: cut to head and tail above `truncate_tokens`, or always whole."""
+    on_storage_failure: OnStorageFailure = "truncate"
+    """The turn survives a database that is down, or `StorageFailure` is raised."""
+    default_context_window: int = 128_000
+    """For a model whose window nobody knows."""
+    reply_tokens: int = 4_000
+    """Bound of every tool reply."""
+    image_tokens: int | None = 1_600
+    """What an image counts where the model sees it natively; None: its bytes / 4, which documents always count."""
+    trusted_instructions: TrustedInstructions = "mappers"
+    """Whose `display_instructions_for_model` reaches `result.instructions`; it is taken out of the data always."""
+    tools: tuple[str, ...] = DEFAULT_TOOLS
+    """What `session.tools()` offers."""
+    per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)
+    """What differs for one tool: `{"get_cart": {"enabled": False}}`; kept as `ToolPolicy`."""
+    ttl: timedelta | None = timedelta(days=7)
+    """How long an artifact is kept after it was last used; None: as long as its session. Seconds are taken, too."""
+    ledger_ttl: timedelta | None = None
+    """How long a conversation without artifacts is kept after its last step, its ledger included; None: until deleted."""
+    max_artifact_bytes: int = 1 << 30
+    """A larger payload is truncated, not stored."""
+    max_session_bytes: int | None = 2 << 30
+    """Of all that a session has stored, each payload once; what would pass it is truncated, not stored. None: no limit."""
+    max_tenant_bytes: int | None = None
+    """The same, of all sessions of the tenant."""
+    run_seconds: float = 30.0
+    """Wall-clock bound of one run of model-written code, and of a mapper."""
+    run_cpu_seconds: float = 20.0
+    run_memory_bytes: int = 1 << 30
+    """Memory a run may use beyond its data."""
+    run_output_bytes: int = 100_000
+    """What a run may print; the rest is counted and left out."""
+    run_result_bytes: int = 64 << 20
+    """What a run may send back: its value and the names it leaves."""
+    run_recursion_depth: int = 1_000
+    """Calls within calls of one run."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, naming the knob, the value and what is allowed."""
+        for name, check in _CHECKS.items():
+            check(name, getattr(self, name))
+        if self.max_threshold_bytes is not None and self.min_threshold_bytes > self.max_threshold_bytes:
+            raise ConfigurationError(
+                f"min_threshold_bytes={self.min_threshold_bytes!r} is above "
+                f"max_threshold_bytes={self.max_threshold_bytes!r}; the floor must not pass the ceiling"
+            )
+        for name in _DURATIONS:
+            object.__setattr__(self, name, kinds.as_timedelta(getattr(self, name)))
+        object.__setattr__(self, "tools", check_tools(self.tools))
+        object.__setattr__(self, "per_tool", FrozenDict(_tool_policies(self.per_tool)))
+        _ = self._merged  # a tool's knobs can be at odds with the session's
+
+    @classmethod
+    def variables(cls, **knobs: Any) -> Self:
+        """Return the preset of variable passing: structured data becomes variables of the code interpreter.
+
+        That is the default policy without its bound on text that passes whole: `wholesale_tokens` is None.
+        """
+        return cls(wholesale_tokens=None)._with(knobs)
+
+    @classmethod
+    def references(cls, **knobs: Any) -> Self:
+        """Return the preset of tool-output offloading: an artifact with its shape and how to access it, no preview.
+
+        Both gates, no absolute limits. `auto` takes an artifact if `artifact_read`, `artifact_grep` or `artifact_jq` is
+        there, else truncates; text is treated as JSON is.
+        """
+        base = cls(envelope_form="references", plaintext="artifact", max_result_tokens=None, tools=READERS)
+        return base._with(knobs)
+
+    @classmethod
+    def pointers(cls, **knobs: Any) -> Self:
+        """Return the preset of memory pointers: 50 KB and more become a pointer, 200 characters of preview and a note.
+
+        `max_output_bytes` is the only gate; no window is needed.
+        """
+        tools = ("store_artifact", "get_artifact", "list_artifacts")
+        base = cls(envelope_form="pointers", max_result_tokens=None, max_output_bytes=51_200, tools=tools, **_ONE_GATE)
+        return base._with(knobs)
+
+    @classmethod
+    def previews(cls, **knobs: Any) -> Self:
+        """Return the preset of the context offloader: above 2,500 tokens a preview of 1,000 and a reference as text.
+
+        `max_result_tokens` is the only gate; images are measured by their bytes, as all else is by its characters.
+        """
+        tools = ("retrieve_offloaded_content",)
+        base = cls(envelope_form="previews", max_result_tokens=2_500, image_tokens=None, tools=tools, **_ONE_GATE)
+        return base._with(knobs)
+
+    def override(self, **knobs: Any) -> Self:
+        """Return a copy with these knobs changed."""
+        return self._with(knobs)
+
+    def for_tool(self, tool: str) -> Self:
+        """Return the policy for one tool's outputs: its knobs over the session's, no other tool's beside it."""
+        return self._merged.get(tool, self)
+
+    def tool(self, name: str) -> ToolPolicy:
+        """Return what differs for one tool's outputs; of a tool that was not named, nothing."""
+        found = self.per_tool.get(name, _ANY_TOOL)
+        assert isinstance(found, ToolPolicy)
+        return found
+
+    @property
+    def envelope_budget(self) -> int:
+        """Tokens that no envelope exceeds, whatever the input."""
+        return self.envelope_tokens if self.envelope_tokens is not None else self.preview_tokens + 200
+
+    @cached_property
+    def _merged(self) -> dict[str, Self]:
+        """The policies of tools that have knobs of their own."""
+        merged: dict[str, Self] = {}
+        for name in self.per_tool:
+            knobs = self.tool(name).knobs
+            if knobs:
+                with kinds.within(f"per_tool[{shown(name)}]"):
+                    merged[name] = self._with({**knobs, "per_tool": self._settings_of(name)})
+        return merged
+
+    def _settings_of(self, name: str) -> dict[str, ToolPolicy]:
+        """What a tool has beside knobs, so that a policy made for it still has a mapper for it."""
+        settings = self.tool(name).settings
+        own = {key: value for key, value in settings.items() if key not in _CHECKS}
+        return {name: ToolPolicy(**own)} if own else {}
+
+    def __repr__(self) -> str:
+        """Show the knobs that are not at their defaults."""
+        given = ((knob.name, getattr(self, knob.name)) for knob in fields(self))
+        defaults = {knob.name: _default(knob) for knob in fields(self)}
+        return _repr(self, [(name, value) for name, value in given if value != defaults[name]])
+
+    def _with(self, knobs: Mapping[str, Any]) -> Self:
+        known = [knob.name for knob in fields(self)]
+        for name in knobs:
+            if name not in known:
+                raise _unknown(name, "Policy", known)
+        return replace(self, **knobs)
+
+
+def check_tools(tools: object) -> tuple[str, ...]:
+    """Return the names as a tuple without repeats; an unknown one is a ConfigurationError."""
+    if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
+        raise ConfigurationError(f"tools={shown(tools)}: expected a list of names out of {list(TOOL_NAMES)}")
+    names: dict[str, None] = {}
+    for name in tools:
+        if not isinstance(name, str) or name not in TOOL_NAMES:
+            raise ConfigurationError(f"tools: {shown(name)} is unknown; there are {list(TOOL_NAMES)}")
+        names[name] = None
+    return tuple(names)
+
+
+def _tool_policies(given: object) -> dict[str, ToolPolicy]:
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            f'per_tool={shown(given)}: expected a mapping of tool names to knobs, like {{"get_cart": {{"enabled": False}}}}'
+        )
+    made: dict[str, ToolPolicy] = {}
+    for tool, knobs in given.items():
+        if not isinstance(tool, str) or not tool:
+            raise ConfigurationError(f"per_tool: {shown(tool)} is no name of a tool")
+        with kinds.within(f"per_tool[{shown(tool)}]"):
+            made[tool] = knobs if isinstance(knobs, ToolPolicy) else ToolPolicy(**kinds.keywords(knobs))
+    return made
+
+
+def _unknown(name: object, what: str, known: Iterable[str]) -> ConfigurationError:
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, 1)
+    return ConfigurationError(
+        f"{shown(name)} is no knob of {what}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {names}")
+    )
+
+
+def _default(knob: Field[Any]) -> Any:
+    return knob.default_factory() if knob.default_factory is not MISSING else knob.default
+
+
+def _repr(policy: object, given: Iterable[tuple[str, Any]]) -> str:
+    return f"{type(policy).__name__}({', '.join(f'{name}={value!r}' for name, value in given)})"

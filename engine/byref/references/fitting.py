@@ -1,0 +1,254 @@
+"""Arguments made to fit the JSON Schema of their tool where the meaning is plain, or the misfit told to the model."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from jsonschema import ValidationError
+from jsonschema.exceptions import best_match
+
+from byref.describe.shape import kind_of
+from byref.errors import ToolError
+from byref.references.schemas import CHECK_SECONDS, Schema, compiled
+from byref.references.substitution import Place, Substituter, Substitution
+from byref_sandbox import jsontext
+
+MAX_ROUNDS = 8
+"""Of mending: in what was JSON in a string, there may be more to mend."""
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{1,99})?([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_WORDS: Mapping[str, bool] = {"true": True, "True": True, "false": False, "False": False}
+_SEEN = 100
+"""Records in which a field is looked for that would fit."""
+_NAMED = 5
+
+
+def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Substituter) -> dict[str, Any]:
+    """Return arguments that fit the schema: as they are, or mended where the model wrote text in place of a value.
+
+    JSON in a string, numbers and booleans as text are taken for what is meant where the schema refuses the text and
+    accepts the value. What a reference brought is never changed, but that JSON which came as text is either: the text, or
+    what it says.
+
+    Raises:
+        ToolError: they do not fit; the text names the place, what was expected, what was given and by which reference.
+        ConfigurationError: the schema is none, or refers to what it does not hold.
+    """
+    wanted = compiled(schema)
+    until = time.monotonic() + CHECK_SECONDS
+    errors = wanted.errors(arguments, until)
+    for _ in range(MAX_ROUNDS):
+        mended = [error for error in errors if _mended(arguments, error, wanted, references)]
+        if not mended:
+            break
+        errors = wanted.errors(arguments, until)
+    if errors:
+        first = min(errors, key=lambda error: len(error.absolute_path))
+        raise ToolError(_misfit(best_match([first]) or first, wanted, arguments, references))
+    return arguments
+
+
+def _mended(arguments: dict[str, Any], error: ValidationError, wanted: Schema, references: Substituter) -> bool:
+    """Put the value that a text stands for in its place, if the error is that it is text."""
+    at: Place = tuple(error.absolute_path)
+    text = error.instance
+    if not at or error.validator not in ("type", "anyOf", "oneOf"):
+        return False
+    if references.brought(at) is not None:
+        other = references.other_form(at, text)
+        fits = other is not None and wanted.accepts(other, _types_of(error))
+        if fits:
+            _put(arguments, at, other)
+        return fits
+    if not isinstance(text, str):
+        return False
+    for value in _meant(text):
+        if wanted.accepts(value, _types_of(error)) or (isinstance(value, dict) and "$var" in value):
+            _put(arguments, at, references.substituted(value, at))
+            return True
+    return False
+
+
+def _types_of(error: ValidationError) -> Any:
+    """The part of the schema that refused the text: its types alone, as members may have to be mended in turn."""
+    if error.validator == "type":
+        return {"type": error.validator_value}
+    kinds: set[str] = set()
+    for inner in error.context or ():
+        if inner.validator == "type" and not inner.relative_path:
+            value: Any = inner.validator_value
+            kinds.update([value] if isinstance(value, str) else value)
+    return {"type": sorted(kinds)} if kinds else False
+
+
+def _meant(text: str) -> Iterator[Any]:
+    """What a text may be meant as."""
+    bare = text.strip()
+    if bare in _WORDS:
+        yield _WORDS[bare]
+    elif number := _NUMBER.fullmatch(bare):
+        value = float(bare) if number[2] or number[3] else int(bare)
+        if math.isfinite(value):
+            yield int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    elif bare[:1] in ("{", "["):
+        try:
+            yield jsontext.decode(bare.encode("utf-8", "surrogatepass"))
+        except jsontext.NotJSON:
+            return
+
+
+def _put(arguments: Any, at: Place, value: Any) -> None:
+    """Set what is at a place; the containers on the way are ours, as all that the model wrote was copied."""
+    for key in at[:-1]:
+        arguments = arguments[key]
+    arguments[at[-1]] = value
+
+
+def _misfit(error: ValidationError, wanted: Schema, arguments: dict[str, Any], references: Substituter) -> str:
+    at: Place = tuple(error.absolute_path)
+    brought = references.brought(at)
+    text = (
+        f"the arguments do not fit the tool's schema: {_spelled(at)} {_complaint(error, wanted, brought is not None)}."
+    )
+    if brought is None:
+        why = references.why_text(error.instance) if isinstance(error.instance, str) else ""
+        return f"{text[:-1]}; {why}" if why else text
+    given: Any = arguments
+    for key in brought.at:
+        given = given[key]
+    inner = _schema_at(wanted, brought.at)
+    expects = _words(inner, wanted, 0)
+    named = brought.reference if isinstance(brought.reference, str) else json.dumps(brought.reference)
+    text += f" {named[:300]} is {_kind(given)}"
+    if expects:
+        text += f"; {_spelled(brought.at)} expects {expects}"
+    hint = _selection(given, inner, brought, wanted)
+    return f"{text}: {hint}" if hint else f'{text}. Select what fits with "path" or "jq" in {{"$var": …}}.'
+
+
+def _complaint(error: ValidationError, wanted: Schema, is_data: bool) -> str:
+    """What is wrong at a place, without the data."""
+    keyword, value = str(error.validator), error.validator_value
+    if keyword in ("required", "dependentRequired", "dependencies"):
+        return f"lacks a member: {error.message[:200]}"
+    given = (
+        _kind(error.instance)
+        if is_data or not isinstance(error.instance, str | int | float)
+        else (
+            f"{_kind(error.instance)} {json.dumps(error.instance[:60] if isinstance(error.instance, str) else error.instance)[:80]}"
+        )
+    )
+    if keyword in ("additionalProperties", "not", "oneOf") and error.message:
+        return error.message[:700]
+    if keyword in ("type", "enum", "const", "anyOf", "oneOf"):
+        return f"expects {_words({keyword: value}, wanted, 0) or 'something else'} and is {given}"
+    return f"does not satisfy {keyword} {json.dumps(value, default=str)[:200]} and is {given}"
+
+
+def _kind(value: object) -> str:
+    try:
+        return kind_of(value)
+    except TypeError:
+        return type(value).__name__
+
+
+def _spelled(at: Place) -> str:
+    """A place as code spells it: `ids[0].name`."""
+    if not at:
+        return "the whole"
+    text = ""
+    for key in at:
+        if isinstance(key, str) and key.isidentifier():
+            text += f".{key}"
+        else:
+            text += f"[{json.dumps(key if isinstance(key, int) else key[:60])}]"
+    text = text.removeprefix(".")
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
+
+
+def _local(schema: Any, wanted: Schema) -> Any:
+    """A schema, or what it refers to within the whole."""
+    for _ in range(_NAMED):
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        found: Any = wanted.source
+        for part in reference[2:].split("/"):
+            found = found.get(part) if isinstance(found, dict) else None
+        schema = found
+    return schema
+
+
+def _schema_at(wanted: Schema, at: Place) -> Any:
+    """The schema of a place, as far as properties and items lead there; None beyond."""
+    schema: Any = wanted.source
+    for key in at:
+        schema = _local(schema, wanted)
+        if not isinstance(schema, dict):
+            return None
+        properties, items = schema.get("properties"), schema.get("items")
+        if isinstance(key, int):
+            schema = items
+        else:
+            schema = properties[key] if isinstance(properties, dict) and key in properties else None
+    return _local(schema, wanted)
+
+
+def _words(schema: Any, wanted: Schema, depth: int) -> str:
+    """What a schema expects, in a few words; empty where they would say nothing."""
+    schema = _local(schema, wanted)
+    if not isinstance(schema, dict) or depth > _NAMED:
+        return ""
+    if "enum" in schema or "const" in schema:
+        values = schema["enum"] if "enum" in schema else [schema["const"]]
+        shown = ", ".join(json.dumps(value)[:40] for value in values[:_NAMED])
+        more = f" or {len(values) - _NAMED:,} more" if len(values) > _NAMED else ""
+        return f"one of {shown}{more}" if len(values) > 1 else shown
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list):
+            words = [said for one in schema[keyword][:_NAMED] if (said := _words(one, wanted, depth + 1))]
+            return " or ".join(dict.fromkeys(words))[:200]
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    if kind == "array":
+        inner = _words(schema.get("items"), wanted, depth + 1)
+        return f"array of {inner}"[:200] if inner else "array"
+    if kind == "object" and isinstance(schema.get("required"), list):
+        return f"object with {', '.join(map(str, schema['required'][:_NAMED]))}"[:200]
+    return str(kind) if kind else ""
+
+
+def _selection(given: object, schema: Any, brought: Substitution, wanted: Schema) -> str:
+    """How to select what fits out of what was given: a field of its records, or a member."""
+    reference = (
+        {"$var": brought.reference.removeprefix("$")} if isinstance(brought.reference, str) else dict(brought.reference)
+    )
+    if not isinstance(schema, dict) or reference.get("jq") is not None or len(json.dumps(reference)) > 200:
+        return ""
+    items = _local(schema.get("items"), wanted)
+    if isinstance(given, list) and isinstance(items, dict) and given and type(given[0]) is dict:
+        rows = given[:_SEEN]
+        for key in islice(given[0], 20):
+            if len(key) <= 60 and all(
+                type(row) is dict
+                and key in row
+                and not isinstance(row[key], dict | list)
+                and wanted.accepts(row[key], items)
+                for row in rows
+            ):
+                field = f".{key}" if key.isascii() and key.isidentifier() else f".[{json.dumps(key)}]"
+                return f"select a field with {json.dumps({**reference, 'jq': f'map({field})'})}"
+    if isinstance(given, dict):
+        for key in islice(given, 20):
+            if len(key) <= 60 and wanted.accepts(given[key], schema):
+                path = reference.get("path")
+                steps = [*path, key] if isinstance(path, list) else key if not path and "." not in key else None
+                if steps is not None:
+                    return f"select a member with {json.dumps({**reference, 'path': steps})}"
+    return ""

@@ -1,5 +1,0 @@
-"""Describing a stream of bytes of any length while it passes by once, in bounded memory."""
-
-from byref.skim.skimmer import Skimmed, Skimmer
-
-__all__ = ["Skimmed", "Skimmer"]

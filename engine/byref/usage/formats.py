@@ -1,0 +1,119 @@
+"""Where each provider's counts stand in its usage, and how to read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from byref.errors import ConfigurationError
+from byref.policy.checks import shown
+
+MAX_TOKENS = 10**15
+"""More in one request is a mistake, and sums of it would not fit a database's integers."""
+
+
+class Form(NamedTuple):
+    """Where a provider's counts stand: `a + b` is a sum of what is known, `a | b` is the first that is known."""
+
+    input: str
+    output: str
+    cache_read: str
+    cache_write: str = ""
+    cache_write_1h: str = ""
+    cached_apart: bool = False
+    """Cached tokens are no part of `input`."""
+
+
+_CHAT = Form(
+    "prompt_tokens",
+    "completion_tokens",
+    # DeepSeek's, Moonshot's and LiteLLM's names follow OpenAI's.
+    "prompt_tokens_details.cached_tokens | prompt_cache_hit_tokens | cached_tokens | cache_read_input_tokens",
+    "prompt_tokens_details.cache_write_tokens | prompt_tokens_details.cache_creation_tokens"
+    " | cache_creation_input_tokens",
+)
+_RESPONSES = Form(  # and, by their own names: LangChain, OpenAI's Realtime API, Pydantic AI, byref
+    "input_tokens",
+    "output_tokens",
+    "input_tokens_details.cached_tokens | input_token_details.cache_read | input_token_details.cached_tokens"
+    " | cache_read_tokens",
+    "input_tokens_details.cache_write_tokens"
+    " | input_token_details.cache_creation + input_token_details.ephemeral_5m_input_tokens"
+    " + input_token_details.ephemeral_1h_input_tokens | cache_write_tokens",
+    "input_token_details.ephemeral_1h_input_tokens | cache_write_1h_tokens",
+)
+_ANTHROPIC = Form(
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens | cache_creation.ephemeral_5m_input_tokens + cache_creation.ephemeral_1h_input_tokens",
+    "cache_creation.ephemeral_1h_input_tokens",
+    cached_apart=True,
+)
+_BEDROCK = Form("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", cached_apart=True)
+_GEMINI = Form(  # response_token_count is the Live API's
+    "prompt_token_count + tool_use_prompt_token_count",
+    "candidates_token_count + response_token_count + thoughts_token_count",
+    "cached_content_token_count",
+)
+_GEMINI_REST = Form(
+    "promptTokenCount + toolUsePromptTokenCount",
+    "candidatesTokenCount + responseTokenCount + thoughtsTokenCount",
+    "cachedContentTokenCount",
+)
+_INCLUSIVE_MARKS = ("input_tokens_details", "input_token_details", "cache_read_tokens", "cache_write_tokens")
+
+_FORMS = (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK, _RESPONSES, _ANTHROPIC)
+
+
+def _names(*parts: str) -> frozenset[str]:
+    return frozenset(path.partition(".")[0] for part in parts for path in part.split() if path not in "+|")
+
+
+MARKS = frozenset().union(*(_names(form.input, form.output) for form in _FORMS))
+"""Fields that make an object a usage."""
+NAMES = tuple(
+    sorted({"requests"}.union(name for form in _FORMS for name in re.findall("[A-Za-z0-9_]+", " ".join(form[:5]))))
+)
+"""Every field that is read, and every field inside one."""
+
+
+def is_count(value: object) -> bool:
+    """Tell whether a value is a number of tokens."""
+    return type(value) is int and 0 <= value <= MAX_TOKENS
+
+
+def form_of(fields: dict[str, Any]) -> Form:
+    """Return the form that fields with one of `MARKS` have; Anthropic's and OpenAI's is the same where none is cached."""
+    for form in (_GEMINI, _GEMINI_REST, _CHAT, _BEDROCK):
+        if any(fields.get(name) is not None for name in _names(form.input, form.output)):
+            return form
+    return _RESPONSES if any(fields.get(name) is not None for name in _INCLUSIVE_MARKS) else _ANTHROPIC
+
+
+def total(fields: dict[str, Any], part: str) -> int | None:
+    """Return a part of a `Form` as a number, None where nothing of it is known."""
+    for choice in part.split(" | ") if part else ():
+        known = [number for path in choice.split(" + ") if (number := count(fields, path)) is not None]
+        if known:
+            return sum(known)
+    return None
+
+
+def count(fields: dict[str, Any], path: str) -> int | None:
+    """Return the number at `path`, None where there is none; what is no number of tokens is a ConfigurationError."""
+    value: Any = fields
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None:
+        return None
+    if not is_count(value):
+        raise no_count(path, value)
+    return int(value)
+
+
+def no_count(name: str, value: object) -> ConfigurationError:
+    """Return the error for a value that stands where a number of tokens should."""
+    return ConfigurationError(
+        f"usage: {name}={shown(value)}: expected a number of tokens, 0 to 10**15, or None where it is unknown"
+    )

@@ -1,0 +1,85 @@
+"""Code that changes nothing it is given: told from its text alone, and only where nothing in it could.
+
+Each of its parts is one that is known to leave what it works on as it was. Whatever is not known may change something.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from typing import Final, TypeGuard
+
+from byref_sandbox.code.fresh import METHODS, Fresh, bound_names, fresh_names
+from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
+from byref_sandbox.language.names import words
+
+_NODES: Final = (
+    *(ast.Module, ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Name, ast.Constant, ast.Subscript, ast.Slice, ast.Attribute, ast.Call, ast.keyword, ast.Starred),
+    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    *(ast.comprehension, ast.Lambda, ast.arguments, ast.arg, ast.IfExp, ast.NamedExpr, ast.JoinedStr),
+    *(ast.FormattedValue, ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Import, ast.ImportFrom, ast.alias),
+    *(ast.AugAssign, ast.While, ast.FunctionDef, ast.Return),
+    *(ast.operator, ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context),
+)
+_MODULES: Final = words("collections datetime itertools json math pandas re statistics")
+_NAMES: Final = words("""abs all any bool dict enumerate filter float frozenset int isinstance len list max min print range repr
+    reversed round set sorted str sum tuple type zip map df pd math statistics json re datetime itertools collections
+    Counter defaultdict""")
+"""What code may name beside its own names and what it was given."""
+_ATTRIBUTES: Final = words("""agg aggregate apply astype columns copy corr count cumsum DataFrame day describe diff dot drop_duplicates
+    dropna dt dtype dtypes dumps empty endswith fillna find first fmean format get groupby head iat idxmax idxmin iloc index isin
+    isna isnull items join keys last loc lower lstrip map max mean median merge min mode month most_common nlargest notna
+    notnull nsmallest nunique pivot_table quantile rank rename replace reset_index round rsplit rstrip sample select_dtypes
+    set_index shape size sort_index sort_values split startswith std stdev str strip sum tail title to_dict tolist transform
+    unique upper value_counts values var year""")
+_MORE: Final = re.compile(r"[@(\[]|(?<![<>!=])=(?!=)")
+"""In an expression: what it could call, name, take out or assign."""
+_KEYWORDS: Final = words("inplace out")
+"""With these what is otherwise known is not."""
+
+
+def is_read_only(source: str, given: Collection[str], scalars: Collection[str] = ()) -> bool:
+    """Whether code that is given variables of these names is known to change nothing in them.
+
+    `scalars` are those of which nothing can be changed in place.
+    """
+    try:
+        tree = parsed(strip_dollars(source))
+    except UNPARSED:
+        return False
+    nodes = list(ast.walk(tree))
+    names = _NAMES.union(given, *map(bound_names, nodes))
+    queries = {id(node.func) for node in nodes if _is_query(node)}
+    fresh = fresh_names(tree, nodes, given, scalars)
+    return all(isinstance(node, _NODES) and (id(node) in queries or _is_known(node, names, fresh)) for node in nodes)
+
+
+def _is_query(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it is `query` with an expression that calls nothing and names no variable."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "query":
+        return False
+    [text] = node.args if len(node.args) == 1 else [node]
+    return isinstance(text, ast.Constant) and isinstance(text.value, str) and not _MORE.search(text.value)
+
+
+def _is_known(node: ast.AST, names: frozenset[str], fresh: Fresh) -> bool:
+    if isinstance(node, ast.Name):
+        return isinstance(node.ctx, ast.Store) or node.id in names
+    if isinstance(node, ast.Attribute):
+        is_reading = node.attr in _ATTRIBUTES or (node.attr in METHODS and fresh.is_own(node.value))
+        return isinstance(node.ctx, ast.Load) and is_reading
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Load) or (isinstance(node.ctx, ast.Store) and fresh.is_own(node.value))
+    if isinstance(node, ast.AugAssign):
+        return fresh.is_own(node.target)
+    if isinstance(node, ast.FunctionDef):
+        return not node.decorator_list
+    if isinstance(node, ast.keyword):
+        return node.arg is not None and node.arg not in _KEYWORDS
+    if isinstance(node, ast.Import):
+        return all(alias.name in _MODULES for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return node.module in _MODULES and not node.level and all(alias.name in _NAMES for alias in node.names)
+    return True

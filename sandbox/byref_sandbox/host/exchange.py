@@ -1,0 +1,233 @@
+"""One run as the host sees it: the order goes out, payloads are given when asked for, the reply comes in or does not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+
+from byref_sandbox import wire
+from byref_sandbox.values.data import Load
+
+START_SECONDS = 5.0
+"""A zygote answers an order within this time, unless it is known to be busy; else it is wedged."""
+PLOTS_SECONDS: Final = 20.0
+"""For loading matplotlib, once."""
+END_SECONDS = 2.0
+"""Beyond the time at which a zygote ends a run, and for the news of an end that has happened."""
+FRAMES_SLACK_BYTES: Final = 2 << 20
+"""Names, reasons and framing, beside what the limits count."""
+_NEWS: Final = msgspec.msgpack.Decoder(wire.News)
+
+Fault = Literal["", "silent", "gone", "unfinished", "too big", "broken"]
+
+
+@dataclass(slots=True)
+class Vitals:
+    """What the host knows of a zygote, for all that use it."""
+
+    since: float = field(default_factory=time.monotonic)
+    runs: int = 0
+    running: int = 0
+    busy_until: float = 0.0
+    """It loads something, or makes tables of it: until then it need not answer."""
+
+    def is_busy_for(self, seconds: float) -> None:
+        """Notes what it was given to do, behind what it was given before; negative seconds take that back."""
+        start = max(self.busy_until, time.monotonic()) if seconds > 0 else self.busy_until
+        self.busy_until = start + seconds
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back of one run."""
+
+    frames: list[wire.Frame] = field(default_factory=list)
+    done: wire.Done | None = None
+    refused: wire.Refused | None = None
+    ended: wire.Ended | None = None
+    started: bool = False
+    fault: Fault = ""
+    """silent: the zygote does not answer; gone: it died; unfinished: the run closed its reply before its end, and is not
+    known to have ended; too big, broken: of the reply."""
+    detail: str = ""
+    printed: bytes = b""
+    """What it printed, as it came: `done` says it again."""
+    dump: bytes = b""
+    """Of a run that was killed: where it was, in `faulthandler`'s words."""
+    held_bytes: int = 0
+    wall_ms: float = 0.0
+
+    def take(self, reader: wire.FrameReader, data: bytes) -> bool:
+        """Takes in what a reply brings; whether more of it may come."""
+        try:
+            for frame in reader.feed(data):
+                if isinstance(frame, wire.Done):
+                    self.done = frame
+                    return False
+                self.frames.append(frame)
+        except OverflowError:
+            self.fault = "too big"
+            return False
+        except wire.Broken as error:
+            self.fault, self.detail = "broken", str(error)
+            return False
+        return True
+
+
+def reply_bytes(terms: wire.Terms) -> int:
+    """The most that a run with these limits sends."""
+    return terms.result_bytes + (1 + wire.PRINTED_COST) * terms.stdout_bytes + FRAMES_SLACK_BYTES
+
+
+def reader_of(terms: wire.Terms) -> wire.FrameReader:
+    """What takes the reply of a run with these limits, under the caps that they mean."""
+    return wire.FrameReader(reply_bytes(terms), terms.stdout_bytes + wire.MAX_TEXT_BYTES, terms.stdout_bytes)
+
+
+def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load], vitals: Vitals) -> Answer:
+    """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
+
+    Raises Broken if the order could not be given, SandboxUnavailable where the system refuses what it takes, and what a
+    `loads` function raises.
+    """
+    with contextlib.ExitStack() as kept:
+        with contextlib.ExitStack() as handed_over:
+            ours, theirs = wire.packet_sockets()
+            kept.enter_context(ours)
+            handed_over.enter_context(theirs)
+            with wire.granted():
+                reply, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            kept.callback(os.close, reply)
+            handed_over.callback(os.close, write_end)
+            body = wire.memory_file([msgspec.msgpack.encode(request)])
+            handed_over.callback(os.close, body)
+            os.set_blocking(write_end, True)
+            given = [index for index, payload in enumerate(request.payloads) if payload.inline is None]
+            order = wire.Run(request.terms.wall_seconds, given, request.plots)
+            wire.send(orders, order, (theirs.fileno(), write_end, body))
+        following = _Exchange(ours, reply, request, loads, vitals)
+        try:
+            return following.follow()
+        finally:
+            following.expect_no_more()
+
+
+class _Exchange:
+    def __init__(
+        self, channel: socket.socket, reply: int, request: wire.Request, loads: Sequence[Load], vitals: Vitals
+    ) -> None:
+        self._vitals = vitals
+        self._channel = channel
+        self._reply = reply
+        self._loads = loads
+        self._keys = [payload.key for payload in request.payloads]
+        self._lacking = {index for index, payload in enumerate(request.payloads) if payload.inline is None}
+        """Payloads that the zygote may still ask for: each once."""
+        self._run_seconds = request.terms.wall_seconds + wire.KILL_GRACE_SECONDS
+        self._reader = reader_of(request.terms)
+        self._answer = Answer()
+        self._deadline = time.monotonic() + START_SECONDS
+        self._has_hung_up = False
+        """The run's end of the reply is closed: by itself, or with the run."""
+        self._expected = 0.0
+        if request.plots:
+            self._expect(PLOTS_SECONDS)
+        self._started = 0.0
+
+    def follow(self) -> Answer:
+        """Until there is nothing more to wait for."""
+        answer = self._answer
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._reply, select.POLLIN)
+        while not (answer.done or answer.refused or answer.fault or answer.ended):
+            left = self._deadline - time.monotonic()
+            ready = dict(poll.poll(max(0, left) * 1000 + 1)) if left > 0 else {}
+            if not ready and not answer.started and self._deadline < self._vitals.busy_until:
+                self._deadline = self._vitals.busy_until + START_SECONDS
+            elif not ready:
+                answer.fault = "unfinished" if answer.started and self._has_hung_up else "silent"
+            if self._channel.fileno() in ready:
+                self._hear()
+            if self._reply in ready and not self._read():
+                poll.unregister(self._reply)
+                self._has_hung_up = True
+                self._deadline = min(self._deadline, time.monotonic() + END_SECONDS)
+        if answer.done is None and not answer.fault:
+            self._read()  # all that a dead process wrote is in the pipe by now
+        answer.printed, answer.dump = bytes(self._reader.printed), self._reader.dump
+        answer.wall_ms = round((time.monotonic() - self._started) * 1000, 3) if self._started else 0.0
+        return answer
+
+    def _hear(self) -> None:
+        try:
+            news, _ = wire.receive(self._channel, _NEWS)
+        except wire.Broken:
+            # A run that ended and a zygote that died look alike here unless the run's end was told before.
+            self._answer.fault = "gone"
+            return
+        if isinstance(news, wire.Missing):
+            if not self._lacking.issuperset(news.payloads):
+                self._answer.fault, self._answer.detail = "broken", "it asks for what it cannot lack"
+                return
+            for index in sorted(set(news.payloads)):
+                self._give(index)
+            self._lacking.difference_update(news.payloads)
+        elif isinstance(news, wire.Working):
+            self._expect(news.held_bytes / wire.LOAD_BYTES_PER_SECOND)
+        elif isinstance(news, wire.Started):
+            self._answer.started = True
+            self.expect_no_more()
+            self._answer.held_bytes = news.held_bytes
+            self._started = time.monotonic()
+            self._deadline = self._started + self._run_seconds + END_SECONDS
+        elif isinstance(news, wire.Refused):
+            self._answer.refused = news
+        else:
+            self._answer.ended = news
+
+    def _expect(self, seconds: float) -> None:
+        self._expected += seconds
+        self._vitals.is_busy_for(seconds)
+
+    def expect_no_more(self) -> None:
+        """What this run gave the zygote to do is done, or no longer waited for."""
+        self._vitals.is_busy_for(-self._expected)
+        self._expected = 0.0
+
+    def _give(self, index: int) -> None:
+        payload = self._loads[index]()
+        chunks = (payload,) if isinstance(payload, bytes | bytearray | memoryview) else payload
+        if not isinstance(chunks, Iterable) or isinstance(chunks, str):
+            raise TypeError(f"the load of {self._keys[index]!r} returned {type(payload).__name__}; expected bytes")
+        descriptor = wire.memory_file(chunks)
+        seconds = os.fstat(descriptor).st_size / wire.LOAD_BYTES_PER_SECOND
+        self._run_seconds += seconds
+        self._expect(seconds)
+        try:
+            wire.send(self._channel, wire.Give(index), (descriptor,))
+        except wire.Broken:
+            self._answer.fault = "gone"
+        finally:
+            os.close(descriptor)
+        self._deadline = max(self._deadline, time.monotonic() + START_SECONDS)
+
+    def _read(self) -> bool:
+        """Takes what the pipe holds; whether more may come."""
+        while True:
+            try:
+                data = wire.read_some(self._reply)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            if not self._answer.take(self._reader, data):
+                return False

@@ -1,0 +1,73 @@
+"""How the host starts a sandbox process: this Python, isolated, with no environment but what keeps libraries single-threaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+_PACKAGES: Final = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "RestrictedPython",
+    "jq",
+    "msgspec",
+    "seccompy",
+    "dateutil",
+    "pytz",
+    "matplotlib",
+    "duckdb",
+)
+_ENVIRONMENT: Final = {
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    # Memory in huge pages where the kernel gives them for the asking: what a run allocates takes fewer page faults, and a
+    # fork copies fewer page tables.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    # A process that forks must have one thread.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_MAX_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+# This very package, wherever the host has it from, and behind everything else the folders that only the host knows.
+_START: Final = """
+import importlib.util, sys
+sys.path.extend(sys.argv[2:])
+spec = importlib.util.spec_from_file_location("{package}", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
+sys.modules["{package}"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+from {package}.boot import {entry}
+{entry}({passed})
+"""
+_PASSED_ON: Final = ("LD_LIBRARY_PATH",)
+"""Some builds of Python find their libraries only through it."""
+
+
+def command(entry: str, *arguments: str) -> list[str]:
+    """The command line of `byref_sandbox.zygote.boot.<entry>(*arguments)`; numbers are passed as int."""
+    passed = ", ".join(argument if argument.isdigit() else repr(argument) for argument in arguments)
+    start = _START.format(package=__package__, entry=entry, passed=passed)
+    return [sys.executable, "-I", "-c", start, str(Path(__file__).resolve().parent), *_roots()]
+
+
+def environment() -> dict[str, str]:
+    """The environment until everything is imported; after that there is none."""
+    return _ENVIRONMENT | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
+def _roots() -> list[str]:
+    """Where what this package needs was found, for a Python that ignores PYTHONPATH and the user's site."""
+    roots: dict[str, None] = {}
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            package = Path(spec.origin).parent
+            roots[str(package.parent if spec.submodule_search_locations else package)] = None
+    return list(roots)

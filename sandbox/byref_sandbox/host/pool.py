@@ -1,0 +1,334 @@
+"""The sandbox as a host uses it: one root zygote, warm sessions least recently used first out, runs from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import socket
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Literal
+
+from byref_sandbox import wire
+from byref_sandbox.host.exchange import Answer, Vitals, exchange
+from byref_sandbox.host.process import ANSWER_SECONDS, RootProcess, check_layers
+from byref_sandbox.host.runner import Runner
+from byref_sandbox.jail.jail import LANGUAGE_ONLY, Layer, SandboxUnavailable, require
+from byref_sandbox.outcome import Limits
+from byref_sandbox.values.data import Load
+
+_ATTEMPTS: Final = 3
+"""To begin a run: a zygote found dead, or that does not answer, is replaced. A run that has begun is never repeated."""
+_WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}
+
+Jail = Literal["full", "language-only"]
+
+
+@dataclass(slots=True, eq=False)
+class _Warm:
+    """A session zygote."""
+
+    name: str
+    number: int
+    root: RootProcess
+    orders: socket.socket
+    held_bytes: int = 0
+    vitals: Vitals = field(default_factory=Vitals)
+
+
+class Sandbox(Runner):
+    """Runs model-written Python and jq in jailed processes; safe to use from any thread, and after a fork.
+
+    Starts on first use. `jail="full"` raises SandboxUnavailable where a mandatory layer is missing; "language-only" is
+    the host's explicit choice to do without the operating system's layers, and no security boundary: code that gets out of
+    the language has the rights of this user. At most `sessions` warm sessions are kept, and
+    only while their decoded data fits into `memory_bytes`; at most `runs` runs go on at once, others wait. A process that
+    runs are forked from is replaced after `recycle_runs` of them or `recycle_seconds`, once it is idle.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        jail: Jail = "full",
+        sessions: int = 16,
+        memory_bytes: int = 4 << 30,
+        runs: int | None = None,
+        recycle_runs: int = 10_000,
+        recycle_seconds: float = 86_400.0,
+    ) -> None:
+        if jail not in _WITHOUT:
+            raise ValueError(f"jail is {jail!r}; expected one of {sorted(_WITHOUT)!r}")
+        if min(sessions, memory_bytes, 1 if runs is None else runs, recycle_runs) < 1 or not recycle_seconds > 0:
+            raise ValueError("sessions, memory_bytes, runs, recycle_runs and recycle_seconds must be positive")
+        super().__init__(limits)
+        self._jail = jail
+        self._max_sessions = sessions
+        self._memory_bytes = memory_bytes
+        self._runs = runs or max(4, 2 * (os.cpu_count() or 1))
+        self._recycle_runs = recycle_runs
+        self._recycle_seconds = recycle_seconds
+        self._numbers = itertools.count(1)
+        self._closed = False
+        self._renew()
+        _sandboxes.add(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._slots = threading.BoundedSemaphore(self._runs)
+        self._begun = threading.Condition(self._lock)
+        self._root: RootProcess | None = None
+        self._starting: RootProcess | None = None
+        """What one thread waits for to be the root, and others for that thread."""
+        self._successor: RootProcess | None = None
+        """Of a root that is worn, while it imports what it needs."""
+        self._retired: list[RootProcess] = []
+        """Roots that still have runs."""
+        self._warm: OrderedDict[str, _Warm] = OrderedDict()
+        self._gave_up: tuple[float, str] | None = None
+        """When a root was waited for in vain, and what was wrong."""
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Sandbox:
+        """Starts the root zygote now, in about two seconds; raises SandboxUnavailable."""
+        asked = time.monotonic()
+        with self._lock:
+            self._rooted(asked)
+        return self
+
+    def close(self) -> None:
+        """Ends every process of the sandbox; runs that are going on end with an error."""
+        with self._lock:
+            self._closed = True
+            if self._starting is not None:
+                self._starting.interrupt()
+            if self._successor is not None:
+                self._successor.kill()  # while it imports, it hears nothing
+            roots = self._roots()
+            self._root = self._successor = None
+            self._retired.clear()
+            self._forget_sessions()
+        for root in roots:
+            root.close()
+
+    def report(self) -> tuple[Layer, ...]:
+        """Every layer: whether it is in force here, whether it must be, and what it does or why it is missing."""
+        with self._lock:
+            if self._root is not None and self._root.alive:
+                return tuple(self._root.ready.layers)
+        return probe(jail=self._jail)
+
+    def answer(self, request: wire.Request, loads: Sequence[Load], session: str | None) -> Answer:
+        """Runs one request to its end, in the session's warm process or, without one, in a fork of the root."""
+        asked = time.monotonic()
+        with self._slots:
+            for attempt in range(_ATTEMPTS):
+                with self._zygote(session, plots=request.plots, asked=asked) as (root, warm):
+                    try:
+                        orders, vitals = (root.orders, root.vitals) if warm is None else (warm.orders, warm.vitals)
+                        answer = exchange(orders, request, loads, vitals)
+                    except wire.Broken as error:
+                        answer = Answer(fault="gone", detail=str(error))
+                    if answer.fault in ("silent", "gone"):
+                        self._lost(root, warm)
+                    elif warm is not None and answer.started:
+                        warm.held_bytes = answer.held_bytes
+                asked = time.monotonic()
+                # Waiting for an answer takes long: nobody waits three times.
+                if answer.started or answer.fault not in ("gone", "silent") or (answer.fault == "silent" and attempt):
+                    break
+        return answer
+
+    @contextlib.contextmanager
+    def _zygote(
+        self, session: str | None, *, plots: bool = False, asked: float = math.inf
+    ) -> Iterator[tuple[RootProcess, _Warm | None]]:
+        """The root and, with `session`, its warm zygote, which is not evicted meanwhile."""
+        with self._lock:
+            root = self._rooted(asked)
+            warm = None if session is None else self._session(root, session, plots=plots)
+            root = root if warm is None else warm.root
+            vitals = root.vitals if warm is None else warm.vitals
+            vitals.runs += 1
+            vitals.running += 1
+        try:
+            yield root, warm
+        finally:
+            with self._lock:
+                vitals.running -= 1
+                self._evict()
+                self._close_retired()
+
+    def _rooted(self, asked: float) -> RootProcess:
+        """The root, once it is ready; the lock is held, but not while one starts.
+
+        `asked` is since when the caller waits: who waited for one in vain does not wait for another.
+        """
+        while True:
+            if self._closed:
+                raise RuntimeError("the sandbox is closed")
+            if self._root is not None and not self._root.alive:
+                self._root.kill()
+                self._root = None
+                self._forget_sessions()
+            if self._root is not None:
+                if self._is_worn(self._root.vitals):
+                    self._succeed(self._root)
+                return self._root
+            if self._gave_up is not None and asked < self._gave_up[0]:
+                raise SandboxUnavailable(self._gave_up[1])
+            if self._starting is None:
+                self._begin()
+            else:
+                self._begun.wait()
+
+    def _begin(self) -> None:
+        """Starts a root and waits until it is ready, without the lock; raises SandboxUnavailable."""
+        root, self._successor = self._successor or RootProcess(_WITHOUT[self._jail]), None
+        self._starting, began, fault = root, time.monotonic(), None
+        self._lock.release()
+        try:
+            _greeted(root)
+        except SandboxUnavailable as error:
+            fault = error
+        finally:
+            self._lock.acquire()
+            self._starting = None
+            self._begun.notify_all()
+        if self._closed:
+            root.close()
+        elif fault is None:
+            self._root = root
+        else:
+            # One that ended soon may have been killed: whoever waits tries again.
+            if time.monotonic() - began > ANSWER_SECONDS:
+                self._gave_up = time.monotonic(), str(fault)
+            raise fault
+
+    def _succeed(self, worn: RootProcess) -> None:
+        """Starts the successor of a root, without waiting for it, or puts it in its place once it is ready."""
+        if self._successor is None:
+            self._successor = RootProcess(_WITHOUT[self._jail])
+        elif self._successor.has_greeted:
+            successor, self._successor = self._successor, None
+            try:
+                self._root = _greeted(successor)
+            except SandboxUnavailable:  # the worn one still does its work
+                worn.vitals.runs, worn.vitals.since = 0, time.monotonic()
+                return
+            self._retired.append(worn)
+            self._close_retired()
+
+    def _is_worn(self, vitals: Vitals) -> bool:
+        return vitals.runs >= self._recycle_runs or time.monotonic() - vitals.since >= self._recycle_seconds
+
+    def _close_retired(self) -> None:
+        """Lets go of the idle sessions of retired roots, and closes those that have nothing left."""
+        for warm in [each for each in self._warm.values() if each.root in self._retired and not each.vitals.running]:
+            self._let_go(warm)
+        in_use = [warm.root for warm in self._warm.values()]
+        for root in list(self._retired):
+            if not root.vitals.running and root not in in_use:
+                self._retired.remove(root)
+                root.close()
+
+    def _roots(self) -> list[RootProcess]:
+        return [root for root in (self._root, self._successor, *self._retired) if root is not None]
+
+    def _session(self, root: RootProcess, name: str, *, plots: bool) -> _Warm:
+        warm = self._warm.get(name)
+        if warm is not None and not warm.vitals.running and (warm.root is not root or self._is_worn(warm.vitals)):
+            self._let_go(warm)
+            warm = None
+        if warm is None:
+            number = next(self._numbers)
+            try:
+                orders = root.fork_session(number, self._memory_bytes, plots=plots)
+            except wire.Broken:
+                root.kill()  # found dead at the next attempt
+                orders = root.orders
+            warm = self._warm[name] = _Warm(name, number, root, orders)
+            self._evict(keep=warm)
+        self._warm.move_to_end(name)
+        return warm
+
+    def _evict(self, keep: _Warm | None = None) -> None:
+        """Closes the least recently used idle sessions beyond the budgets of number and memory."""
+        held = sum(warm.held_bytes for warm in self._warm.values())
+        for warm in list(self._warm.values()):
+            if len(self._warm) <= self._max_sessions and held <= self._memory_bytes:
+                return
+            if warm is keep or warm.vitals.running:
+                continue
+            held -= warm.held_bytes
+            self._let_go(warm)
+
+    def _let_go(self, warm: _Warm) -> None:
+        del self._warm[warm.name]
+        warm.orders.close()
+
+    def _lost(self, root: RootProcess, warm: _Warm | None) -> None:
+        """A zygote that died or does not answer is ended for good; the next run gets a new one."""
+        with self._lock:
+            if warm is None:
+                root.kill()
+                return
+            if self._warm.get(warm.name) is warm:
+                root.kill_session(warm.number)
+                self._let_go(warm)
+
+    def _forget_sessions(self) -> None:
+        for warm in self._warm.values():
+            warm.orders.close()
+        self._warm.clear()
+
+    def _after_fork(self) -> None:
+        """In a forked copy of the host: the processes are the parent's, this copy starts its own."""
+        roots = self._roots() + ([] if self._starting is None else [self._starting])
+        warm = list(self._warm.values())
+        self._renew()
+        for each in warm:
+            each.orders.close()
+        for root in roots:
+            root.abandon()
+
+
+def _greeted(root: RootProcess) -> RootProcess:
+    """The root once it is ready and has every layer it must have; raises SandboxUnavailable."""
+    root.greet()
+    try:
+        require(root.ready.layers)
+    except BaseException:
+        root.kill()
+        raise
+    return root
+
+
+def probe(*, jail: Jail = "full") -> tuple[Layer, ...]:
+    """What a sandbox would be held by on this machine, tested in a small process of its own; never raises."""
+    return check_layers(_WITHOUT[jail])
+
+
+_sandboxes: weakref.WeakSet[Sandbox] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for sandbox in list(_sandboxes):
+        sandbox._after_fork()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,197 @@
+"""The root zygote as the host holds it: started, ordered about, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import weakref
+from typing import IO, Final
+
+import msgspec
+
+from byref_sandbox import wire
+from byref_sandbox.host import launch
+from byref_sandbox.host.exchange import PLOTS_SECONDS, Vitals
+from byref_sandbox.jail.jail import Layer, SandboxUnavailable
+
+START_SECONDS: Final = 120.0
+"""Importing pandas takes one second; on a machine under heavy load much more."""
+CHECK_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 5.0
+"""A root that does not do the simplest thing within this time is wedged."""
+_CLOSE_SECONDS: Final = 5.0
+_READY: Final = msgspec.msgpack.Decoder(wire.Ready)
+_LAYERS: Final = msgspec.json.Decoder(list[Layer])
+_MAX_COMPLAINT: Final = 2_000
+
+
+class RootProcess:
+    """A root zygote, from its start on; it takes orders once `greet` has returned."""
+
+    ready: wire.Ready
+
+    def __init__(self, without: frozenset[str]) -> None:
+        if sys.platform != "linux":
+            raise SandboxUnavailable(f"the sandbox needs Linux; this is {sys.platform!r}")
+        self.vitals = Vitals()
+        self.orders, theirs = wire.packet_sockets()
+        with contextlib.ExitStack() as failed, wire.granted(), theirs:
+            failed.callback(self.orders.close)
+            self._complaints = os.fdopen(os.memfd_create("byref-zygote", os.MFD_CLOEXEC))
+            failed.callback(self._complaints.close)
+            self._process = subprocess.Popen(
+                launch.command("zygote", str(theirs.fileno()), ",".join(sorted(without))),
+                env=launch.environment(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C at the host's terminal is the host's
+            )
+            failed.pop_all()
+        # At the interpreter's exit, or when nobody holds it any more.
+        self._sessions: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._finalizer = weakref.finalize(self, _end, self.orders, self._sessions, self._process, self._complaints)
+
+    @property
+    def pid(self) -> int:
+        """The root zygote's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    @property
+    def has_greeted(self) -> bool:
+        """Whether `greet` returns at once."""
+        return bool(self._poll(0))
+
+    def greet(self) -> None:
+        """Waits until everything is imported, and fills `ready`; raises SandboxUnavailable."""
+        with self._complaints:
+            fault = f"no answer within {START_SECONDS:g} s"
+            if self._poll(START_SECONDS):
+                try:
+                    self.ready = wire.receive(self.orders, _READY)[0]
+                except wire.Broken:
+                    fault = "it ended while starting"
+                else:
+                    return
+            said = os.pread(self._complaints.fileno(), 1 << 20, 0).decode("utf-8", "replace").strip()
+            self.kill()
+        raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
+
+    def _poll(self, seconds: float) -> object:
+        poll = select.poll()
+        poll.register(self.orders, select.POLLIN)
+        return poll.poll(seconds * 1000)
+
+    def fork_session(self, number: int, memory_bytes: int, *, plots: bool = False) -> socket.socket:
+        """The order socket of a new session zygote; raises Broken."""
+        ours, theirs = wire.packet_sockets()
+        if plots:
+            self.vitals.is_busy_for(PLOTS_SECONDS)
+        with theirs:
+            try:
+                wire.send(self.orders, wire.Fork(number, memory_bytes, plots), (theirs.fileno(),))
+            except wire.Broken:
+                ours.close()
+                raise
+        self._sessions.add(ours)
+        return ours
+
+    def kill_session(self, number: int) -> None:
+        """Ends a session zygote that no longer answers, or everything if the root does not answer either."""
+        ours, theirs = wire.packet_sockets()
+        with ours:
+            ours.settimeout(ANSWER_SECONDS)
+            try:
+                with theirs:
+                    wire.send(self.orders, wire.Kill(number), (theirs.fileno(),))
+                ours.recv(1)
+            except (wire.Broken, OSError):
+                self.kill()
+
+    def kill(self) -> None:
+        """Ends the root, and with it all that was forked from it."""
+        self._process.kill()
+        self._finalizer()
+
+    def interrupt(self) -> None:
+        """Ends it while another thread is in `greet`, which lets go of the rest."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Lets the root end by itself, and kills it if it does not."""
+        self._finalizer()
+
+    def abandon(self) -> None:
+        """In a forked copy of the host: the process is the parent's, only the descriptor goes."""
+        self._finalizer.detach()
+        self.orders.close()
+        self._complaints.close()
+        self._process.returncode = 0  # not ours to wait for
+
+
+def _end(
+    orders: socket.socket,
+    sessions: weakref.WeakSet[socket.socket],
+    process: subprocess.Popen[bytes],
+    complaints: IO[str],
+) -> None:
+    for each in (orders, *sessions):
+        each.close()
+    complaints.close()
+    try:
+        process.wait(_CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
+    """The layers as a small process of their own finds them, with nothing heavy started.
+
+    A machine on which nothing is missing is asked once: a root looks for itself when it starts.
+    """
+    asked = (without, os.geteuid())
+    if asked not in _whole:
+        layers = _ask_for_layers(without)
+        if any(layer.mandatory and not layer.in_force for layer in layers):
+            return layers
+        _whole[asked] = layers
+    return _whole[asked]
+
+
+_whole: Final[dict[tuple[frozenset[str], int], tuple[Layer, ...]]] = {}
+"""What was found, by the layers left out and the user who asked, where nothing was missing."""
+
+
+def _ask_for_layers(without: frozenset[str]) -> tuple[Layer, ...]:
+    if sys.platform != "linux":
+        return (Layer("platform", False, True, f"the sandbox needs Linux; this is {sys.platform!r}"),)
+    try:
+        told = subprocess.run(
+            launch.command("check", ",".join(sorted(without))),
+            env=launch.environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=CHECK_SECONDS,
+            start_new_session=True,
+        )
+        if layers := tuple(_LAYERS.decode(told.stdout)):
+            return layers
+        fault = "it told nothing"
+    except subprocess.TimeoutExpired:
+        fault = f"no answer within {CHECK_SECONDS:g} s"
+    except msgspec.DecodeError:
+        fault = told.stderr.decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:] or f"it ended with {told.returncode}"
+    return (Layer("process", False, True, f"the check did not run: {fault}"),)

@@ -1,0 +1,278 @@
+"""From a run's answer to its outcome: what a hostile process sent is checked here, and what did not come is explained."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import msgspec
+
+from byref_sandbox import jsontext, wire
+from byref_sandbox.code.sources import MAX_SOURCE_CHARS
+from byref_sandbox.host.exchange import Answer
+from byref_sandbox.outcome import Bound, Definition, Failure, JqOutcome, Limits, Outcome, Rendered, Same, Usage
+from byref_sandbox.values import files, plots
+from byref_sandbox.values.weight import MAX_PARTS, decoded_bytes, has_too_many_parts, width_of
+
+_SMALL_BYTES: Final = 1 << 20
+"""A value of so much JSON is decoded at once: what cannot be is told as the run's failure."""
+_MAX_HELD_BYTES: Final = 232 << 20
+"""Of a host's memory, that one outcome may take: its bytes, its value and the text of that."""
+_MAX_NUMBER: Final = 1 << 50
+_Number = TypeVar("_Number", int, float)
+_MAX_KIND_CHARS: Final = 200
+_MAX_WORDS_CHARS: Final = 4_000
+_MAX_LINE: Final = 10_000_000
+_MAX_NAMES: Final = 10_000
+_MAX_NAME_CHARS: Final = 512
+_MAX_FIGURES_DROPPED: Final = 10_000
+"""Beyond those that came: more than any code can make in its time."""
+_OWN_LINE: Final = re.compile(rb'^  File "<(?:code|raw)>", line ([0-9]{1,8}) in ', re.MULTILINE)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """Any object; all are equal."""
+
+
+_RECORDS: Final = msgspec.json.Decoder(set[_Record])
+"""Arrays of objects, of which none is kept."""
+_CRASHES: Final = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
+)
+_TOO_MANY: Final = f"more than {MAX_PARTS:,} arrays, objects and values"
+_TOO_MANY_HINT: Final = (
+    "return fewer: aggregate it, or take a slice; to keep all of it, give a DataFrame or an array of it a name"
+)
+_UNREADABLE: Final = Failure("Crash", "the run's reply could not be read", hint="run it again")
+
+
+def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = ()) -> Outcome:
+    """The outcome of a run of code over the variables that it was given."""
+    parts = {variable.name: variable.parts for variable in given}
+    done, failure = answer.done, _failure(answer, limits)
+    if done is None or (failure is not None and failure.kind == "Crash" and answer.fault):
+        printed = answer.printed[: limits.stdout_bytes].decode("utf-8", "replace")
+        return Outcome(error=failure, stdout=printed, usage=Usage(wall_ms=answer.wall_ms, cpu_ms=_cpu_ms(answer)))
+    bound: dict[str, Bound] = {}
+    same: dict[str, Same] = {}
+    defined: dict[str, Definition] = {}
+    unkept: dict[str, str] = {}
+    for frame in answer.frames:
+        if not isinstance(frame, wire.Kept | wire.Same | wire.Defined | wire.Lost):
+            continue
+        if len(bound) + len(same) + len(defined) + len(unkept) >= _MAX_NAMES:
+            continue
+        # Names of two underscores are the language's own: a run that keeps one wants to take its place.
+        if not frame.name.isidentifier() or frame.name.startswith("__") or len(frame.name) > _MAX_NAME_CHARS:
+            continue
+        if isinstance(frame, wire.Lost):
+            unkept[frame.name] = frame.reason[:_MAX_NAME_CHARS]
+        elif isinstance(frame, wire.Same):
+            if frame.path in parts.get(frame.variable, ()):
+                shape = frame.shape[:_MAX_NAME_CHARS]
+                shares = _name_of(frame.shares)
+                same[frame.name] = Same(frame.variable, tuple(frame.path), frame.frame, shape, shares)
+            else:
+                unkept[frame.name] = "its data could not be read"
+        elif isinstance(frame, wire.Defined) and len(frame.source) > MAX_SOURCE_CHARS:
+            unkept[frame.name] = f"a {frame.what} of more than {MAX_SOURCE_CHARS:,} characters"
+        elif isinstance(frame, wire.Defined):
+            defined[frame.name] = Definition(frame.what, frame.source)
+        elif has_too_many_parts(frame.data):
+            unkept[frame.name] = f"it has {_TOO_MANY}: keep a part, or a DataFrame or array of it"
+        elif (frame.exact and not frame.data) or _is_json(frame):
+            was, shape = frame.was[:_MAX_NAME_CHARS], frame.shape[:_MAX_NAME_CHARS]
+            bound[frame.name] = Bound(frame.kind, frame.data, was, frame.exact, shape, _name_of(frame.shares))
+        else:
+            unkept[frame.name] = "its data could not be read"
+    written, unwritten = files.files_of(answer.frames)
+    outcome = Outcome(
+        stdout=done.stdout[: limits.stdout_bytes],
+        stdout_dropped=_within(done.stdout_dropped) + max(0, len(done.stdout) - limits.stdout_bytes),
+        error=failure,
+        files=written,
+        files_lost=unwritten,
+        figures=plots.figures_of(answer.frames),
+        figures_dropped=max(0, min(done.figures_dropped, _MAX_FIGURES_DROPPED)),
+        bound=bound,
+        same=same,
+        defined=defined,
+        unkept=unkept,
+        usage=_usage(answer, done),
+    )
+    return outcome if failure is not None else _with_value(outcome, answer, done)
+
+
+def _name_of(text: str) -> str:
+    """A name as a run gave it, if it is one."""
+    return text if text.isidentifier() and len(text) <= _MAX_NAME_CHARS else ""
+
+
+def _with_value(outcome: Outcome, answer: Answer, done: wire.Done) -> Outcome:
+    """The outcome with the value of the run, or with the reason why it is not read."""
+    if has_too_many_parts(done.value):
+        return replace(outcome, error=Failure("OutputLimit", f"the value has {_TOO_MANY}", hint=_TOO_MANY_HINT))
+    is_small = len(done.value) <= _SMALL_BYTES
+    if not is_small and not jsontext.is_json(done.value):
+        return replace(outcome, error=_UNREADABLE)
+    read = replace(
+        outcome,
+        kind=done.kind,
+        json=done.value,
+        is_partial=done.is_partial or not (is_small or _can_be_held(answer, done)),
+        exact=done.exact,
+        shape=done.shape[:_MAX_NAME_CHARS],
+        shown=done.text,
+    )
+    if is_small:
+        try:
+            read.value  # noqa: B018  # it is made here: that it cannot be is the run's failure
+        except jsontext.NotJSON:
+            return replace(outcome, error=_UNREADABLE)
+    return read
+
+
+def _can_be_held(answer: Answer, done: wire.Done) -> bool:
+    """Whether there is memory enough for a value as Python's objects, for its text and for all that came with it."""
+    came = sum(len(data) for frame in (*answer.frames, done) for data in _bytes_of(frame))
+    is_text = done.text is None and not done.value.startswith(b'"')
+    room = _MAX_HELD_BYTES - came - (len(done.value) * width_of(done.value) if is_text else 0)
+    return decoded_bytes(done.value, room) <= room
+
+
+def _bytes_of(frame: wire.Frame) -> tuple[bytes, ...]:
+    if isinstance(frame, wire.Kept):
+        return frame.data, frame.exact
+    if isinstance(frame, wire.Done):
+        return frame.value, frame.exact
+    if isinstance(frame, wire.File):
+        return (frame.data,)
+    return (frame.png,) if isinstance(frame, wire.Image) else ()
+
+
+def jq_outcome_of(
+    answer: Answer, limits: Limits, *, max_outputs: int = wire.MAX_FRAMES, max_bytes: int | None = None
+) -> JqOutcome:
+    """The outcome of a jq program that was to give so much at most."""
+    outputs = [frame.data for frame in answer.frames if isinstance(frame, wire.Output)]
+    most = limits.result_bytes if max_bytes is None else max_bytes
+    if len(outputs) > max_outputs or sum(map(len, outputs)) > most or not all(map(jsontext.is_json, outputs)):
+        return JqOutcome(error=_UNREADABLE)
+    failure = _failure(answer, limits)
+    if failure is not None and failure.kind == "Crash" and answer.ended is not None:
+        # libjq calls abort() when it gets no memory; nothing else is known to make it crash.
+        failure = (
+            Failure("MemoryLimit", f"needed more than {limits.memory_bytes >> 20:,} MiB of memory")
+            if answer.wall_ms < limits.wall_seconds * 1000
+            else Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s")
+        )
+    return JqOutcome(
+        tuple(outputs),
+        answer.done is not None and answer.done.truncated,
+        failure,
+        _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer)),
+        not_finite=answer.done is not None and answer.done.not_finite,
+    )
+
+
+def rendered_of(answer: Answer, limits: Limits, max_bytes: int) -> Rendered:
+    """The outcome of a template that was to give so much at most."""
+    usage = _usage(answer, answer.done) if answer.done is not None else Usage(answer.wall_ms, _cpu_ms(answer))
+    if (failure := _failure(answer, limits)) is not None:
+        return Rendered(error=failure, usage=usage)
+    outputs = [frame.data for frame in answer.frames if isinstance(frame, wire.Output)]
+    if len(outputs) != 1 or len(outputs[0]) > max_bytes:
+        return Rendered(error=_UNREADABLE, usage=usage)
+    try:
+        return Rendered(outputs[0].decode("utf-8", "surrogatepass"), usage=usage)
+    except UnicodeDecodeError:
+        return Rendered(error=_UNREADABLE, usage=usage)
+
+
+def _failure(answer: Answer, limits: Limits) -> Failure | None:
+    for frame in answer.frames:
+        if isinstance(frame, wire.Error):
+            return _told(frame)
+    if answer.done is not None:
+        return None
+    if answer.refused is not None:
+        return Failure(answer.refused.kind[:_MAX_KIND_CHARS], answer.refused.message[:_MAX_WORDS_CHARS])
+    if answer.fault == "too big":
+        return Failure(
+            "OutputLimit",
+            f"sent back more than {limits.result_bytes:,} bytes",
+            hint="aggregate, or keep fewer variables",
+        )
+    if answer.fault == "broken":
+        return _UNREADABLE
+    if answer.ended is not None:
+        return replace(_why_it_ended(answer.ended, limits), line=_line_of(answer.dump))
+    if answer.fault == "unfinished":
+        return Failure("Crash", "the run closed its reply before its end", hint="run it again")
+    if answer.fault == "silent":
+        return Failure("Crash", "the interpreter did not answer in time and was restarted", hint="run it again")
+    return Failure("Crash", "the interpreter process died during the run", hint="run it again")
+
+
+def _line_of(dump: bytes) -> int | None:
+    """The line of the code in which it was when it was killed or crashed: the deepest call that is the code's own."""
+    found = _OWN_LINE.search(dump)
+    line = int(found[1]) if found is not None else 0
+    return line if 0 < line <= _MAX_LINE else None
+
+
+def _told(error: wire.Error) -> Failure:
+    """What a run says of itself, in the length in which an honest one says it."""
+    return Failure(
+        error.kind[:_MAX_KIND_CHARS],
+        error.message[:_MAX_WORDS_CHARS],
+        error.line if error.line is not None and 0 < error.line <= _MAX_LINE else None,
+        None if error.hint is None else error.hint[:_MAX_WORDS_CHARS],
+    )
+
+
+def _why_it_ended(ended: wire.Ended, limits: Limits) -> Failure:
+    hint = "do less per call, or use pandas operations instead of loops"
+    if ended.timed_out:
+        return Failure("TimeLimit", f"stopped after {limits.wall_seconds:g} s", hint=hint)
+    if ended.signal == signal.SIGXCPU or (ended.signal == signal.SIGKILL and ended.cpu_seconds >= limits.cpu_seconds):
+        return Failure("CpuLimit", f"stopped after {limits.cpu_seconds:g} s of processor time", hint=hint)
+    if ended.signal == signal.SIGSYS:
+        return Failure("NotAllowed", "made a system call that the sandbox forbids")
+    if ended.signal == signal.SIGKILL:
+        return Failure("Crash", "was killed by the system, which may have run out of memory", hint="use less memory")
+    if ended.signal in _CRASHES:
+        return Failure(
+            "Crash",
+            f"the code crashed its process ({signal.Signals(ended.signal).name})",
+            hint="compiled code failed: too deep a nesting, too little memory, or an array that is changed while it is in use",
+        )
+    return Failure("Crash", f"ended without a reply (status {ended.status}, signal {ended.signal})")
+
+
+def _cpu_ms(answer: Answer) -> float:
+    return round(_within(answer.ended.cpu_seconds * 1000), 3) if answer.ended is not None else 0.0
+
+
+def _usage(answer: Answer, done: wire.Done) -> Usage:
+    """What a run says that it cost, in numbers that any database takes; its zygote knows better, if it was heard."""
+    cpu_ms = _cpu_ms(answer) if answer.ended is not None else float(_within(done.cpu_ms))
+    return Usage(answer.wall_ms, cpu_ms, int(_within(done.peak_bytes)))
+
+
+def _within(number: _Number) -> _Number:
+    return min(number, _MAX_NUMBER) if number > 0 else type(number)(0)
+
+
+def _is_json(kept: wire.Kept) -> bool:
+    if not jsontext.is_json(kept.data):
+        return False
+    try:
+        if kept.kind == "dataframe":
+            _RECORDS.decode(kept.data)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""From what the host asks to what goes over the wire: limits, names, payloads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from byref_sandbox import wire
+from byref_sandbox.code.sources import in_order
+from byref_sandbox.code.sqltext import references
+from byref_sandbox.code.uses import uses_of
+from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
+from byref_sandbox.values import data, plots
+from byref_sandbox.values import files as files_of
+from byref_sandbox.values.data import Load
+
+MAX_OUTPUTS: Final = wire.MAX_FRAMES - 2
+_MAX_NAMES: Final = 10_000
+_OCTETS: Final = "application/octet-stream"
+
+
+def code_request(
+    mode: Literal["code", "raw"],
+    code: str,
+    variables: Mapping[str, object],
+    limits: Limits,
+    without: tuple[str, ...] = (),
+    sources: Mapping[str, str] | None = None,
+    files: Mapping[str, bytes | data.Data] | None = None,
+) -> tuple[wire.Request, list[Load]]:
+    """The request for a run of Python, with only those variables and definitions that the code names, or these name.
+
+    Raises TypeError, ValueError.
+    """
+    if len(variables) > _MAX_NAMES:
+        raise ValueError(f"{len(variables):,} variables; at most {_MAX_NAMES:,} can be bound")
+    for name in variables:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ValueError(f"variable name {name!r} is no Python identifier")
+    definitions = needed(code, sources or {})
+    uses = [uses_of(text) for text in (code, *definitions.values())]
+    wanted: frozenset[str] = frozenset().union(*(each.names for each in uses))
+    tables: frozenset[str] = frozenset().union(*(each.tables for each in uses))
+    values: frozenset[str] = frozenset().union(*(each.names - each.only_tables for each in uses))
+    payloads: list[wire.Payload] = []
+    loads: list[Load] = []
+    bound: list[wire.Variable] = []
+    by_key: dict[tuple[str, str], int] = {}
+    for name, value in variables.items():
+        if name not in wanted:
+            continue
+        payload, load, path, frame = _payload(name, value)
+        index = by_key.get((payload.key, payload.content_type)) if payload.inline is None else None
+        if index is None:
+            index = len(payloads)
+            payloads.append(payload)
+            loads.append(load)
+            if payload.inline is None:
+                by_key[payload.key, payload.content_type] = index
+        is_frame = frame and payload.content_type != data.EXACT
+        parts = _parts(value) if payload.content_type == data.JSON else []
+        bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, _is_left(value)))
+    given_files: list[wire.GivenFile] = []
+    if files and files_of.are_named((code, *definitions.values())):
+        for name, content in files.items():
+            payload, load = _file(name, content)
+            at = by_key.get((payload.key, payload.content_type), len(payloads))
+            given_files.append(wire.GivenFile(name, at))
+            if at == len(payloads):
+                payloads.append(payload)
+                loads.append(load)
+                if payload.inline is None:
+                    by_key[payload.key, payload.content_type] = at
+    given = [name for name, value in variables.items() if not _is_left(value)]
+    left = [*(name for name in variables if _is_left(variables[name])), *(sources or {})]
+    request = wire.Request(
+        mode=mode,
+        source=_encodable(code),
+        terms=_terms(limits),
+        payloads=payloads,
+        variables=bound,
+        sources=[_encodable(definitions[name]) for name in in_order(definitions)],
+        names=[*given, *left],
+        others=len(left),
+        files=given_files,
+        plots=mode == "code" and plots.are_named((code, *definitions.values())),
+        without=list(without),
+    )
+    return request, loads
+
+
+def needed(code: str, sources: Mapping[str, str]) -> dict[str, str]:
+    """Those of the sources, by name, that the code names, or that one of these names."""
+    found: dict[str, str] = {}
+    waiting = uses_of(code).names & sources.keys() if sources else frozenset()
+    while waiting:
+        new = {name: sources[name] for name in sorted(waiting)}
+        found |= new
+        named = frozenset().union(*(uses_of(text).names for text in new.values()))
+        waiting = (named & sources.keys()) - found.keys()
+    return found
+
+
+def sql_request(
+    query: str, variables: Mapping[str, object], limits: Limits, keep: str = ""
+) -> tuple[wire.Request, list[Load]]:
+    """The request for a SQL query, with only those tables that it names; raises TypeError, ValueError."""
+    by_name = {name.lower(): name for name in variables} | {name: name for name in variables}
+    payloads: list[wire.Payload] = []
+    loads: list[Load] = []
+    bound: list[wire.Variable] = []
+    made: dict[str, tuple[int, list[str | int], bool]] = {}
+    seen: set[tuple[str, ...]] = set()
+    for reference in references(query):
+        name = by_name.get(reference.name) or by_name.get(reference.name.lower())
+        folded = tuple(step.lower() for step in (reference.name, *reference.path))
+        if name is None or folded in seen:
+            continue
+        seen.add(folded)
+        if name not in made:
+            payload, load, path, _ = _payload(name, variables[name])
+            made[name] = (len(payloads), json.loads(path), payload.content_type == data.EXACT)
+            payloads.append(payload)
+            loads.append(load)
+        index, base, is_exact = made[name]
+        if not (is_exact and reference.path):
+            path = json.dumps([*base, *reference.path]).encode()
+            bound.append(wire.Variable(reference.key, index, path, is_value=False, is_table=True))
+    request = wire.Request(
+        mode="sql",
+        source=_encodable(query),
+        terms=_terms(limits),
+        payloads=payloads,
+        variables=bound,
+        names=list(variables),
+        keep=keep,
+    )
+    return request, loads
+
+
+def jq_request(
+    mode: Literal["jq", "pick"], program: str, value: object, limits: Limits, max_outputs: int, max_bytes: int
+) -> tuple[wire.Request, list[Load]]:
+    """The request for a jq program over one value; raises TypeError, ValueError."""
+    if max_outputs < 1 or max_bytes < 1:
+        raise ValueError(f"max_outputs is {max_outputs}, max_bytes is {max_bytes}; both must be positive")
+    payload, load, path, _ = _payload("input", value)
+    request = wire.Request(
+        mode=mode,
+        source=_encodable(program),
+        terms=_terms(limits),
+        payloads=[payload],
+        variables=[wire.Variable("input", 0, path)],
+        max_outputs=min(max_outputs, MAX_OUTPUTS),
+        max_output_bytes=min(max_bytes, limits.result_bytes),
+    )
+    return request, [load]
+
+
+def template_request(template: str, value: object, limits: Limits, max_bytes: int) -> tuple[wire.Request, list[Load]]:
+    """The request for a template over one value; raises TypeError, ValueError."""
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes is {max_bytes}; it must be positive")
+    content_type, inline = data.encode_exactly(value)
+    request = wire.Request(
+        mode="template",
+        source=_encodable(template),
+        terms=_terms(limits),
+        payloads=[wire.Payload("", content_type, inline)],
+        max_output_bytes=min(max_bytes, limits.result_bytes),
+    )
+    return request, [lambda: inline]
+
+
+def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]:
+    """The payload of a value, how to load it, its path, and whether it is a DataFrame."""
+    if isinstance(value, data.Data):
+        return wire.Payload(value.key, value.content_type), value.load, json.dumps(value.path).encode(), value.frame
+    content_type, inline, frame = data.encode(name, value)
+    return wire.Payload("", content_type, inline), lambda: inline, b"[]", frame
+
+
+def _file(name: str, content: bytes | data.Data) -> tuple[wire.Payload, Load]:
+    if files_of.is_name(name):
+        if isinstance(content, data.Data):
+            return wire.Payload(content.key, _OCTETS), content.load
+        if isinstance(content, bytes):
+            return wire.Payload("", _OCTETS, content), lambda: content
+    raise ValueError(
+        f"file {name[:100]!r}: expected a relative path of at most {MAX_FILE_NAME_CHARS} characters, and bytes"
+    )
+
+
+def _is_left(value: object) -> bool:
+    """Whether an earlier run left it."""
+    return isinstance(value, data.Data) and value.kept
+
+
+def _parts(value: object) -> list[list[str]]:
+    return [list(path) for path in value.parts] if isinstance(value, data.Data) else []
+
+
+def _terms(limits: Limits) -> wire.Terms:
+    for name in ("wall_seconds", "cpu_seconds", "memory_bytes", "stdout_bytes", "result_bytes", "recursion_depth"):
+        value = getattr(limits, name)
+        if not 0 < value < float("inf"):
+            raise ValueError(f"limit {name} is {value!r}; expected a positive, finite number")
+    if limits.recursion_depth > MAX_RECURSION_DEPTH:
+        raise ValueError(
+            f"limit recursion_depth is {limits.recursion_depth!r}; at most {MAX_RECURSION_DEPTH:,} is possible"
+        )
+    return wire.Terms(
+        float(limits.wall_seconds),
+        float(limits.cpu_seconds),
+        int(limits.memory_bytes),
+        int(limits.stdout_bytes),
+        int(limits.result_bytes),
+        int(limits.recursion_depth),
+    )
+
+
+def _encodable(source: str) -> str:
+    """Lone surrogates as escapes, which mean the same inside a string literal and are refused elsewhere."""
+    return source.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,299 @@
+"""The body of a SQL run: one query on DuckDB, over the tables it names, its result a DataFrame."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import re
+import resource
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from byref_sandbox import wire
+from byref_sandbox.code import sqltext
+from byref_sandbox.outcome import Failure
+from byref_sandbox.run import bodies
+from byref_sandbox.run.worker import Body, Captured, Expired, disarm, error_frame, failure_of, out_of_memory
+from byref_sandbox.values import exact, sqltables
+from byref_sandbox.values.bindings import frame_of
+from byref_sandbox.values.data import Exact, Unusable
+from byref_sandbox.values.loaded import Loaded
+
+_KIND: Final = "SqlError"
+_SETTINGS: Final = {
+    "temp_directory": "''",
+    "home_directory": "''",
+    "secret_directory": "''",
+    "extension_directories": "[]",
+    "allow_persistent_secrets": "false",
+    "allow_community_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "enable_external_file_cache": "false",
+    # Nothing after it can be set that names a path.
+    "enable_external_access": "false",
+}
+_TABLE_FUNCTIONS: Final = frozenset(
+    "generate_series range unnest repeat json_each json_tree histogram histogram_values summary".split()  # noqa: SIM905
+)
+"""Those that read nothing but their arguments and the tables of the query."""
+_SCALARS_REFUSED: Final = frozenset(
+    "getenv current_setting set_config write_log which_secret parse_duckdb_log_message".split()  # noqa: SIM905
+)
+_WARMED: Final = (
+    "SELECT g, sum(a) AS s, count(*) AS n, avg(a) AS m, max(d) AS d FROM warm GROUP BY 1 HAVING sum(a) > 0 ORDER BY 2 DESC LIMIT 5",
+    "WITH w AS (SELECT *, row_number() OVER (PARTITION BY g ORDER BY a) AS r FROM warm) SELECT * FROM w JOIN warm USING (a)",
+    "SELECT strftime(d, '%Y-%m'), date_trunc('month', d), regexp_matches(g, 'x'), n.k, n.l[1], unnest(n.l), j->>'$.k' FROM warm",
+    "PIVOT warm ON g USING sum(a)",
+    "SUMMARIZE warm",
+    "SELECT interval 1 day, time '10:00', map {'a': 1}, 1.5, sum(a), timestamptz '2024-01-01 00:00:00+00', '{}'::JSON FROM warm",
+    "SELECT nothing FROM warm",
+)
+_CATALOGS: Final = ("duckdb_", "pg_", "sqlite_")
+_MEMORY_SHARE: Final = 0.8
+"""Of what a run may use: the rest is for the result on its way out."""
+_INTERRUPTED: Final = "Query interrupted"
+_HINT: Final = "filter or aggregate earlier, join on equal keys, or select fewer columns"
+_MAX_REASONS: Final = 20
+
+
+@functools.cache
+def connection() -> Any:
+    """The connection of this process and all it forks; first called in the root zygote, while there are no threads.
+
+    Its settings are locked by each run, after the last one, how much memory it may use.
+    """
+    import duckdb
+
+    made = duckdb.connect(":memory:", config={"threads": "1", "async_threads": "0"})
+    for name, value in _SETTINGS.items():
+        made.execute(f"SET {name} = {value}")
+    return made
+
+
+@functools.cache
+def _refused_functions() -> frozenset[str]:
+    """Functions that look outside, or at the database itself: all that make tables but those known to be harmless."""
+    found = connection().execute(
+        "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')"
+    )
+    return frozenset(name for (name,) in found.fetchall()) - _TABLE_FUNCTIONS | _SCALARS_REFUSED
+
+
+@functools.cache
+def _keywords() -> frozenset[str]:
+    """Words that mean a name only in quotes."""
+    found = connection().execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
+    return frozenset(name for (name,) in found.fetchall())
+
+
+def warm() -> None:
+    """Runs everyday queries once, in the root zygote: what libraries import on first use is imported."""
+    frame = pd.DataFrame(
+        {
+            "a": [1, 2, 3],
+            "g": ["x", "y", "x"],
+            "d": pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-05"]),
+            "n": pd.Series([{"k": 1, "l": [1, 2]}] * 3, dtype=object),
+            "j": pd.Series([{"k": 1}, [1], 2], dtype=object),
+        }
+    )
+    connection().register("warm", sqltables.Stream(sqltables.arrow_of(frame)))
+    for query in _WARMED:
+        try:
+            sqltables.frame_of(connection().sql(query).to_arrow_table())
+        except Exception as error:  # noqa: BLE001
+            _failure(error, {}, ("warm",))
+    connection().unregister("warm")
+    _refused_functions()
+    _keywords()
+
+
+class Tables:
+    """The tables of one query, by reference, or why there is none."""
+
+    def __init__(self, request: wire.Request, loaded: Mapping[int, Loaded]) -> None:
+        self.reasons: dict[str, str] = {}
+        """By the name of the table in lower case."""
+        self._sources: list[tuple[sqltext.Reference, Loaded, bytes]] = []
+        for variable in request.variables:
+            name, *path = json.loads(variable.name)
+            self._sources.append((sqltext.Reference(name, tuple(path)), loaded[variable.payload], variable.path))
+
+    def columns(self) -> set[str]:
+        """Names of columns in lower case, of tables that are there before the run."""
+        frames = [entry.frames[path] for _, entry, path in self._sources if path in entry.frames]
+        return {str(name).lower() for frame in frames for name in frame.columns}
+
+    def bind(self, database: Any) -> None:
+        """Registers each; inside the jail: what an earlier run wrote is read here."""
+        for number, (reference, entry, path) in enumerate(self._sources):
+            name = ".".join((reference.name, *reference.path))
+            try:
+                table = _table(entry, path)
+            except (ValueError, TypeError, LookupError) as error:
+                self.reasons[name.lower()] = _why(reference, entry, path, error)
+                continue
+            self._register(database, reference, number, sqltables.Stream(table))
+
+    def _register(self, database: Any, reference: sqltext.Reference, number: int, stream: sqltables.Stream) -> None:
+        if not reference.path:
+            database.register(reference.name, stream)
+            return
+        schema, view = _quoted(".".join((reference.name, *reference.path[:-1]))), _quoted(reference.path[-1])
+        database.register(f"byref {number}", stream)
+        database.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        database.execute(f'CREATE VIEW {schema}.{view} AS FROM "byref {number}"')
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _table(entry: Loaded, path: bytes) -> Any:
+    if path in entry.tables:
+        return entry.tables[path]
+    frame = entry.frames.get(path)
+    if frame is None:
+        value = entry.value
+        frame = frame_of(exact.decode(value.data) if isinstance(value, Exact) else entry.at(path))
+    return sqltables.arrow_of(frame)
+
+
+def _why(reference: sqltext.Reference, entry: Loaded, path: bytes, error: Exception) -> str:
+    named = ".".join((reference.name, *reference.path))
+    try:
+        value = entry.at(path)
+    except Unusable:
+        return (
+            f"there is no {reference.path[-1]!r} in {'.'.join((reference.name, *reference.path[:-1]))}"
+            if reference.path
+            else str(error)
+        )
+    if isinstance(value, dict) and (lists := [key for key, member in value.items() if isinstance(member, list)]):
+        ways = ", ".join(
+            f"${named}.{key}" if key.isidentifier() else f'${named}."{key}"' for key in lists[:_MAX_REASONS]
+        )
+        return f"{named} is an object, no table; there is one in it, or more: {ways}"
+    return f"{named} is no table: {type(value).__name__}, where a list of objects is needed"
+
+
+def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
+    """Runs the one query in `request.source`; what it gives is the value, kept under `request.keep` too if that is given."""
+    database = connection()
+    database.execute(f"SET memory_limit = '{int(request.terms.memory_bytes * _MEMORY_SHARE)}B'")
+    database.execute("SET lock_configuration = true")
+    tables = Tables(request, loaded)
+    names = tuple(request.names)
+
+    def body(_stdout: Captured) -> list[wire.Frame]:
+        began = time.monotonic()
+        try:
+            query = _single(database, request.source)
+            tables.bind(database)
+            result = sqltables.frame_of(database.sql(query).to_arrow_table())
+            return bodies.reply(result, {request.keep: result} if request.keep else {}, request.terms.result_bytes)
+        except BaseException as error:  # noqa: BLE001  (whatever a hostile query makes the database raise)
+            disarm()
+            if isinstance(error, Expired):
+                return [error_frame(Failure(error.failure.kind, error.failure.message, hint=_HINT))]
+            if str(error).startswith(_INTERRUPTED):
+                return [error_frame(_expired(request.terms, time.monotonic() - began))]
+            if _lacked_memory(error):
+                failure = failure_of(MemoryError(), request.terms)
+                return [error_frame(Failure(failure.kind, failure.message, hint=_HINT))]
+            failure = _failure(error, tables.reasons, names)
+            if "syntax error" in failure.message:
+                reserved = sorted(sqltext.words(request.source) & _keywords() & tables.columns())
+                hint = (
+                    f"names that are words of SQL go in quotes: {', '.join(map(_quoted, reserved))}"
+                    if reserved
+                    else None
+                )
+                failure = Failure(failure.kind, failure.message, hint=hint)
+            return [error_frame(failure)]
+
+    return body
+
+
+def _single(database: Any, source: str) -> str:
+    """The one query of a source, ready to run; raises _Refused, or what the parser raises."""
+    import duckdb
+
+    query = sqltext.as_sql(source)
+    statements = [statement for statement in database.extract_statements(query) if statement.query.strip(" \t\r\n;")]
+    if not statements:
+        raise _Refused("there is no query", "write one SELECT")
+    if len(statements) > 1:
+        raise _Refused(
+            f"{len(statements)} statements; one query is run at a time", "make them one with WITH, or call again"
+        )
+    kind = statements[0].type
+    kinds = duckdb.StatementType
+    if kind not in (kinds.SELECT, kinds.MULTI) or (kind is kinds.MULTI and not _PIVOT.search(query)):
+        raise _Refused(
+            f"{kind.name} is not available: only queries are run, which read",
+            "results become variables; use WITH for steps in between",
+        )
+    refused = sorted(sqltext.functions(source) & _refused_functions())
+    refused += sorted(name for name in sqltext.tables(source) if name.startswith(_CATALOGS))
+    if refused:
+        raise _Refused(f"{refused[0]} is not available: there are no files, no network and no settings here", None)
+    return query.strip().rstrip(";")
+
+
+_PIVOT: Final = re.compile(r"\bpivot", re.IGNORECASE)
+
+
+class _Refused(Exception):
+    def __init__(self, message: str, hint: str | None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def _lacked_memory(error: BaseException) -> bool:
+    return out_of_memory(error) or bool(_MEMORY.search(f"{type(error).__name__}: {str(error)[:500]}"))
+
+
+_MEMORY: Final = re.compile(
+    r"OutOfMemoryException|bad_alloc|bad allocation|Out of Memory Error|Allocation failure|Failed to allocate"
+)
+
+
+def _expired(terms: wire.Terms, elapsed: float) -> Failure:
+    """DuckDB tells that a timer went off, not which."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    if elapsed + 0.1 < terms.wall_seconds and used.ru_utime + used.ru_stime + 0.1 >= terms.cpu_seconds:
+        return Failure("CpuLimit", f"stopped after {terms.cpu_seconds:g} s of processor time", hint=_HINT)
+    return Failure("TimeLimit", f"stopped after {terms.wall_seconds:g} s", hint=_HINT)
+
+
+_SETTING: Final = re.compile(r"[.!]?\s*(?:Use|use|You can) [^.\n]*\bSET\b[^\n]*")
+
+
+def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str, ...]) -> Failure:
+    """What the database says, without what it says of itself."""
+    if isinstance(error, _Refused):
+        return Failure("NotAllowed", str(error), hint=error.hint)
+    message = re.split(r"\n+Stack Trace:|\nThis error signals", str(error))[0].strip()
+    message = _SETTING.sub("", message)
+    if type(error).__name__ in ("InternalException", "FatalException"):
+        return Failure(_KIND, "the database failed on this query", hint="write it in another way")
+    if "system operations are disabled" in message or "has been disabled by configuration" in message:
+        return Failure("NotAllowed", "there are no files, no network, no extensions and no settings here")
+    if missing := re.search(r"Table with name (\"[^\"]+\"|\S+) does not exist", message):
+        name = missing[1].strip('"')
+        if name.lower() in reasons:
+            return Failure("ValueError", reasons[name.lower()])
+        near = difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1)
+        return Failure(
+            "NameError", f"there is no table with the name '{name}'", hint=f"did you mean {near[0]}?" if near else None
+        )
+    if type(error).__name__ == "ParserException" and not message.startswith("Parser"):
+        message = f"Parser Error: {message}"
+    return Failure(_KIND, message)

@@ -1,0 +1,107 @@
+"""The variables of one run, and `df`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import pandas as pd
+
+from byref_sandbox.values import exact, tables
+from byref_sandbox.values.data import Exact, Unusable
+
+MAX_NAMES_SHOWN: Final = 50
+
+
+class OnlyTable:
+    """Stands for a variable whose value the code has no use for: it only hands it to `df`."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<variable {self.name}>"
+
+
+class Bindings:
+    """Names bound to values, and the DataFrames made of them, each once."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+        self.frames: dict[str, pd.DataFrame] = {}
+        self.as_frames: set[str] = set()
+        """Names whose value is still to be made the DataFrame as which it is bound."""
+        self.files: dict[str, bytes] = {}
+        """Files of earlier runs."""
+        self.written: dict[str, bytes] = {}
+        """What an earlier run wrote of values, by name."""
+        self._built: dict[int, tuple[object, pd.DataFrame]] = {}
+
+    def all(self) -> dict[str, object]:
+        """Names as the code sees them; raises Unusable. Inside the jail: what a run wrote is read here."""
+        for name, value in self.values.items():
+            if isinstance(value, Exact):
+                try:
+                    self.values[name], self.written[name] = exact.decode(value.data), value.data
+                except ValueError as error:
+                    raise Unusable(f"variable {name!r} could not be read: {error}") from None
+        for name in self.as_frames:
+            try:
+                self.values[name] = self._named(name)
+            except (ValueError, TypeError) as error:
+                raise Unusable(f"variable {name!r} could not be made a DataFrame: {error}") from None
+        self.as_frames.clear()
+        return {"df": self.df, **self.values}
+
+    def df(self, source: object) -> pd.DataFrame:
+        """The DataFrame of a variable, by its name or its value; the same one every time."""
+        if isinstance(source, OnlyTable):
+            return self._named(source.name)
+        if isinstance(source, str):
+            return self._named(source.removeprefix("$"))
+        for name, value in self.values.items():
+            if value is source:
+                return self._named(name)
+        built = self._built.get(id(source))
+        if built is None:
+            built = self._built[id(source)] = (source, frame_of(source))  # holding the source keeps its id its own
+        return built[1]
+
+    def _named(self, name: str) -> pd.DataFrame:
+        if name not in self.frames:
+            if name not in self.values:
+                known = ", ".join(sorted(self.values)[:MAX_NAMES_SHOWN]) or "none"
+                raise NameError(f"there is no variable {name!r}; there are: {known}", name=name)
+            self.frames[name] = frame_of(self.values[name])
+        return self.frames[name]
+
+
+def frame_of(value: object) -> pd.DataFrame:
+    """A DataFrame of JSON data: records as rows, an object of equally long lists by columns, any other object as one row.
+
+    Columns have the types that `tables` says. Raises ValueError or TypeError that says what to give instead.
+    """
+    if isinstance(value, pd.DataFrame):
+        return value
+    if isinstance(value, pd.Series):
+        return value.to_frame()
+    if isinstance(value, dict):
+        lists = {key: member for key, member in value.items() if isinstance(member, list | tuple)}
+        if not lists:
+            return _records([value])
+        if len(lists) == len(value) and len({len(member) for member in lists.values()}) == 1:
+            return pd.DataFrame({key: tables.column(list(member)) for key, member in lists.items()})
+        raise ValueError(
+            f"no single table in this object; pass one of its lists to df(): "
+            f"{', '.join(map(repr, list(lists)[:MAX_NAMES_SHOWN]))}"
+        )
+    if value is None or isinstance(value, str | bytes | bool | int | float):
+        raise TypeError(f"df() makes a table of records, a list of objects; this is {type(value).__name__}")
+    if type(value) is list and value and all(type(record) is dict for record in value):
+        return _records(value)
+    return pd.DataFrame(cast(Any, value))
+
+
+def _records(records: list[dict[str, Any]]) -> pd.DataFrame:
+    return tables.from_records(records)

@@ -1,0 +1,132 @@
+"""Data on its way into a run: named on the host's side, decoded on the other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from byref_sandbox import jsontext
+from byref_sandbox.values import plain
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain"
+BYTES: Final = "application/octet-stream"
+EXACT: Final = "application/vnd.byref.value"
+"""A value with its types, as a run before this one wrote it: read inside the jail."""
+
+Load = Callable[[], bytes | Iterable[bytes]]
+"""Reads a payload, whole or in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A value that is stored somewhere: named by its digest, and read only when no warm session holds it yet."""
+
+    key: str
+    """Names the payload: equal keys mean equal bytes."""
+    load: Load
+    content_type: str = JSON
+    """application/json is bound as its value, text/* as str, `EXACT` as what it was, anything else as bytes."""
+    path: tuple[str | int, ...] = ()
+    """Where inside the JSON value the variable is."""
+    frame: bool = False
+    """Bound as a DataFrame of its records."""
+    parts: tuple[tuple[str, ...], ...] = ()
+    """Paths inside the variable of what an outcome may name (`Outcome.same`) where code gives it a further name; the empty
+    path is the variable. None of them: what has a further name comes back as any other value."""
+    kept: bool = False
+    """A run before left it: where code changes it in place, it comes back as if the code had assigned it (`Outcome.bound`)."""
+
+
+class Unusable(ValueError):
+    """The data cannot be bound as asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A value that only a run reads."""
+
+    data: bytes
+
+
+def decode(content_type: str, payload: bytes) -> object:
+    """The value of a payload; raises Unusable."""
+    if content_type == EXACT:
+        return Exact(payload)
+    if content_type == JSON or content_type.endswith("+json"):
+        try:
+            return jsontext.decode(payload)
+        except jsontext.NotJSON as error:
+            raise Unusable(f"not JSON: {error}") from None
+    if content_type.startswith("text/"):
+        try:
+            return payload.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return payload.decode("utf-8", "replace")
+    return payload
+
+
+def at_path(value: object, path: Collection[str | int]) -> object:
+    """What is at `path` inside a decoded value; raises Unusable."""
+    for step in path:
+        try:
+            value = value[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            raise Unusable(f"there is no {step!r} on the path {list(path)!r}") from None
+    return value
+
+
+def encode(name: str, value: object) -> tuple[str, bytes, bool]:
+    """Content type, payload and whether it is a DataFrame, of a plain value the host binds; raises TypeError."""
+    if isinstance(value, str):
+        return TEXT, value.encode("utf-8", "surrogatepass"), False
+    if isinstance(value, bytes | bytearray | memoryview):
+        return BYTES, bytes(value), False
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series):
+        from byref_sandbox.values import exact
+
+        try:
+            return EXACT, exact.encode(value), isinstance(value, pandas.DataFrame)
+        except exact.NotExact as error:
+            raise TypeError(f"variable {name!r} cannot be bound: {error}") from None
+    return JSON, encode_json(name, value), False
+
+
+def encode_exactly(value: object) -> tuple[str, bytes]:
+    """Content type and payload of a value whose types are kept: JSON or text where that gives it back; raises TypeError."""
+    if type(value) is str:
+        return TEXT, value.encode("utf-8", "surrogatepass")
+    try:
+        encoded = msgspec.json.encode(value)
+        if plain.is_json(value, encoded):
+            return JSON, encoded
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # no JSON: lone surrogates, say
+    from byref_sandbox.values import exact
+
+    try:
+        return EXACT, exact.encode(value)
+    except exact.NotExact as error:
+        raise TypeError(f"it is no data: {error}") from None
+
+
+def encode_json(name: str, value: object) -> bytes:
+    """JSON of a plain value; raises TypeError naming the variable."""
+    import json
+
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"variable {name!r} cannot be bound: {error}. Give plain data (what JSON can hold), str, bytes, "
+            f"a DataFrame or a Data"
+        ) from None

@@ -1,0 +1,72 @@
+"""Figures on their way out of a run: which code may make some, how they are sent, and what the host takes for one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from byref_sandbox import wire
+from byref_sandbox.jail import identity
+from byref_sandbox.outcome import MAX_FIGURES, Failure, Figure
+from byref_sandbox.run.worker import clean
+from byref_sandbox.values import png
+
+_NAMED: Final = re.compile(r"\b(?:matplotlib|pylab|plt|mpl_toolkits)\b|[.\"']\s*(?:plot|hist|boxplot)\b")
+_NAME: Final = re.compile(r"\w{1,80}")
+
+
+def is_available() -> bool:
+    """Whether code can plot here: matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def are_named(sources: Iterable[str]) -> bool:
+    """Whether code may plot: loading matplotlib takes a second, so only code that names it, or `.plot`, pays for it."""
+    return any(_NAMED.search(source) for source in sources)
+
+
+def must_be_loaded_early() -> bool:
+    """Whether matplotlib is there and cannot be loaded once root has become nobody: where Python is in root's own folder."""
+    spec = importlib.util.find_spec("matplotlib")
+    if spec is None or spec.origin is None:
+        return False
+    return not all(identity.can_nobody_read(Path(file).resolve()) for file in (spec.origin, os.__file__))
+
+
+def frames_of(drawn: Iterable[Any]) -> list[wire.Frame]:
+    """The frames of a run's images."""
+    return [wire.Image(clean(each.name), each.png) for each in drawn]
+
+
+def too_big(frames: Iterable[wire.Frame], max_bytes: int) -> Failure | None:
+    """The failure of a run whose images are more than it may send."""
+    size = sum(len(frame.png) for frame in frames if isinstance(frame, wire.Image))
+    if size <= max_bytes:
+        return None
+    return Failure(
+        "OutputLimit",
+        f"the figures take {size:,} bytes; at most {max_bytes:,} come out of a run",
+        hint="draw fewer or smaller figures, with a lower dpi",
+    )
+
+
+def figures_of(frames: Iterable[wire.Frame]) -> tuple[Figure, ...]:
+    """The figures among the frames of a hostile reply; what is none is left out, and what is beyond the most is not looked at."""
+    figures: dict[str, Figure] = {}
+    looked_at = 0
+    for frame in frames:
+        if not isinstance(frame, wire.Image) or not _NAME.fullmatch(frame.name) or frame.name in figures:
+            continue
+        looked_at += 1
+        if looked_at > MAX_FIGURES:
+            break
+        try:
+            width, height = png.size_of(frame.png)
+        except png.NotPNG:
+            continue
+        figures[frame.name] = Figure(frame.name, frame.png, width, height)
+    return tuple(figures.values())

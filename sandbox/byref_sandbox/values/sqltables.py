@@ -1,0 +1,169 @@
+"""DataFrames as the tables of a query, and its result as a DataFrame: Arrow in between, copied only where it must be."""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+from byref_sandbox.values import values
+
+MAX_FIELDS: Final = 200
+"""Of one nested column: an object with more members is a map, and goes as JSON text."""
+_JSON_FIELD: Final = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
+_EXACT_DIGITS: Final = 15
+"""Decimals of so many digits are exact as 64-bit floats."""
+_INT64: Final = 2**63
+
+
+class Stream:
+    """A table that a query may read as often as it likes; without it, DuckDB reads Arrow through pyarrow's own scanner."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as an ArrowArrayStream."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def arrow_of(frame: pd.DataFrame) -> Any:
+    """A DataFrame as an Arrow table, an index that says something first; what Arrow has no type for is JSON text."""
+    if values.index_says_something(frame.index):
+        frame = frame.reset_index(allow_duplicates=True)
+    names, columns = [], []
+    for position, label in enumerate(frame.columns):
+        name = "_".join(str(part) for part in label if part != "") if isinstance(label, tuple) else str(label)
+        column, is_json = _column(frame.iloc[:, position])
+        names.append((name.encode(errors="backslashreplace").decode() or f"column_{position + 1}", is_json))
+        columns.append(column)
+    fields = [
+        pa.field(name, column.type, metadata=_JSON_FIELD if is_json else None)
+        for name, (_, is_json), column in zip(_unique([name for name, _ in names]), names, columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
+    """One column, and whether it is JSON text."""
+    try:
+        column = pa.array(series, from_pandas=True)
+        if isinstance(column, pa.ExtensionArray):
+            column = pa.array(series.astype(str), from_pandas=True)
+        if _is_readable(column.type):
+            return column, False
+    except OverflowError:
+        if (big := _big_integers(series)) is not None:
+            return big, False
+    except (ValueError, TypeError, pa.ArrowException):  # mixtures, lone surrogates, types of Python's own
+        pass
+    return pa.array([None if value is None else _json_text(value) for value in series], pa.string()), True
+
+
+def _json_text(value: object) -> str | None:
+    if isinstance(value, float) and value != value:
+        return None
+    try:
+        return values.to_json(value).decode()
+    except values.NotData as error:
+        raise ValueError(str(error)) from None
+
+
+def _big_integers(series: pd.Series[Any]) -> Any:
+    present = series.dropna()
+    if not all(type(value) is int for value in present):
+        return None
+    try:
+        return pa.array([None if value is None else decimal.Decimal(value) for value in series], pa.decimal128(38, 0))
+    except pa.ArrowException:
+        return None
+
+
+def _is_readable(kind: Any) -> bool:
+    """Whether DuckDB has the type, in a size that is of use: no object without members, none with too many."""
+    waiting, fields = [kind], 0
+    while waiting:
+        kind = waiting.pop()
+        if pa.types.is_struct(kind):
+            names = [field.name.lower() for field in kind]
+            fields += len(names)
+            if not names or len(set(names)) < len(names) or fields > MAX_FIELDS or "" in names:
+                return False
+            waiting.extend(field.type for field in kind)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            waiting.append(kind.value_type)
+    return True
+
+
+def frame_of(table: Any) -> pd.DataFrame:
+    """A result as a DataFrame: whole numbers stay whole, dates are datetime64, nested values Python objects."""
+    columns = [_series(column.combine_chunks()) for column in table.columns]
+    frame = pd.DataFrame(dict(enumerate(columns)), index=pd.RangeIndex(table.num_rows), copy=False)
+    frame.columns = pd.Index(_unique(table.column_names), dtype=object)
+    return frame
+
+
+def _series(column: Any) -> pd.Series[Any]:
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        return _decimals(column)
+    if pa.types.is_integer(kind) and column.null_count:
+        dtype = f"{'U' if pa.types.is_unsigned_integer(kind) else ''}Int{kind.bit_width}"
+        return pd.Series(column.to_pylist(), dtype=dtype)
+    if pa.types.is_boolean(kind) and column.null_count:
+        return pd.Series(column.to_pylist(), dtype="boolean")
+    if pa.types.is_nested(kind):
+        return pd.Series(column.to_pylist(maps_as_pydicts="lossy"), dtype=object)
+    if pa.types.is_interval(kind):
+        return _intervals(column.to_pylist())
+    if pa.types.is_null(kind):
+        return pd.Series([None] * len(column), dtype=object)
+    made: pd.Series[Any] = column.to_pandas(date_as_object=False, use_threads=False)
+    return made
+
+
+def _decimals(column: Any) -> pd.Series[Any]:
+    """Integers beyond 64 bits, which sums of integers may be, come as decimals; the others are floats where that is exact."""
+    values = column.to_pylist()
+    present = [value for value in values if value is not None]
+    if column.type.scale == 0:
+        whole = [None if value is None else int(value) for value in values]
+        if all(-_INT64 <= value < _INT64 for value in whole if value is not None):
+            return pd.Series(whole, dtype="int64" if len(present) == len(values) else "Int64")
+        return pd.Series(whole, dtype=object)
+    if all(len(value.as_tuple().digits) <= _EXACT_DIGITS for value in present):
+        return pd.Series([None if value is None else float(value) for value in values], dtype="float64")
+    return pd.Series(values, dtype=object)
+
+
+def _intervals(parts: list[Any]) -> pd.Series[Any]:
+    if any(part is not None and part.months for part in parts):
+        texts = [None if part is None else _interval_text(part) for part in parts]
+        return pd.Series(texts, dtype="str" if pd.__version__ >= "3" else object)
+    spans = [
+        None if part is None else pd.Timedelta(days=part.days, microseconds=part.nanoseconds // 1000) for part in parts
+    ]
+    return pd.Series(spans, dtype="timedelta64[us]")
+
+
+def _interval_text(part: Any) -> str:
+    clock = pd.Timedelta(microseconds=part.nanoseconds // 1000)
+    shown = [f"{part.months} months"] + [f"{part.days} days"] * bool(part.days)
+    return " ".join(shown + [str(clock.to_pytimedelta())] * bool(part.nanoseconds))
+
+
+def _unique(names: list[str]) -> list[str]:
+    """The names, numbered where only case tells them apart: SQL does not see it."""
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        made = next(candidate for candidate in candidates if candidate.lower() not in taken)
+        taken.add(made.lower())
+        unique.append(made)
+    return unique

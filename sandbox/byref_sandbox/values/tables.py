@@ -1,0 +1,245 @@
+"""Tables of JSON records: columns with the types a person expects, without the Python list of them.
+
+A column is converted only if every value in it that is not null is of the kind:
+
+- integers are int64; with nulls float64 where that is exact, else Int64; beyond 64 bits they stay Python's own;
+- other numbers are float64, truth values bool, with nulls boolean;
+- texts that are ISO 8601 dates or date-times, all with a zone or all without, are datetime64, with zones in UTC;
+- any other text stays text: `"00123"`, `"2024"` and `"12.50"` are what they say;
+- objects, arrays and mixtures stay Python objects, exactly as in the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from byref_sandbox.jsontext import collector_paused
+from byref_sandbox.values import flatjson
+
+_HEAD_CHARS: Final = 256 << 10
+_HEAD_RECORDS: Final = 1_000
+"""Records whose keys are taken for those of all; a later one with another key is noticed."""
+_MAX_FIELDS: Final = 1_000
+_MAX_SPARSENESS: Final = 10
+"""Cells of a table for each member of a record: the others are nulls."""
+_FEW_CELLS: Final = 1_000_000
+_FEW_FIELDS: Final = 24
+"""A record of so many fields takes little more memory than an empty dict."""
+_BLOCK_BYTES: Final = 256 << 10
+_FLAT_BYTES: Final = 1 << 20
+"""Below, two ways to read it would take longer than one."""
+_COMBINED_BYTES: Final = 1 << 30
+"""A column of so much text may be in several parts."""
+_BYTES_PER_MEMBER: Final = 5
+"""At least, in JSON: `"a":1` and what is around it."""
+_EXACT: Final = 2**53
+"""Integers up to here are exact as 64-bit floats."""
+_ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NONE: Final = type(None)
+_JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
+
+
+def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
+    """The DataFrame of the records at `path`; None where there is no array of objects, or the text needs a closer look."""
+    try:
+        if not payload.isascii():
+            str(payload, "utf-8")  # msgspec does not look at the encoding
+        inner = _at(payload, path)
+        head, between = _head(inner)
+        fields = list(dict.fromkeys(chain.from_iterable(head)))
+        if not 0 < len(fields) <= _MAX_FIELDS or _is_sparse(inner, fields):
+            return None
+        if between and len(payload) >= _FLAT_BYTES:
+            flat = flatjson.table(inner, head, fields, between)
+            if flat is not None and (frame := _of_arrow(flat)) is not None:
+                return frame
+        return _decoded(inner, fields)
+    except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def from_records(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """The DataFrame of decoded records."""
+    fields: dict[str, None] = {}
+    for record in records:
+        if record.keys() != fields.keys():
+            fields.update(dict.fromkeys(record))
+    return _frame({name: [record.get(name) for record in records] for name in fields}, len(records))
+
+
+def is_built_quickly(value: object) -> bool:
+    """Whether making the table of a decoded JSON value takes no longer than its size lets expect.
+
+    Where each record has keys of its own, n records of one key each make a table of n × n cells.
+    """
+    if isinstance(value, dict):
+        return len(value) <= _MAX_FIELDS
+    if type(value) is not list or not all(type(record) is dict for record in value):
+        return True  # no records, and refused at once
+    members = sum(map(len, value))
+    fields: set[str] = set()
+    for record in value:
+        fields.update(record)
+        if len(fields) > _MAX_FIELDS:
+            return False
+    return len(fields) * len(value) <= _MAX_SPARSENESS * members + _FEW_CELLS
+
+
+def _at(payload: bytes, path: Sequence[str | int]) -> msgspec.Raw:
+    """The JSON text at a path: of valid JSON, but for numbers that are too large."""
+    inner = msgspec.json.decode(payload, type=msgspec.Raw) if not path else msgspec.Raw(payload)
+    for step in path:
+        kind: Any = dict[str, msgspec.Raw] if isinstance(step, str) else list[msgspec.Raw]
+        inner = msgspec.json.decode(inner, type=kind)[step]
+    return inner
+
+
+def _head(text: msgspec.Raw) -> tuple[list[dict[str, Any]], str]:
+    """The first records and what stands between two of them; none where the text does not begin with an array of objects."""
+    head = bytes(memoryview(text)[:_HEAD_CHARS]).decode("utf-8", "ignore")
+    if not head.startswith("["):
+        return [], ""
+    decoder, position = json.JSONDecoder(), 1
+    records: list[dict[str, Any]] = []
+    between = ""
+    for _ in range(_HEAD_RECORDS):
+        if records and not between and (found := flatjson.BETWEEN.match(head, position - 1)):
+            between = found[0]
+        while head[position : position + 1] and head[position] in " \t\n\r,":
+            position += 1
+        try:
+            record, position = decoder.raw_decode(head, position)
+        except ValueError:  # the head ends inside it
+            break
+        if type(record) is not dict:
+            return [], ""
+        records.append(record)
+    return records, between
+
+
+def _is_sparse(text: msgspec.Raw, fields: list[str]) -> bool:
+    """Whether there may be far more cells than members; braces inside texts make it more careful, not less."""
+    if len(fields) <= _FEW_FIELDS:
+        return False
+    bytes_ = np.frombuffer(text, np.uint8)
+    starts = range(0, len(bytes_), _BLOCK_BYTES)
+    records = sum(np.count_nonzero(bytes_[start : start + _BLOCK_BYTES] == ord("{")) for start in starts)
+    return bool(records * len(fields) > _MAX_SPARSENESS * (len(bytes_) // _BYTES_PER_MEMBER) + _FEW_CELLS)
+
+
+def _decoded(text: msgspec.Raw, fields: list[str]) -> pd.DataFrame:
+    """Raises ValidationError where a record has a key that is not among `fields`."""
+    attributes = [f"f{number}" for number in range(len(fields))]
+    record = msgspec.defstruct(
+        "Record",
+        [(attribute, Any, None) for attribute in attributes],
+        rename=dict(zip(attributes, fields, strict=True)),
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    with collector_paused():
+        records = msgspec.json.Decoder(list[record]).decode(text)  # type: ignore[valid-type]
+        columns = {
+            name: list(map(operator.attrgetter(attribute), records))
+            for name, attribute in zip(fields, attributes, strict=True)
+        }
+        size = len(records)
+        del records
+        return _frame(columns, size)
+
+
+def _of_arrow(table: Any) -> pd.DataFrame | None:
+    """The DataFrame of flat records; None where a number is too large for 64 bits."""
+    made: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table.column(name)
+        table = table.drop_columns(name)
+        if column.nbytes <= _COMBINED_BYTES:
+            column = column.combine_chunks()
+        made[name] = _series(column)
+        if made[name] is None:
+            return None
+    return pd.DataFrame(made, copy=False)
+
+
+def _series(values: Any) -> pd.Series[Any] | None:
+    """One column that has values, by the rules above."""
+    if values.type == pa.string():
+        return _of_texts(values, next(text.as_py() for text in values if text.is_valid))
+    if values.null_count and values.type == pa.bool_():
+        return pd.Series(values.to_pylist(), dtype="boolean")
+    if values.null_count and values.type == pa.int64():
+        return _integers(values.to_pylist())
+    numbers = values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy()
+    if values.type == pa.float64() and np.isinf(numbers).any():
+        return None
+    return pd.Series(numbers if numbers.flags.writeable else numbers.copy(), copy=False)
+
+
+def _frame(columns: dict[str, list[Any]], size: int) -> pd.DataFrame:
+    """Takes the lists out of `columns` one by one, so that they are gone as soon as they are converted."""
+    made: dict[str, Any] = {}
+    for name in list(columns):
+        made[name] = column(columns.pop(name))
+    return pd.DataFrame(made, index=pd.RangeIndex(size), copy=False)
+
+
+def column(values: list[Any]) -> pd.Series[Any]:
+    """One column of decoded JSON values, converted by the rules above."""
+    kinds = set(map(type, values))
+    has_nulls = _NONE in kinds
+    kinds.discard(_NONE)
+    try:
+        if kinds == {int}:
+            return _integers(values) if has_nulls else pd.Series(np.array(values, dtype=np.int64), copy=False)
+        if kinds and kinds <= {int, float}:
+            return pd.Series(np.array(values, dtype=np.float64), copy=False)
+        if kinds == {bool}:
+            return pd.Series(values, dtype="boolean" if has_nulls else "bool")
+        if kinds == {str}:
+            return _texts(values)
+    except (OverflowError, ValueError, pa.ArrowException):  # beyond 64 bits, lone surrogates
+        pass
+    if kinds <= _JSON_KINDS:
+        return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object, copy=False)
+    return pd.Series(values)  # of the code's own making: pandas knows dates and the like
+
+
+def _integers(values: list[Any]) -> pd.Series[Any]:
+    present = [value for value in values if value is not None]
+    if max(present) <= _EXACT and min(present) >= -_EXACT:
+        return pd.Series(np.array(values, dtype=np.float64), copy=False)
+    return pd.Series(values, dtype="Int64")
+
+
+def _texts(values: list[Any]) -> pd.Series[Any]:
+    return _of_texts(pa.array(values, pa.string()), next(value for value in values if value is not None))
+
+
+def _of_texts(texts: Any, first: str) -> pd.Series[Any]:
+    moments = _moments(texts, first) if _DATE.match(first) else None
+    made: pd.Series[Any] = (texts if moments is None else moments).to_pandas(use_threads=False)
+    return made
+
+
+def _moments(texts: Any, first: str) -> Any:
+    """The texts as points in time; None unless all of them are, and all with a zone or all without."""
+    zone = "UTC" if len(first) > 10 and _ZONE.search(first) else None
+    for unit in ("us", "ns"):
+        try:
+            return pc.cast(texts, pa.timestamp(unit, zone))
+        except pa.ArrowInvalid:  # another text, no such day, or more digits than microseconds have
+            continue
+    return None

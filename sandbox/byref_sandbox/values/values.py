@@ -1,0 +1,345 @@
+"""What comes out of a run: data only, as JSON, and what the next run is given of it.
+
+This runs inside the jail on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import itertools
+import json
+import re
+import types
+from collections.abc import Iterable
+from typing import Any, Final, Literal, NamedTuple, cast
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from byref_sandbox.values import exact
+
+MAX_CELLS_AS_JSON: Final = 200_000
+"""Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
+_LONG_BYTES: Final = 64 << 10
+_LINED_LEVELS: Final = 2
+_LINES_AT_ONCE: Final = 1_000
+
+
+class NotData(ValueError):
+    """The value cannot be expressed as data; the message says what it is."""
+
+
+class Keepsake(NamedTuple):
+    """A value for the next run."""
+
+    kind: Literal["json", "dataframe"]
+    data: bytes
+    """JSON, for whoever is not Python; empty of a table too big for it."""
+    exact: bytes = b""
+    """The value itself, where JSON does not give it back; empty: JSON does."""
+    was: str = ""
+    """The name of its type where neither gives it back."""
+    shape: str = ""
+    """What it is, in words, where JSON does not tell."""
+
+
+def keep(value: object) -> Keepsake:
+    """A top-level name's value as data, for the next run; raises NotData with the reason."""
+    if isinstance(value, types.ModuleType):
+        raise NotData("a module: import it again")
+    if isinstance(value, types.MethodType | types.BuiltinMethodType):
+        raise NotData("a method of an object: call it where it is used")
+    is_table = isinstance(value, pd.DataFrame | pd.Series | np.ndarray)
+    if not is_table:
+        data = to_json(value)
+        if exact.is_json(value, data):
+            return Keepsake("json", data)
+    try:
+        packed = exact.encode(value)
+    except exact.NotExact as error:
+        if is_table:
+            raise NotData(str(error)) from None
+        return Keepsake("json", data, was=stands_for(value))
+    if is_table and value.size > MAX_CELLS_AS_JSON:  # type: ignore[attr-defined]
+        return Keepsake(_form(value), b"", packed, shape=shape_of(value))
+    if isinstance(value, pd.DataFrame):
+        return Keepsake("dataframe", records_json(value), packed, shape=shape_of(value))
+    return Keepsake(
+        "json", to_json(series_data(value) if isinstance(value, pd.Series) else value), packed, shape=shape_of(value)
+    )
+
+
+def _form(value: object) -> Literal["json", "dataframe"]:
+    return "dataframe" if isinstance(value, pd.DataFrame) else "json"
+
+
+def shape_of(value: object) -> str:
+    """What a value is, in a few words, where JSON has no word for it."""
+    if isinstance(value, pd.DataFrame):
+        return f"DataFrame of {counted(len(value), 'row')} and {counted(value.shape[1], 'column')}"
+    if isinstance(value, pd.Series):
+        return f"Series of {counted(len(value), 'value')}"
+    if isinstance(value, np.ndarray):
+        return f"array{list(value.shape)} of {value.dtype}"[:100]
+    return _type_name(value)
+
+
+def stands_for(value: object) -> str:
+    """The name of a value's type where its data has another: what code finds in the next run is not quite the same."""
+    kind = type(value)
+    if kind in (dict, list, str, int, float, bool, type(None)):
+        return ""
+    return _type_name(value)
+
+
+def _type_name(value: object) -> str:
+    name: str = type.__dict__["__name__"].__get__(type(value))
+    return name.encode(errors="backslashreplace").decode()[:60]
+
+
+def to_json(value: object) -> bytes:
+    """Compact JSON of data; raises NotData.
+
+    Dates are ISO strings, NaN and infinities null, sets and arrays lists, bytes base64, keys strings, Decimals strings,
+    complex numbers strings.
+    """
+    try:
+        encoded = bytearray()
+        _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
+        return bytes(encoded)
+    except msgspec.EncodeError as error:  # of more than 4 GiB, or so it says
+        raise NotData(str(error)) from None
+    except (TypeError, ValueError, RecursionError):
+        pass  # keys that are no strings, lone surrogates, or really no data
+    try:
+        return json.dumps(_plain_deep(value), separators=(",", ":"), allow_nan=False).encode()
+    except RecursionError:
+        raise NotData("nested too deeply, or contains itself") from None
+    except NotData:
+        raise
+    except (TypeError, ValueError) as error:
+        raise NotData(str(error)) from None
+
+
+def in_lines(value: object, data: bytes) -> bytes:
+    """The JSON of a value with each element of a long array on a line of its own, for whoever reads or searches lines.
+
+    There is no other line feed in JSON. An array may be a member of objects, two levels deep.
+    """
+    if len(data) < _LONG_BYTES:
+        return data
+    try:
+        written = bytearray(2 * len(data))  # where memory runs out, `encode_lines` crashes: msgspec 0.22
+        written.clear()
+        _write_lines(value, written, _LINED_LEVELS)
+    except (TypeError, ValueError, RecursionError, MemoryError):
+        return data
+    return bytes(written)
+
+
+def _write_lines(value: object, written: bytearray, levels: int) -> None:
+    if type(value) is list and value:
+        written += b"["
+        for at in range(0, len(value), _LINES_AT_ONCE):
+            lines = _encoder.encode_lines(value[at : at + _LINES_AT_ONCE])
+            written += b"\n" if at == 0 else b",\n"
+            written += lines[:-1].replace(b"\n", b",\n")
+        written += b"\n]"
+    elif type(value) is dict and value and levels:
+        for number, (key, member) in enumerate(value.items()):
+            written += b",\n" if number else b"{\n"
+            written += _encoder.encode({key: None})[1:-5]
+            _write_lines(member, written, levels - 1)
+        written += b"\n}"
+    else:
+        _encoder.encode_into(value, written, len(written))
+
+
+def records_json(frame: pd.DataFrame) -> bytes:
+    """A DataFrame as a JSON array of records; an index that says something becomes its first fields."""
+    return to_json(records_of(frame))
+
+
+def records_of(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """A DataFrame as records."""
+    names, columns = columns_of(frame)
+    if not names:
+        return [{} for _ in range(len(frame))]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 row`, `2,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def index_says_something(index: pd.Index) -> bool:
+    """Whether labels mean more than a row number: named, of several levels, or no integers."""
+    return index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
+
+
+def labels_of(index: pd.Index) -> list[str]:
+    """The labels of an index as text."""
+    if index.nlevels > 1:
+        return [", ".join(map(str, label)) for label in index]
+    return [_key(label) for label in column_of(index.to_series())]
+
+
+def series_data(series: pd.Series) -> object:
+    """A Series as plain data: a dict by label where its index says something, else a list."""
+    values = column_of(series)
+    if not index_says_something(series.index):
+        return values
+    labels = labels_of(series.index)
+    if len(set(labels)) < len(labels):
+        return [{"index": label, "value": value} for label, value in zip(labels, values, strict=True)]
+    return dict(zip(labels, values, strict=True))
+
+
+def columns_of(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str], list[list[object]]]:
+    """Names and values of the columns, those of an index that says something first."""
+    names: list[str] = []
+    columns: list[list[object]] = []
+    if index_says_something(frame.index):
+        for level in range(frame.index.nlevels):
+            default = "index" if frame.index.nlevels == 1 else f"level_{level}"
+            name = frame.index.names[level]
+            names.append(default if name is None else _key(name))
+            columns.append(column_of(frame.index.get_level_values(level).to_series(), for_text=for_text))
+    for position, name in enumerate(frame.columns):
+        names.append("_".join(str(part) for part in name if part != "") if isinstance(name, tuple) else _key(name))
+        columns.append(column_of(frame.iloc[:, position], for_text=for_text))
+    return _unique(names), columns
+
+
+def _unique(names: list[str]) -> list[str]:
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        candidate = name
+        for number in itertools.count(2):
+            if candidate not in taken:
+                break
+            candidate = f"{name}_{number}"
+        taken.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def column_of(series: pd.Series, *, for_text: bool = False) -> list[object]:
+    """The values as plain Python, None for missing ones; `for_text` drops the time of day where it is always midnight."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        if dtype.kind in "biu":
+            return list(series.to_numpy().tolist())
+        if dtype.kind == "f":
+            return [None if value != value else value for value in series.to_numpy().tolist()]
+        if dtype.kind == "M":
+            return _moments(series.to_numpy(), for_text=for_text)
+    missing = series.isna().to_numpy()
+    values = series.astype(object).to_numpy()
+    return [None if gone else value for value, gone in zip(values.tolist(), missing.tolist(), strict=True)]
+
+
+def _moments(values: np.ndarray[Any, np.dtype[np.datetime64]], *, for_text: bool) -> list[object]:
+    present_ones = values[~np.isnat(values)]
+    unit = "ns"
+    for candidate in ("D", "s", "ms", "us") if for_text else ("s", "ms", "us"):
+        if (present_ones.astype(f"M8[{candidate}]") == present_ones).all():
+            unit = candidate
+            break
+    return [None if text == "NaT" else text for text in np.datetime_as_string(values, unit=cast(Any, unit)).tolist()]
+
+
+def _plain(value: object) -> object:
+    """One step from a value msgspec does not know to one it does; raises NotData."""
+    if value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else np.datetime_as_string(value)
+    if isinstance(value, np.timedelta64):
+        return None if np.isnat(value) else pd.Timedelta(value).isoformat()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "M":
+            return _nested(_moments(value.ravel(), for_text=False), value.shape)
+        return value.tolist()
+    if isinstance(value, pd.DataFrame):
+        names, columns = columns_of(value)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    if isinstance(value, pd.Series):
+        return series_data(value)
+    if isinstance(value, pd.Index):
+        return column_of(value.to_series()) if value.nlevels == 1 else [list(label) for label in value]
+    if isinstance(value, pd.api.extensions.ExtensionArray):
+        return column_of(pd.Series(value))
+    if isinstance(value, pd.Timestamp | pd.Timedelta):
+        return value.isoformat()
+    if isinstance(value, pd.Period | pd.Interval | complex):
+        return str(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, re.Pattern):
+        return value.pattern
+    if isinstance(value, np.random.Generator):
+        return str(value)
+    if isinstance(value, collections.deque | range | collections.abc.Set | collections.abc.KeysView):
+        return list(value)
+    if isinstance(value, collections.abc.ValuesView):
+        return list(value)
+    if isinstance(value, collections.abc.Mapping):
+        return dict(value)
+    raise NotData(f"{_article(type(value).__name__)} is no data")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def _plain_deep(value: object) -> object:
+    """The whole value in what `json` can write; slow, for what msgspec refuses."""
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is str:
+        return value
+    if type(value) is int:
+        if value.bit_length() > 14_000:  # Python writes at most 4,300 digits
+            raise NotData(f"an integer of about {int(value.bit_length() * 0.30103):,} digits")
+        return value
+    if type(value) is float:
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {_key(key): _plain_deep(member) for key, member in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain_deep(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain_deep(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    try:
+        return json.loads(msgspec.json.encode(value))  # dates, decimals, UUIDs, enums, bytes
+    except (TypeError, ValueError):
+        return _plain_deep(_plain(value))
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, tuple):
+        return ", ".join(map(_key, key))
+    if isinstance(key, np.datetime64):
+        return str(np.datetime_as_string(key))
+    if isinstance(key, datetime.datetime | datetime.date):
+        return key.isoformat()
+    return str(key)
+
+
+def _nested(flat: Iterable[object], shape: tuple[int, ...]) -> object:
+    return np.array(list(flat), dtype=object).reshape(shape).tolist()
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,143 @@
+"""From a fork to a run: its request is read, its data found or decoded, its body made; then the worker takes over."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import msgspec
+import numpy as np
+
+from byref_sandbox import wire
+from byref_sandbox.jail.jail import Jail, address_space
+from byref_sandbox.jail.libc import name_process
+from byref_sandbox.outcome import Failure
+from byref_sandbox.run import bodies, jqworker, sqlbody, worker
+from byref_sandbox.values.bindings import Bindings, OnlyTable
+from byref_sandbox.values.loaded import Budget, Loaded, Store, wanted_of
+
+_REQUESTS: Final = msgspec.msgpack.Decoder(wire.Request)
+_TERMS: Final = wire.Terms(1.0, 1.0, 1 << 20, 1_000, 1 << 20, 100)
+_ANYTHING: Final = "rehearsed = 1 + 1\nrehearsed"
+_OVER_TABLES: Final = """
+table = pd.DataFrame({"g": ["a", "b", "a"], "n": [1.5, 2.5, 3.5]})
+table.groupby("g")["n"].sum().round(2).to_dict()
+"""
+
+
+def read_request(body: int) -> wire.Request:
+    """The request in a memfd; raises DecodeError, which all that is no request does."""
+    try:
+        return _REQUESTS.decode(wire.read_memory_file(body))
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
+class Runs:
+    """What the runs of one zygote have in common; `store` is None in the root."""
+
+    def __init__(self, jail: Jail, language: Any, store: Store | None) -> None:
+        self._jail = jail
+        self._language = language
+        self._store = store
+
+    def rehearse(self) -> None:
+        """In a standby: does what runs do, and what runs over the tables of this session do, if they are big.
+
+        Nothing of it is kept but that memory pages are this process's own.
+        """
+        _be_no_zygote("byref:standby")
+        has_tables = self._store is not None and self._store.has_big_tables
+        request = wire.Request("code", _OVER_TABLES if has_tables else _ANYTHING, _TERMS)
+        body = self._prepare(_REQUESTS.decode(msgspec.msgpack.encode(request)), {})
+        for frame in body(worker.Captured(_TERMS.stdout_bytes)):
+            wire.pack(frame)
+        address_space()
+
+    def run(self, parent: int, reply: int, body: int, files: Mapping[int, int]) -> NoReturn:
+        """In a process forked for it: one run, from its request to its end; `files` are memfds of payloads, by index."""
+        try:
+            _be_no_zygote("byref:run")
+            try:
+                request = read_request(body)
+            except msgspec.DecodeError as error:
+                worker.refuse(reply, Failure("ValueError", f"the request could not be read: {error}"))
+            _seed()
+            terms = request.terms
+            if request.mode == "jq":
+                terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
+            prepare = functools.partial(self._prepare, request, files)
+            worker.execute(terms, prepare, self._jail.less(request.without), reply=reply, parent=parent)
+        finally:
+            os._exit(1)
+
+    def _prepare(self, request: wire.Request, files: Mapping[int, int]) -> worker.Body:
+        if request.mode == "jq":
+            payload, path = request.payloads[0], json.loads(request.variables[0].path)
+            source = files[0] if files else payload.inline or b""
+            return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
+        if request.mode == "template":
+            from byref_sandbox.run import templateworker  # loaded by now, where there is Jinja
+
+            return templateworker.template_body(request)
+        loaded = self._loaded(request, files)
+        if request.mode == "sql":
+            return sqlbody.sql_body(request, loaded)
+        bindings = _bind(request, loaded)
+        if request.mode == "pick":
+            return jqworker.pick_body(request, bindings.values["input"])
+        if request.mode == "raw":
+            return bodies.raw_body(request, bindings)
+        return bodies.language_body(self._language, request, bindings)
+
+    def _loaded(self, request: wire.Request, files: Mapping[int, int]) -> dict[int, Loaded]:
+        """The request's payloads, by index."""
+        loaded: dict[int, Loaded] = {}
+        budget = Budget()  # without bounds: this process has its own
+        for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
+            if payload.inline is None and index not in files:
+                assert self._store is not None
+                loaded[index] = self._store.entry(payload.entry)
+                continue
+            raw = wire.read_memory_file(files[index]) if payload.inline is None else payload.inline
+            loaded[index] = Loaded()
+            loaded[index].load(payload.content_type, raw, wanted, budget)
+            loaded[index].build(wanted, budget)
+        return loaded
+
+
+def _be_no_zygote(name: str) -> None:
+    name_process(name)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _seed() -> None:
+    """Python's `random` seeds itself anew in each fork; numpy's global generator would go on from its zygote's state."""
+    np.random.seed(np.frombuffer(os.urandom(32), np.uint32))
+
+
+def _bind(request: wire.Request, loaded: dict[int, Loaded]) -> Bindings:
+    bindings = Bindings()
+    for file in request.files:
+        content = loaded[file.payload].at(b"[]")
+        assert isinstance(content, bytes)
+        bindings.files[file.name] = content
+    for variable in request.variables:
+        entry = loaded[variable.payload]
+        frame = entry.frames.get(variable.path)
+        if frame is not None:
+            bindings.frames[variable.name] = frame
+        if variable.frame and frame is not None:
+            bindings.values[variable.name] = frame
+        elif variable.is_value or frame is None:
+            bindings.values[variable.name] = entry.at(variable.path)
+            if variable.frame:
+                bindings.as_frames.add(variable.name)
+        else:
+            bindings.values[variable.name] = OnlyTable(variable.name)
+    return bindings

@@ -1,0 +1,118 @@
+"""Touches, once, in the root zygote, what libraries import or read on first use: a run can do neither."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pkgutil
+import warnings
+import zoneinfo
+from typing import Any, Final
+
+from byref_sandbox.host import engines
+from byref_sandbox.language.names import words
+
+_CODECS: Final = words("""idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape
+    raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 iso8859_9
+    iso8859_15 mac_roman koi8_r gbk gb18030 big5 shift_jis cp932 euc_jp euc_kr hex_codec base64_codec rot_13""")
+_MODULES: Final = (
+    "_strptime",
+    *(f"encodings.{name}" for name in sorted(_CODECS)),
+    "unicodedata",
+    "numpy.polynomial",
+    "numpy.ma",
+    "pyarrow.compute",
+    "pandas.io.json",
+    "pandas.io.formats.csvs",
+    "pandas.io.formats.html",
+    "pandas.io.formats.string",
+    "pandas.io.formats.info",
+    "pandas.plotting",
+    "pandas.api.typing",
+    "pandas.core.arrays.arrow.extension_types",
+)
+
+_EVERYDAY: Final = """
+import datetime, json, math, re, statistics, random, collections, itertools, string, decimal, fractions
+frame = pd.DataFrame({"a": [1, 2, 3], "g": ["x", "y", "x"], "d": pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-05"])})
+frame["m"] = frame["d"].dt.to_period("M").astype(str)
+frame["s"] = frame["d"].dt.strftime("%b %d")
+frame["u"] = frame["g"].str.upper()
+frame.groupby("g").agg(s=("a", "sum"), n=("a", "count")).reset_index().sort_values("s")
+frame.groupby("g")["a"].transform("mean")
+frame.pivot_table(index="g", columns="m", values="a", aggfunc="sum")
+frame.merge(frame, on="g")
+frame.describe().to_string()
+frame.to_dict("records"), frame.to_json(), frame.to_csv(), frame.to_html()
+frame.resample("ME", on="d")["a"].sum()
+frame.query("a > 1"), frame.eval("a + 1")
+frame.apply(lambda row: row["a"], axis=1)
+pd.json_normalize([{"a": {"b": 1}}])
+pd.cut(frame["a"], 2), pd.qcut(frame["a"], 2), pd.get_dummies(frame["g"])
+frame.rolling(2)["a"].mean() if False else frame["a"].rolling(2).mean()
+frame["d"].dt.tz_localize("UTC").dt.tz_convert("America/New_York").astype(str)
+frame["d"].dt.day_name(), frame["d"].dt.isocalendar()
+frame.corr(numeric_only=True), frame["g"].value_counts(), frame["a"].quantile([0.5])
+pd.concat([frame, frame]).drop_duplicates(), frame.set_index("d").loc["2024-01"]
+frame["g"].astype("category").cat.codes, frame["g"].str.extract("(x)"), frame["g"].str.contains("x")
+pd.date_range("2024-01-01", periods=3, freq="ME"), pd.Timedelta("1 day"), pd.Timestamp("2024-01-01 12:00", tz="UTC")
+pd.to_numeric(pd.Series(["1", "x"]), errors="coerce"), pd.to_datetime(pd.Series(["2024-01-01T00:00:00Z"]), format="ISO8601")
+datetime.datetime.strptime("2024-01-02", "%Y-%m-%d").strftime("%A")
+datetime.datetime.now(datetime.timezone.utc).isoformat()
+statistics.median([1, 2]), re.sub("a", "b", "a"), random.Random(0).random(), decimal.Decimal("1.10") + 1
+np.linalg.inv(np.eye(2)), np.random.default_rng(0).normal(size=3), np.percentile([1, 2], 50), np.polyfit([1, 2], [1, 2], 1)
+str(frame), repr(frame["a"]), f"{1234.5:,.2f}"
+print(frame)
+"""
+
+
+def warm(language: Any) -> None:
+    """Imports and runs everyday analytics, plainly and under `language`."""
+    import numpy
+    import pandas
+
+    methods = importlib.import_module("pandas.core.methods")  # which ones there are differs between versions
+    for name in (*_MODULES, *(f"{methods.__name__}.{part.name}" for part in pkgutil.iter_modules(methods.__path__))):
+        importlib.import_module(name)
+    engines.make_ready(pandas)
+    # Zones stay in their class's cache only as long as someone holds them. pandas 3 asks the class written in Python as well.
+    for kind in (zoneinfo.ZoneInfo, importlib.import_module("zoneinfo._zoneinfo").ZoneInfo):
+        _zones.extend(kind(name) for name in zoneinfo.available_timezones())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        frame_free = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
+        exec(compile(_EVERYDAY, "<warm>", "exec"), frame_free)
+        language.run(language.compile("import pandas as pd, numpy as np\n" + _EVERYDAY), {}, io.StringIO())
+        _keep_and_read(pandas)
+
+
+def _keep_and_read(pandas: Any) -> None:
+    """Values with their types and tables of JSON: reading each kind of column imports something."""
+    from byref_sandbox.values import exact, shown, tables, values
+
+    days = pandas.date_range("2024-01-01", periods=2, freq="D")
+    frame = pandas.DataFrame(
+        {
+            "integers": pandas.array([1, None], "Int64"),
+            "floats": pandas.array([1.5, None], "Float64"),
+            "truth": pandas.array([True, None], "boolean"),
+            "text": pandas.array(["a", None], "string"),
+            "zone": days.tz_localize("Europe/Paris"),
+            "period": days.to_period("M"),
+            "interval": pandas.interval_range(0, 2),
+            "category": pandas.Categorical(["x", "y"]),
+            "duration": days - days[0],
+            "object": [{"a": 1}, None],
+        },
+        index=days,
+    )
+    for value in (frame, frame["text"], frame.set_index(["integers", "text"]), frame.describe(include="all")):
+        exact.decode(exact.encode(value))
+        shown.present(value)
+        values.keep(value)
+    tables.from_json(
+        b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ()
+    )
+
+
+_zones: Final[list[zoneinfo.ZoneInfo]] = []

@@ -1,0 +1,410 @@
+"""The processes that runs are forked from: a root with everything imported, and one per warm session with its data.
+
+Single-threaded, so that a fork is safe; one loop over order socket, call sockets, children and deadlines. The root forks
+session zygotes and throwaway runs; a session zygote keeps the session's data decoded and forks the session's runs,
+which share it copy-on-write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from byref_sandbox import wire
+from byref_sandbox.jail.jail import Jail, address_space, close_descriptors, die_with, resident
+from byref_sandbox.jail.libc import give_back_memory, name_process
+from byref_sandbox.values import data
+from byref_sandbox.values.loaded import CALL_SECONDS, Budget, Loaded, Store, Wanted, wanted_of
+from byref_sandbox.zygote import standby
+from byref_sandbox.zygote.runs import Runs, read_request
+
+MAX_CALLS: Final = 256
+_OWN_DESCRIPTORS: Final = 64
+_BIG_BYTES: Final = 1 << 20
+_TRIM_EVERY: Final = 64
+"""Small payloads, of thousands that a call may have: trimming looks at all."""
+_RETRY_SECONDS: Final = 1.0
+_ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
+_GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
+_LULL_MS: Final = 5
+"""Without news for so long, a zygote forks the standby of the next run: sooner it would slow down the run that began."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One run, from its order to its end."""
+
+    channel: socket.socket
+    reply: int
+    body: int
+    """The request's memfd."""
+    wall_seconds: float
+    request: wire.Request | None = None
+    """None in the root, which leaves it to the run to read."""
+    wanted: list[Wanted] = field(default_factory=list)
+    budget: Budget = field(default_factory=lambda: Budget(CALL_SECONDS))
+    waiting: set[int] = field(default_factory=set)
+    """Payloads the host still has to give, by index."""
+    files: dict[int, int] = field(default_factory=dict)
+    """Payloads for this run alone: their memfds, by index."""
+    pid: int = 0
+    cpu_before: float = 0.0
+    """Processor time of its process that was not the run's."""
+    deadline: float = 0.0
+    asked: bool = False
+    """Where it is, shortly before its deadline."""
+    timed_out: bool = False
+
+    def close_files(self) -> None:
+        """Lets go of what only the run itself needs."""
+        for descriptor in (self.reply, self.body, *self.files.values()):
+            os.close(descriptor)
+        self.files.clear()
+
+
+class Zygote:
+    """The loop of one zygote; `store` is None in the root, whose runs leave nothing behind."""
+
+    def __init__(self, orders: socket.socket, jail: Jail, language: Any, store: Store | None = None) -> None:
+        self._orders = orders
+        self._jail = jail
+        self._language = language
+        self._store = store
+        self._calls: list[_Call] = []
+        self._sessions: dict[int, int] = {}
+        self._has_plots = False
+        self._runs = Runs(jail, language, store)
+        self._standby: standby.Standby | None = None
+        self._no_standby_before = 0.0
+        # Of all descriptors those that are left when each call has its three, and some for the zygote itself.
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._max_files = max(standby.MAX_FILES, limit - 3 * MAX_CALLS - _OWN_DESCRIPTORS)
+        self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
+
+    def serve(self) -> NoReturn:
+        """Until the host closes the order socket, or dies."""
+        while True:
+            poll = select.poll()
+            poll.register(self._orders, select.POLLIN)
+            poll.register(self._wake, select.POLLIN)
+            calls = {call.channel.fileno(): call for call in self._calls}
+            for descriptor in calls:
+                poll.register(descriptor, select.POLLIN)
+            ready = poll.poll(self._patience())
+            if not ready and self._standby is None and time.monotonic() >= self._no_standby_before:
+                self._make_standby()
+            for descriptor, _events in ready:
+                if descriptor == self._orders.fileno():
+                    self._take_order()
+                elif descriptor == self._wake:
+                    os.read(self._wake, 4096)
+                elif calls[descriptor] in self._calls:
+                    self._hear(calls[descriptor])
+            self._reap()
+            self._enforce()
+
+    def _patience(self) -> int | None:
+        """Milliseconds until there is something to do without news."""
+        deadlines = [
+            call.deadline - (0 if call.asked else wire.ASK_SECONDS)
+            for call in self._calls
+            if call.pid and not call.timed_out
+        ]
+        waits = [max(0, int((deadline - time.monotonic()) * 1000) + 1) for deadline in deadlines]
+        if self._standby is None:
+            waits.append(max(_LULL_MS, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
+        return min(waits, default=None)
+
+    def _take_order(self) -> None:
+        try:
+            order, descriptors = wire.receive(self._orders, _ORDERS, wire.MAX_ORDER_DESCRIPTORS)
+        except wire.Broken:
+            self._quit()
+        if isinstance(order, wire.Run):
+            self._begin(order, *descriptors)
+        elif isinstance(order, wire.Fork):
+            self._fork_session(order, *descriptors)
+        else:
+            if (pid := self._sessions.get(order.session)) is not None:
+                os.kill(pid, signal.SIGKILL)
+            os.close(*descriptors)
+
+    def _quit(self) -> NoReturn:
+        # Their parent-death signal would do it as well, a moment later.
+        self._dismiss_standby()
+        for pid in (*self._sessions.values(), *(call.pid for call in self._calls if call.pid)):
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+
+    def _begin(self, order: wire.Run, channel: int, reply: int, body: int) -> None:
+        call = _Call(socket.socket(fileno=channel), reply, body, order.wall_seconds)
+        self._calls.append(call)
+        if len(self._calls) > MAX_CALLS:
+            self._refuse(call, "Busy", f"more than {MAX_CALLS} runs at once")
+            return
+        if order.plots:
+            self._learn_plots()
+        call.waiting = set(order.given)
+        if self._store is None and not self._has_room(call):
+            return
+        if self._store is not None and not self._look_up(call, self._store):
+            return
+        if call.waiting:
+            self._tell(call, wire.Missing(sorted(call.waiting)))
+        else:
+            self._start(call)
+
+    def _has_room(self, call: _Call) -> bool:
+        """Whether what is given for this run alone can be received, since without descriptors there is no hearing."""
+        if len(call.waiting) > self._max_files:
+            self._refuse(
+                call,
+                "ValueError",
+                f"{len(call.waiting):,} stored values for one run; at most {self._max_files:,} without a session",
+            )
+            return False
+        if sum(len(each.files) + len(each.waiting) for each in self._calls) > self._max_files:
+            self._refuse(call, "Busy", f"more than {self._max_files:,} stored values for runs at once")
+            return False
+        return True
+
+    def _look_up(self, call: _Call, store: Store) -> bool:
+        """Leaves only those payloads to wait for that the store lacks, and says whether the request makes sense."""
+        try:
+            request = read_request(call.body)
+            wanted = wanted_of(request)
+            call.waiting = {
+                index for index in call.waiting if store.entry(request.payloads[index].entry).lacks(wanted[index])
+            }
+        except (msgspec.DecodeError, IndexError) as error:
+            self._refuse(call, "ValueError", f"the request could not be read: {error}")
+            return False
+        call.request, call.wanted = request, wanted
+        return True
+
+    def _hear(self, call: _Call) -> None:
+        """A payload that was missing, or the end of the call: the host no longer wants the run."""
+        try:
+            give, (descriptor,) = wire.receive(call.channel, _GIVES, 1)
+        except (wire.Broken, ValueError):
+            self._drop(call)
+            return
+        call.waiting.discard(give.payload)
+        if self._store is None or call.request is None:
+            call.files[give.payload] = descriptor
+        elif not self._load(call, self._store, call.request, give.payload, descriptor):
+            return
+        if not call.waiting:
+            self._start(call)
+
+    def _load(self, call: _Call, store: Store, request: wire.Request, index: int, descriptor: int) -> bool:
+        """Decodes a payload into the store and says whether that worked."""
+        payload = request.payloads[index]
+        entry = store.entry(payload.entry)
+        self._dismiss_standby()
+        try:
+            raw = wire.read_memory_file(descriptor)
+            size = len(raw)
+            call.budget.grow(size / wire.LOAD_BYTES_PER_SECOND)
+            with _sized(entry, size):
+                entry.load(payload.content_type, raw, call.wanted[index], call.budget)
+                del raw
+                if size > _BIG_BYTES:
+                    give_back_memory()
+        except data.Unusable as error:
+            self._refuse(call, "ValueError", f"the data of this variable is {error}")
+            return False
+        except MemoryError:
+            store.trim(())
+            self._refuse(call, "MemoryLimit", "the data does not fit into the memory of a session")
+            return False
+        except Exception as error:  # noqa: BLE001  whatever a library makes of odd data, others' data stays
+            self._refuse(call, "ValueError", f"the data of this variable could not be read: {error}")
+            return False
+        finally:
+            os.close(descriptor)
+        if size > _BIG_BYTES or len(call.waiting) % _TRIM_EVERY == 0:
+            store.trim({each.entry for each in request.payloads})
+        return True
+
+    def _start(self, call: _Call) -> None:
+        """Forks the run; its clock begins."""
+        if self._store is not None and call.request is not None:
+            self._build_frames(call, call.request, self._store)
+        size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
+        # Told first: a run whose beginning the host does not know of might be repeated.
+        self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
+        if not self._hand_over(call):
+            gc.freeze()
+            parent = os.getpid()
+            try:
+                call.pid = os.fork()
+            except OSError as error:
+                self._refuse(call, "Crash", f"no process could be started: {error}")
+                return
+            if call.pid == 0:
+                self._run(call, parent)
+        seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
+        call.deadline = time.monotonic() + seconds
+        call.close_files()
+
+    def _hand_over(self, call: _Call) -> bool:
+        """Gives the run to the standby, if there is one that can take it."""
+        if self._standby is None or len(call.files) > standby.MAX_FILES:
+            return False
+        ahead, self._standby = self._standby, None
+        call.cpu_before = ahead.cpu_seconds()
+        if not ahead.take(call.reply, call.body, call.files):
+            return False
+        call.pid = ahead.pid
+        return True
+
+    def _make_standby(self) -> None:
+        gc.freeze()
+        work = functools.partial(self._runs.run, os.getpid())
+        try:
+            self._standby = standby.fork(self._jail.descriptors, self._runs.rehearse, work)
+        except OSError:  # runs are forked then, if they can be
+            self._no_standby_before = time.monotonic() + _RETRY_SECONDS
+
+    def _dismiss_standby(self) -> None:
+        """What it holds is no longer all that a run is to find."""
+        if self._standby is not None:
+            self._standby.discard()
+            self._standby = None
+
+    def _run(self, call: _Call, parent: int) -> NoReturn:
+        """In the new process: nothing of the zygote's own stays in reach."""
+        try:
+            die_with(parent)
+            close_descriptors((call.reply, call.body, *call.files.values(), *self._jail.descriptors))
+            self._runs.run(parent, call.reply, call.body, call.files)
+        finally:
+            os._exit(1)
+
+    def _build_frames(self, call: _Call, request: wire.Request, store: Store) -> None:
+        """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
+        is_sql = request.mode == "sql"
+        for payload, wanted in zip(request.payloads, call.wanted, strict=True):
+            if call.budget.is_spent:
+                return
+            entry = store.entry(payload.entry) if payload.inline is None else None
+            if entry is None or not entry.is_to_build(wanted, arrow=is_sql):
+                continue
+            self._tell(call, wire.Working(entry.size))
+            self._dismiss_standby()
+            with _sized(entry, 0):
+                entry.build(wanted, call.budget)
+                if is_sql:
+                    entry.build_arrow(wanted, call.budget)
+
+    def _learn_plots(self) -> None:
+        if self._has_plots:
+            return
+        self._has_plots = True
+        self._dismiss_standby()
+        with contextlib.suppress(Exception):  # a broken installation is none: the code is told that there are no plots
+            self._language.learn_plots()
+
+    def _fork_session(self, order: wire.Fork, channel: int) -> None:
+        if order.plots:
+            self._learn_plots()
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(channel)  # the host sees the end of the stream
+            return
+        if pid:
+            self._sessions[order.session] = pid
+            os.close(channel)
+            return
+        try:
+            die_with(parent)
+            # The standard ones are the null device: no pipe or socket of this zygote gets a number that a run's output may go to.
+            close_descriptors((0, 1, 2, channel, *self._jail.descriptors))
+            name_process("byref:session")
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))
+            store = Store(order.memory_bytes)
+            Zygote(socket.socket(fileno=channel), self._jail, self._language, store).serve()
+        finally:
+            os._exit(1)
+
+    def _refuse(self, call: _Call, kind: str, message: str) -> None:
+        self._tell(call, wire.Refused(kind, message))
+        self._drop(call)
+
+    def _drop(self, call: _Call) -> None:
+        """The host no longer waits for the run: what still runs is killed, and reaped in its time."""
+        self._calls.remove(call)
+        call.channel.close()
+        if call.pid:
+            os.kill(call.pid, signal.SIGKILL)
+        else:
+            call.close_files()
+
+    def _tell(self, call: _Call, news: wire.News) -> None:
+        with contextlib.suppress(wire.Broken):  # the host gave up: the end of the stream comes next
+            wire.send(call.channel, news)
+
+    def _enforce(self) -> None:
+        now = time.monotonic()
+        for call in self._calls:
+            if call.pid and not call.asked and call.deadline - wire.ASK_SECONDS <= now:
+                call.asked = True
+                os.kill(call.pid, wire.ASK_SIGNAL)
+            if call.pid and not call.timed_out and call.deadline <= now:
+                call.timed_out = True
+                os.kill(call.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self._standby is not None and self._standby.pid == pid:  # it was killed, for its memory perhaps
+                self._standby.close()
+                self._standby = None
+                self._no_standby_before = time.monotonic() + _RETRY_SECONDS
+            for session, session_pid in list(self._sessions.items()):
+                if session_pid == pid:
+                    del self._sessions[session]
+            for call in self._calls:
+                if call.pid == pid:
+                    ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+                    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+                    self._tell(
+                        call,
+                        wire.Ended(
+                            ended, code, call.timed_out, max(0.0, usage.ru_utime + usage.ru_stime - call.cpu_before)
+                        ),
+                    )
+                    self._calls.remove(call)
+                    call.channel.close()
+                    break
+
+
+@contextlib.contextmanager
+def _sized(entry: Loaded, least: int) -> Iterator[None]:
+    """Notes what an entry grew by in here, as far as it can be told."""
+    before = resident()
+    yield
+    entry.size += max(least, resident() - before)
