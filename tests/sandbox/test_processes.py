@@ -56,7 +56,7 @@ from pathlib import Path
 folder = Path(sys.argv[1]) / "byref_sandbox"
 folder.symlink_to(Path(__import__("byref_sandbox").__file__).parent)
 import byref_sandbox.host.launch as launch
-launch.__file__ = str(folder / "launch.py")
+launch.__file__ = str(folder / "host" / "launch.py")
 launch.Path.resolve = Path.absolute  # the marker is to be seen in their command lines
 from byref_sandbox import Limits, Sandbox
 sandbox = Sandbox(Limits(wall_seconds=100))

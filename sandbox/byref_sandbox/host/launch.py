@@ -43,7 +43,7 @@ sys.path.extend(sys.argv[2:])
 spec = importlib.util.spec_from_file_location("{package}", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
 sys.modules["{package}"] = package = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(package)
-from {package}.boot import {entry}
+from {package}.zygote.boot import {entry}
 {entry}({passed})
 """
 _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
@@ -53,8 +53,8 @@ _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
 def command(entry: str, *arguments: str) -> list[str]:
     """The command line of `byref_sandbox.zygote.boot.<entry>(*arguments)`; numbers are passed as int."""
     passed = ", ".join(argument if argument.isdigit() else repr(argument) for argument in arguments)
-    start = _START.format(package=__package__, entry=entry, passed=passed)
-    return [sys.executable, "-I", "-c", start, str(Path(__file__).resolve().parent), *_roots()]
+    start = _START.format(package=__name__.partition(".")[0], entry=entry, passed=passed)
+    return [sys.executable, "-I", "-c", start, str(Path(__file__).resolve().parents[1]), *_roots()]
 
 
 def environment() -> dict[str, str]:
