@@ -15,8 +15,7 @@ import pytest
 
 import byref
 from byref.cli import failures
-from byref.errors import StorageFailure
-from byref.plain import all_visible, one_cell, one_line, visible, visible_in_json
+from byref.errors import StorageFailure, all_visible, one_cell, one_line, visible, visible_in_json
 
 ATTACKS = {
     "escape": "\x1b]0;title\x07\x1b[2J",

@@ -26,9 +26,9 @@ from byref.conversation.scope import Host, Scope, join
 from byref.db import discards
 from byref.db.database import Database, Durability, retried
 from byref.db.tables import GRACE
-from byref.errors import ByrefError, ConfigurationError, StorageFailure
+from byref.errors import ByrefError, ConfigurationError, StorageFailure, shown
 from byref.policy import Policy, check_tools, stored
-from byref.policy.checks import check_limit, shown
+from byref.policy.checks import check_limit
 from byref.session import Session
 from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore, check_store

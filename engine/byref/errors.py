@@ -1,11 +1,15 @@
-"""Every error byref raises: `ByrefError` is for the host, `ToolError` carries text that the model can act on.
+"""Every error byref raises, and how a stranger's text is shown in one.
 
+`ByrefError` is for the host, `ToolError` carries text that the model can act on.
 An error's docstring is its default message.
 """
 
 from __future__ import annotations
 
-from byref.plain import visible
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 class ByrefError(Exception):
@@ -56,3 +60,92 @@ class QuotaExceeded(ByrefError):
 
 class ToolError(Exception):
     """Text for the model: what was wrong with a call and what to do instead."""
+
+
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Put where it was at the front of what is wrong."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}: {error}") from error.__cause__
+
+
+# Text that strangers wrote, made plain: on a terminal, in a log or in an error it is seen, and steers nothing. Written out as
+# escapes, `\x1b` or `\u202e`, are the characters that a terminal obeys (C0, DEL, C1), those that turn the order of text
+# around, and those that nobody sees: they hide text from whoever reads, not from a model.
+
+_JOINERS = "\u200c\u200d"
+_VARIANTS = "\ufe00-\ufe0f"
+_NO_ASCII = r"\x00-\x7f"
+_PLAIN = re.compile(
+    # Controls but for tab and line feed; soft hyphen, fillers, bidirectional marks, separators of lines, what has no width,
+    # halves of surrogate pairs, tag characters and further variants (Unicode's Default_Ignorable_Code_Point and Bidi_Control).
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+    # Scripts and emoji need joiners and variants, one at a time and beside something of their own.
+    f"|(?<![^{_NO_ASCII}{_JOINERS}])[{_JOINERS}]|[{_JOINERS}](?![^{_NO_ASCII}{_JOINERS}])"
+    f"|(?<![^\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f{_VARIANTS}])[{_VARIANTS}]"
+)
+_SEPARATOR = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]")
+"""Where some program or other begins a new line, or a new cell."""
+
+
+def shown(value: object) -> str:
+    """Return a value's repr, short whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  integers of more than 4300 digits, and whatever a host's own classes do
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def visible(text: str) -> str:
+    """Return a text, its lines and tabs kept, with what steers a terminal or is not seen written out."""
+    return _PLAIN.sub(lambda found: _escape(found[0]), text)
+
+
+def visible_in_json(text: str) -> str:
+    """Return JSON that means the same, with what steers a terminal or is not seen as JSON's escapes."""
+    return _PLAIN.sub(lambda found: _units(found[0]), text)
+
+
+def all_visible(value: Any, levels: int = 64) -> Any:
+    """Return a value of JSON with all its texts visible; what is nested deeper than that is left out."""
+    if isinstance(value, str):
+        return visible(value)
+    if not isinstance(value, dict | list):
+        return value
+    if not levels:
+        return None
+    if isinstance(value, list):
+        return [all_visible(item, levels - 1) for item in value]
+    return {visible(str(key)): all_visible(member, levels - 1) for key, member in value.items()}
+
+
+def one_line(message: object, most: int = 300) -> str:
+    """Return a message, or an error's, visible on one line, cut where it is long."""
+    try:
+        text = str(message)[: 10 * most]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  an error's own __str__ may do anything, even exit
+        text = ""
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= most else f"{line[:most]}…"
+
+
+def one_cell(text: str) -> str:
+    """Return a text without line breaks and tabs; what else it has stays."""
+    return " ".join(text.split()) if _SEPARATOR.search(text) else text
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _units(character: str) -> str:
+    data = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))

@@ -21,12 +21,12 @@ from byref.conversation import clearing, lifecycle, reminder, tracing
 from byref.conversation.result import Format, Result, ToolReply
 from byref.conversation.scope import Scope
 from byref.db import discards
-from byref.errors import ByrefError, ConfigurationError
+from byref.errors import ByrefError, ConfigurationError, shown
 from byref.ingest import commit, replay, streamed
 from byref.ingest.streamed import Taken
 from byref.interpreter import files, plots, runs
 from byref.policy import Policy
-from byref.policy.checks import check_limit, shown
+from byref.policy.checks import check_limit
 from byref.references import resolve as references
 from byref.tools import TOOLS, calls, storage
 from byref.tools.render import render

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from byref_sandbox.language.names import FILE_METHODS, words
+from byref_sandbox.code.words import words
+from byref_sandbox.language.names import FILE_METHODS
 
 KINDS: Final = {
     "object text": "pd.Series(['b', 'a', None, 'c d', 'a', 'Z'], dtype=object)",

@@ -16,10 +16,10 @@ import pandas as pd
 from breach import loot
 from pandas._config.config import DictWrapper
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language import copying, names
 from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.guards import Guards
-from byref_sandbox.language.names import words
 from byref_sandbox.language.policy import Language
 from byref_sandbox.language.refusal import NotAllowed
 

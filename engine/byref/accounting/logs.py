@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from byref.plain import one_line, visible
+from byref.errors import one_line, visible
 
 LINE_CHARS = 2_000
 """Of a record, and of each line of its traceback."""

@@ -13,8 +13,7 @@ from typing import IO
 from blake3 import blake3
 
 from byref.artifacts.store import Artifact
-from byref.errors import ArtifactMissing, ConfigurationError
-from byref.policy.checks import shown
+from byref.errors import ArtifactMissing, ConfigurationError, shown
 from byref.stores.paths import create
 
 

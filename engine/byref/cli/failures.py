@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from byref.accounting.logs import line_of, traceback_of
-from byref.plain import one_line
+from byref.errors import one_line
 
 FAILED = 1
 USAGE = 2

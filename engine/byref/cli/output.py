@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from byref import plain
+from byref import errors
 from byref.cli.failures import writing
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def json(value: object) -> None:
     from byref.accounting.ledger import dump
 
     shown = encodable(msgspec.json.format(dump(value), indent=2))
-    _write(f"{plain.visible_in_json(shown) if is_terminal() else shown}\n")
+    _write(f"{errors.visible_in_json(shown) if is_terminal() else shown}\n")
 
 
 def note(message: str) -> None:
@@ -89,7 +89,7 @@ def table(
     cells = _cells(rows)
     if not is_terminal():
         for row in [list(columns), *cells]:
-            _write(encodable("\t".join(map(plain.one_cell, row))) + "\n")
+            _write(encodable("\t".join(map(errors.one_cell, row))) + "\n")
         return
     from rich import box
     from rich.table import Table
@@ -129,7 +129,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 def _used(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     """The cells of each column as a terminal shows them, without columns that have none; the first is always there."""
-    shown = {name: [plain.one_cell(visible(row[place])) for row in cells] for place, name in enumerate(columns)}
+    shown = {name: [errors.one_cell(visible(row[place])) for row in cells] for place, name in enumerate(columns)}
     return {name: column for name, column in shown.items() if not cells or any(column) or name == columns[0]}
 
 
@@ -179,13 +179,13 @@ def working(what: str) -> Iterator[None]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(f"{plain.one_line(what)} …")):
+    with Console(stderr=True).status(Text(f"{errors.one_line(what)} …")):
         yield
 
 
 def visible(content: str) -> str:
     """Return text with what steers a terminal, or is not seen, written out, but for tabs and line breaks."""
-    return plain.visible(encodable(content))
+    return errors.visible(encodable(content))
 
 
 def encodable(content: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, NoReturn
 
-from byref.plain import one_line
+from byref.errors import one_line
 
 
 class Default(str):

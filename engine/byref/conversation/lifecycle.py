@@ -48,8 +48,7 @@ from byref.db.tables import (
     SessionRow,
     VariableRow,
 )
-from byref.errors import ArtifactMissing, ConfigurationError, InvalidId
-from byref.policy.checks import shown
+from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, shown
 
 EXPIRED_AT_ONCE = 50
 """Artifacts that one transaction turns into tombstones."""

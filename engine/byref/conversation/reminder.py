@@ -13,7 +13,7 @@ from byref.artifacts.counted import Counted
 from byref.conversation.scope import Scope
 from byref.db.tables import LedgerRow
 from byref.describe.jsontext import encodable
-from byref.errors import ConfigurationError
+from byref.errors import ConfigurationError, shown
 from byref.policy import checks
 
 LEAST_TOKENS = 50
@@ -32,9 +32,7 @@ def reminder(scope: Scope, max_tokens: int) -> str:
         ConfigurationError: `max_tokens` is no whole number from `LEAST_TOKENS` on.
     """
     if type(max_tokens) is not int or not LEAST_TOKENS <= max_tokens <= checks.MOST:
-        raise ConfigurationError(
-            f"max_tokens={checks.shown(max_tokens)}: expected a whole number of at least {LEAST_TOKENS}"
-        )
+        raise ConfigurationError(f"max_tokens={shown(max_tokens)}: expected a whole number of at least {LEAST_TOKENS}")
     lines, total = scope.read(lambda connection: _lines(connection, scope, max_tokens))
     if not lines:
         return "No data is stored in this conversation."

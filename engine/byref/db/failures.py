@@ -10,8 +10,7 @@ from urllib.parse import quote, quote_plus
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
-from byref.errors import StorageFailure
-from byref.plain import one_line
+from byref.errors import StorageFailure, one_line
 
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
 """Serialization failure, deadlock, lock not available, and a server that is stopping or starting."""

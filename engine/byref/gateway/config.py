@@ -10,11 +10,10 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from byref.errors import ConfigurationError
+from byref.errors import ConfigurationError, shown, within
 from byref.gateway import jsonc
 from byref.gateway.names import NAME_CHARS, SEPARATOR, Names
 from byref.policy import Policy, check_tools
-from byref.policy.checks import shown, within
 from byref.stores.paths import read_whole
 
 MAX_CONFIG_BYTES = 1 << 20

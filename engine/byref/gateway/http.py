@@ -31,12 +31,12 @@ from mcp.types import (
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
+from byref.errors import one_line
 from byref.gateway.bodies import ENCODINGS, body, events
 from byref.gateway.channel import Broken, Channel
 from byref.gateway.config import ServerConfig
 from byref.gateway.containment import is_failure
 from byref.gateway.messages import Allowance, Lease, Oversized, read, sendable
-from byref.plain import one_line
 
 CONNECT_SECONDS = 30.0
 RECONNECTS = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from byref.plain import one_line, visible
+from byref.errors import one_line, visible
 
 MAX_TEXT_CHARS = 10_000
 """Of one question, or of what one server tells the model about itself."""

@@ -8,16 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 from mcp.shared.exceptions import MCPError
 
 from byref.gateway.channel import Unavailable
 from byref.gateway.messages import size_of, weight_of
-
-if TYPE_CHECKING:
-    from byref.gateway.upstream import Upstream
 
 MAX_PAGES = 100
 MAX_ITEMS = 5_000
@@ -67,7 +64,20 @@ LISTS: Final[Mapping[str, List]] = {
 }
 
 
-async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
+class Server(Protocol):
+    """A server that is asked for its lists."""
+
+    @property
+    def name(self) -> str:
+        """As its configuration has it."""
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Return a request's result; raises Unavailable, and MCPError where the server answered with an error."""
+
+
+async def listed(server: Server, kind: str, seconds: float) -> Items:
     """Return all that a server lists: whole pages, until there are no more, there are too many, or the seconds are over.
 
     Raises:
@@ -86,14 +96,14 @@ async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
         if left <= 0:
             break
         try:
-            page = await upstream.request(form.method, params, timeout=left)
+            page = await server.request(form.method, params, timeout=left)
         except (Unavailable, MCPError):
             if not found:
                 raise
             break
         read += size_of(page)
         if read > MAX_READ_BYTES:
-            logger.warning("server %r: its %s have more than %d MB", upstream.name, kind, MAX_READ_BYTES >> 20)
+            logger.warning("server %r: its %s have more than %d MB", server.name, kind, MAX_READ_BYTES >> 20)
             break
         given = page.get(form.key)
         items = given if isinstance(given, list) else []
@@ -111,9 +121,9 @@ async def listed(upstream: Upstream, kind: str, seconds: float) -> Items:
             break
         cursors.add(cursor)
     if isinstance(cursor, str):
-        logger.warning("server %r: its %s do not end; the first %d are taken", upstream.name, kind, len(found))
+        logger.warning("server %r: its %s do not end; the first %d are taken", server.name, kind, len(found))
     if dropped:
-        logger.warning("server %r: %d of its %s are left out: they are not well formed", upstream.name, dropped, kind)
+        logger.warning("server %r: %d of its %s are left out: they are not well formed", server.name, dropped, kind)
     return Items(list(found.values()), asked_at)
 
 

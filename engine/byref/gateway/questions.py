@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED
 
+from byref.errors import one_line
 from byref.gateway import labels
-from byref.plain import one_line
 
 Json = dict[str, Any]
 

@@ -38,6 +38,7 @@ from mcp.types import (
 )
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from byref.errors import all_visible, one_line, visible
 from byref.gateway.channel import Broken, Unavailable
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
@@ -46,7 +47,6 @@ from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.messages import Allowance, Pace, Said, size_of
 from byref.gateway.relay import Relay
 from byref.gateway.transports import connected
-from byref.plain import all_visible, one_line, visible
 
 FIRST_DELAY = 0.5
 LAST_DELAY = 30.0

@@ -19,7 +19,7 @@ from typing import Any
 
 from byref.content import values
 from byref.conversation.scope import Scope
-from byref.plain import one_line
+from byref.errors import one_line
 from byref.policy import ToolPolicy
 from byref.policy.checks import MissingMapper, collected
 from byref_sandbox import Data, Failure, Limits, jsontext

@@ -9,9 +9,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from byref.errors import ConfigurationError
+from byref.errors import ConfigurationError, shown, within
 from byref.policy import checks as kinds
-from byref.policy.checks import FrozenDict, Mapper, shown
+from byref.policy.checks import FrozenDict, Mapper
 
 Mode = Literal["auto", "variables", "artifact", "truncate"]
 Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
@@ -314,7 +314,7 @@ class Policy:
         for name in self.per_tool:
             knobs = self.tool(name).knobs
             if knobs:
-                with kinds.within(f"per_tool[{shown(name)}]"):
+                with within(f"per_tool[{shown(name)}]"):
                     merged[name] = self._with({**knobs, "per_tool": self._settings_of(name)})
         return merged
 
@@ -359,7 +359,7 @@ def _tool_policies(given: object) -> dict[str, ToolPolicy]:
     for tool, knobs in given.items():
         if not isinstance(tool, str) or not tool:
             raise ConfigurationError(f"per_tool: {shown(tool)} is no name of a tool")
-        with kinds.within(f"per_tool[{shown(tool)}]"):
+        with within(f"per_tool[{shown(tool)}]"):
             made[tool] = knobs if isinstance(knobs, ToolPolicy) else ToolPolicy(**kinds.keywords(knobs))
     return made
 

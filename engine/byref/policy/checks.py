@@ -6,15 +6,13 @@ import builtins
 import inspect
 import keyword
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, get_args
 
-from byref.errors import ConfigurationError
-from byref.plain import one_line
+from byref.errors import ConfigurationError, one_line, shown
 from byref_sandbox.code.plainjq import HAS_NAN
 
 MOST = 1 << 53
@@ -60,29 +58,11 @@ class FrozenDict(dict[K, V]):
         return FrozenDict, (dict(self),)
 
 
-def shown(value: object) -> str:
-    """Return a value's repr, short whatever it is."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001  integers of more than 4300 digits, and whatever a host's own classes do
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 100 else f"{text[:100]}…"
-
-
 def check_limit(value: object) -> int | None:
     """Return the rows of a page; None: all."""
     if value is None or (type(value) is int and 0 < value < 2**63):
         return value
     raise ConfigurationError(f"limit={shown(value)}: expected how many at most, from 1 on, or None for all")
-
-
-@contextmanager
-def within(place: str) -> Iterator[None]:
-    """Put where it was at the front of what is wrong."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{place}: {error}") from error.__cause__
 
 
 def flag(name: str, value: object) -> None:

@@ -15,9 +15,8 @@ from byref.artifacts import tombstones
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import is_name
 from byref.conversation.scope import Scope
-from byref.errors import ToolError
+from byref.errors import ToolError, shown
 from byref.interpreter import runs
-from byref.policy.checks import shown
 from byref.references.projection import Unfit, cut_out, projected
 from byref.references.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref_sandbox import jsontext

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from byref.errors import ArtifactMissing, StorageFailure
-from byref.plain import one_line
+from byref.errors import ArtifactMissing, StorageFailure, one_line
 from byref.stores.keys import is_key
 from byref.stores.protocol import BlobStore, KeepsDrafts, is_model_readable, is_shown
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
-from byref.plain import one_line
+from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure, one_line
 from byref.stores.forks import here
 from byref.stores.keys import check_key, check_range, is_key
 from byref.stores.protocol import check_model_readable

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from byref.errors import ToolError
-from byref.policy.checks import shown
+from byref.errors import ToolError, shown
 from byref.tools.coercion import as_boolean, as_integer, as_span, as_text, unfenced, without_trailing_commas
 from byref.tools.record import Arguments, Tool
 from byref_sandbox import jsontext

@@ -19,10 +19,9 @@ from byref.conversation.scope import Scope
 from byref.describe.jsontext import noted
 from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import head_of
-from byref.errors import ConfigurationError, QuotaExceeded, ToolError
+from byref.errors import ConfigurationError, QuotaExceeded, ToolError, shown
 from byref.ingest.streamed import Taken
 from byref.policy import gates
-from byref.policy.checks import shown
 from byref.references.targets import expired, lookup
 from byref.tools import native
 from byref.tools.coercion import as_key

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from byref.errors import ConfigurationError
-from byref.policy.checks import shown
+from byref.errors import ConfigurationError, shown
 
 MAX_TOKENS = 10**15
 """More in one request is a mistake, and sums of it would not fit a database's integers."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from byref_sandbox.language.names import words
+from byref_sandbox.code.words import words
 
 METHODS: Final = words(
     "append add extend insert update setdefault sort reverse remove discard clear pop popleft appendleft"

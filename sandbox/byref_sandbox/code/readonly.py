@@ -12,7 +12,7 @@ from typing import Final, TypeGuard
 
 from byref_sandbox.code.fresh import METHODS, Fresh, bound_names, fresh_names
 from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
-from byref_sandbox.language.names import words
+from byref_sandbox.code.words import words
 
 _NODES: Final = (
     *(ast.Module, ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),

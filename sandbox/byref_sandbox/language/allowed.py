@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byref_sandbox.language.names import words
+from byref_sandbox.code.words import words
 from byref_sandbox.language.refusal import KEPT
 
 WHOLE = words("math cmath itertools statistics heapq numbers")

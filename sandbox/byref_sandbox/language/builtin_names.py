@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language import names, transformer
 from byref_sandbox.language.attributes import Namespace
 from byref_sandbox.language.copying import own_deepcopy
@@ -16,7 +17,6 @@ from byref_sandbox.language.files import TEXT_BUFFERS, Files
 from byref_sandbox.language.guards import Guards
 from byref_sandbox.language.inspecting import is_own_frame, public_look_up
 from byref_sandbox.language.modules import Modules
-from byref_sandbox.language.names import words
 from byref_sandbox.language.refusal import NotAllowed
 
 _AS_THEY_ARE = words("""None False True Ellipsis NotImplemented abs all any ascii bin bool bytearray bytes callable chr classmethod

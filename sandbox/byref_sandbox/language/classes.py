@@ -7,13 +7,14 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language import names
 from byref_sandbox.language.facades import StandInMeta, stand_in
 from byref_sandbox.language.inspecting import module_of, mro_of, name_of
 from byref_sandbox.language.refusal import NotAllowed
 
 _build_class = builtins.__build_class__
-_LIES_OF_TEXT = names.words("__eq__ __ne__ __hash__ __radd__ __rmod__")
+_LIES_OF_TEXT = words("__eq__ __ne__ __hash__ __radd__ __rmod__")
 
 
 class Classes:

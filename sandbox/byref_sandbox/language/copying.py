@@ -10,14 +10,12 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from byref_sandbox.language.classes import Classes
 from byref_sandbox.language.refusal import NotAllowed
 
-if TYPE_CHECKING:
-    from byref_sandbox.language.guards import Guards
-
-_languages: weakref.WeakSet[Guards] = weakref.WeakSet()
+_languages: weakref.WeakSet[Classes] = weakref.WeakSet()
 
 
 class _Known(dict[int, Any]):
@@ -102,7 +100,7 @@ def _named(attributes: dict[str, Any], copied: Callable[[Any], Any]) -> dict[str
     return {name: copied(value) for name, value in attributes.items()}
 
 
-def install(guards: Guards) -> None:
+def install(guards: Classes) -> None:
     """Have this process's `copy` mind the classes of a language."""
     _languages.add(guards)
     guards.stand_ins[Memo] = dict

@@ -9,10 +9,10 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language import names
 from byref_sandbox.language.facades import Facade
 from byref_sandbox.language.inspecting import is_own_frame
-from byref_sandbox.language.names import words
 from byref_sandbox.language.refusal import NotAllowed
 
 _NODES = (

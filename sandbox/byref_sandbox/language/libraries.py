@@ -17,6 +17,7 @@ from pandas._config.config import DictWrapper
 from pandas.core.indexing import _AtIndexer, _iAtIndexer, _iLocIndexer, _LocIndexer
 from pandas.tseries import frequencies, holiday
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language import arrays, frames, names
 from byref_sandbox.language.allowed import (
     NUMPY_CHECKS,
@@ -59,13 +60,13 @@ def install(guards: Guards, modules: Modules, files: Files) -> None:
     guards.memory.update(arrays.MEMORY)
     indexers = (_LocIndexer, _iLocIndexer, _AtIndexer, _iAtIndexer)
     guards.writable_types = (pd.DataFrame, pd.Series, pd.Index, *indexers, types.SimpleNamespace, BaseException)
-    guards.writable_attributes[decimal.Context] = names.words("prec rounding Emin Emax capitals clamp")
-    guards.writable_attributes[np.ndarray] = names.words("shape real imag flat")
+    guards.writable_attributes[decimal.Context] = words("prec rounding Emin Emax capitals clamp")
+    guards.writable_attributes[np.ndarray] = words("shape real imag flat")
     guards.writable_attributes[np.matrix] = guards.writable_attributes[np.ndarray]
     guards.writable_attributes[np.ma.MaskedArray] = guards.writable_attributes[np.ndarray] | {"mask", "fill_value"}
-    guards.writable_attributes[arrays.ArrayFlags] = names.words("writeable")
+    guards.writable_attributes[arrays.ArrayFlags] = words("writeable")
     guards.stand_ins[arrays.ArrayFlags] = stand_in(type(np.zeros(1).flags), "use array.flags")
-    guards.writable_attributes[type(pd.DataFrame().flags)] = names.words("allows_duplicate_labels")
+    guards.writable_attributes[type(pd.DataFrame().flags)] = words("allows_duplicate_labels")
     groups = (getattr(pd.options, name) for name in _OPTION_GROUPS)
     settable = frozenset(option for group in groups for option in dir(group))
     guards.stand_ins[_Options] = stand_in(DictWrapper, "use pd.set_option()")

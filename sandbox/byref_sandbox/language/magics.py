@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 
 from byref_sandbox.code.source import UNPARSED, parsed
-from byref_sandbox.language.names import words
+from byref_sandbox.code.words import words
 
 _MAX_LINES = 50
 """Each costs a parse up to there."""

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
-
-def words(text: str) -> frozenset[str]:
-    """A set of names, written as a text."""
-    return frozenset(text.split())
-
+from byref_sandbox.code.words import words
 
 FRAME_HELPER = "df"
 """What makes a DataFrame of a variable. `df = pd.DataFrame(orders)` is written everywhere: called, the name stays what it was."""

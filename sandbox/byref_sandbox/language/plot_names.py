@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byref_sandbox.language.names import words
+from byref_sandbox.code.words import words
 
 PYPLOT = """acorr angle_spectrum annotate arrow autoscale autumn axes axhline axhspan axis axline axvline axvspan bar bar_label barbs barh
     bone box boxplot broken_barh bxp cla clabel clf clim close cohere color_sequences colorbar colormaps contour contourf cool copper csd

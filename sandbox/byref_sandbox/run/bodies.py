@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -84,7 +84,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             failed = error_frame(_explained(language, error, program, request))
             if isinstance(error, Expired) or out_of_memory(error):
                 return [failed, *_stopped([*language.bound(space, before), *changes.names_told(space)])]
-            images = plots.frames_of(language.figures(is_done=False)[0])
+            images = _images(language.figures(is_done=False)[0])
             written, room = files.frames_of(language.files.written(), request.terms.result_bytes)
             lessen_depth()
             named = names()
@@ -102,7 +102,7 @@ def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.
     """The reply of code that ended well, with its figures; they take their part of what may be sent."""
     max_bytes = terms.result_bytes
     drawn, dropped = language.figures(value)
-    images = plots.frames_of(drawn)
+    images = _images(drawn)
     if (failure := plots.too_big(images, max_bytes)) is not None:
         return [error_frame(failure), *_kept(names, max_bytes)]
     room = max_bytes - sum(len(each.png) for each in drawn)
@@ -115,6 +115,10 @@ def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.
     if isinstance(last, wire.Done):
         last = msgspec.structs.replace(last, figures_dropped=dropped)
     return [*images, *written, *frames, last]
+
+
+def _images(drawn: Iterable[Any]) -> list[wire.Frame]:
+    return [wire.Image(clean(each.name), each.png) for each in drawn]
 
 
 def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Captured) -> None:

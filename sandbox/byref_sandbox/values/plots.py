@@ -7,12 +7,11 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from byref_sandbox import wire
 from byref_sandbox.jail import identity
 from byref_sandbox.outcome import MAX_FIGURES, Failure, Figure
-from byref_sandbox.run.worker import clean
 from byref_sandbox.values import png
 
 _NAMED: Final = re.compile(r"\b(?:matplotlib|pylab|plt|mpl_toolkits)\b|[.\"']\s*(?:plot|hist|boxplot)\b")
@@ -35,11 +34,6 @@ def must_be_loaded_early() -> bool:
     if spec is None or spec.origin is None:
         return False
     return not all(identity.can_nobody_read(Path(file).resolve()) for file in (spec.origin, os.__file__))
-
-
-def frames_of(drawn: Iterable[Any]) -> list[wire.Frame]:
-    """The frames of a run's images."""
-    return [wire.Image(clean(each.name), each.png) for each in drawn]
 
 
 def too_big(frames: Iterable[wire.Frame], max_bytes: int) -> Failure | None:

@@ -37,8 +37,7 @@ from byref.adapters.dask.orders import (
 )
 from byref.artifacts.definitions import ValueLoad
 from byref.db.payloads import PayloadLoad
-from byref.errors import ConfigurationError
-from byref.plain import one_line
+from byref.errors import ConfigurationError, one_line
 from byref_sandbox import Limits, Runner, SandboxUnavailable, wire
 from byref_sandbox.host.exchange import Answer
 from byref_sandbox.values.data import Load

@@ -16,8 +16,7 @@ from distributed import CancelledError, KilledWorker
 from distributed.client import ClosedClientError
 
 from byref.adapters.dask.orders import VERSION
-from byref.errors import ConfigurationError
-from byref.plain import one_line
+from byref.errors import ConfigurationError, one_line
 from byref_sandbox import SandboxUnavailable
 
 # These are typed in parts only, and other parts in other versions.

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from byref.plain import one_line
+from byref.errors import one_line
 from byref.stores.protocol import BlobStore
 from byref_sandbox import SandboxUnavailable, wire
 from byref_sandbox.host.exchange import Answer, Fault, reader_of, reply_bytes
