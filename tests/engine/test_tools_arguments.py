@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byref.errors import ToolError
-from byref.tools import TOOLS, coercion
-from byref.tools.arguments import as_object, parse
+from byref.references import coercion
+from byref.references.arguments import as_object
+from byref.tools import TOOLS
+from byref.tools.arguments import parse
 
 CODE = "total = 0\nfor x in users:\n    total += x\ntotal"
 READ = {"artifact_id": "users", "start_line": 10, "end_line": 20}

@@ -7,10 +7,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from byref import Artifact, Result, Session, ToolReply, Variable
+from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
 from byref.cli import opening, output
 from byref.cli.failures import FAILED, Failed, WrongUsage
+from byref.conversation.result import Result, ToolReply
 from byref.policy import INTERPRETER
+from byref.session import Session
 from byref.tools import TOOLS
 from byref_sandbox import probe
 from byref_sandbox.host.pool import Jail

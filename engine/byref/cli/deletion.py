@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from argparse import Namespace
 
-from byref import Engine
 from byref.cli import opening, output
 from byref.cli.failures import Failed, WrongUsage
 from byref.cli.parser import Default
 from byref.conversation import lifecycle
+from byref.engine import Engine
 
 
 def delete(options: Namespace) -> int:

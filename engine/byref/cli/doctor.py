@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from byref import ByrefError
 from byref import db as revisions
 from byref.cli import output
 from byref.cli.failures import FAILED, Failed
@@ -21,6 +20,7 @@ from byref.cli.opening import blobs_to_read, database_url, missing_file
 from byref.cli.parser import package_version
 from byref.db.connections import parsed
 from byref.db.failures import safe
+from byref.errors import ByrefError
 from byref.stores.guarded import Guarded
 from byref.stores.objects import shown_place
 from byref_sandbox import NO_BOUNDARY, Sandbox, SandboxUnavailable, probe

@@ -9,15 +9,20 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from byref import Artifact, ConfigurationError, Entry, HistoryEntry, Session, SessionInfo, TenantInfo, Variable
+from byref.accounting.ledger import Entry
 from byref.artifacts import listing, variables
+from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
 from byref.cli import opening, output
 from byref.cli.conversation import artifact_record, variable_record
 from byref.cli.failures import Failed
 from byref.content import to_block
 from byref.content.rendering import as_text
 from byref.conversation import lifecycle
+from byref.conversation.lifecycle import SessionInfo, TenantInfo
+from byref.errors import ConfigurationError
 from byref.references.targets import expired
+from byref.session import HistoryEntry, Session
 
 NAMED = 50
 """Newest variables that an error names."""

@@ -9,12 +9,13 @@ import threading
 from argparse import Namespace
 from datetime import timedelta
 
-from byref import Engine, Policy
 from byref.adapters import mcp as adapter
 from byref.adapters.common.extras import missing
 from byref.cli import opening
 from byref.cli.parser import Default
+from byref.engine import Engine
 from byref.gateway.config import MAX_RESULT_BYTES
+from byref.policy import Policy
 
 try:
     from mcp.server.stdio import stdio_server

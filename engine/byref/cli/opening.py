@@ -12,13 +12,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from byref import ConfigurationError, Engine, Policy, Session
 from byref.cli import output
 from byref.cli.failures import Failed
 from byref.cli.parser import DEFAULT_DB
 from byref.conversation import lifecycle
 from byref.db.connections import parsed, sqlite_path
 from byref.db.failures import options_of
+from byref.engine import Engine
+from byref.errors import ConfigurationError
+from byref.policy import Policy
+from byref.session import Session
 from byref.stores import BlobStore, store_at
 from byref.stores.objects import shown_place
 from byref.stores.paths import open_to_read

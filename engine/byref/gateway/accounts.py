@@ -10,10 +10,10 @@ from typing import Any
 
 import anyio
 
-from byref import Policy
 from byref.accounting.ledger import dump
 from byref.gateway.containment import contained
 from byref.gateway.results import is_reshaped
+from byref.policy import Policy
 
 MAX_WAITING = 1_000
 """Results that are still to be written down; of more each is written before it is answered."""

@@ -14,13 +14,12 @@ from typing import Any
 
 import anyio
 
-from byref import Policy
 from byref.adapters.mcp.schemas import sound, with_offloading, with_references
 from byref.gateway import labels
 from byref.gateway.containment import is_failure
 from byref.gateway.names import Names
 from byref.gateway.upstream import Upstream
-from byref.policy import TOOL_NAMES
+from byref.policy import TOOL_NAMES, Policy
 
 Json = dict[str, Any]
 

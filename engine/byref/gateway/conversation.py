@@ -19,9 +19,9 @@ from mcp.types import (
     SubscriptionsListenRequestParams,
 )
 
-from byref import Engine, Session
 from byref.adapters.common.arguments import may_refer
 from byref.adapters.mcp import content
+from byref.engine import Engine
 from byref.errors import ByrefError, ToolError
 from byref.gateway import labels, own, results
 from byref.gateway.accounts import Accounts, passes_surely
@@ -38,6 +38,7 @@ from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Upstream
 from byref.gateway.ways import Ways
 from byref.gateway.wire import check_headers, dumped, finished, is_question, taken
+from byref.session import Session
 
 Json = dict[str, Any]
 T = TypeVar("T")

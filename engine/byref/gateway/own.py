@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from byref import Session
 from byref.adapters.mcp import content
 from byref.artifacts import store
 from byref.errors import ConfigurationError, ToolError
 from byref.gateway.wire import dumped
+from byref.session import Session
 
 Json = dict[str, Any]
 

@@ -9,11 +9,14 @@ from typing import Any, Final
 
 from mcp.types.version import is_version_at_least
 
-from byref import Engine, Policy, Result, Session, ToolPolicy
 from byref.accounting.ledger import dump
 from byref.adapters.mcp import content as mcp_content
 from byref.adapters.mcp.schemas import OFFLOADED
 from byref.content.instructions import KEY
+from byref.conversation.result import Result
+from byref.engine import Engine
+from byref.policy import Policy, ToolPolicy
+from byref.session import Session
 
 Json = dict[str, Any]
 

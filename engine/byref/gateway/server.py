@@ -24,9 +24,9 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NO
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from byref import Engine, Session
 from byref.adapters.common.shares import SharedThreads, Shares
 from byref.adapters.mcp import SESSION_HEADER
+from byref.engine import Engine
 from byref.errors import ByrefError
 from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
@@ -35,6 +35,7 @@ from byref.gateway.conversation import Conversation
 from byref.gateway.messages import Allowance
 from byref.gateway.threads import on_thread
 from byref.gateway.wire import capable, dumped, finished
+from byref.session import Session
 
 WORKERS = 32
 """Threads of the engine's work; of several tenants none has more than half of them, and each has one in any case."""

@@ -6,8 +6,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,15 +22,16 @@ from byref.artifacts import store, tombstones, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Part, Variable
 from byref.conversation import clearing, tracing
+from byref.conversation.failures import bind_again, readable_failures
 from byref.conversation.scope import Scope
 from byref.db.payloads import PayloadLoad
 from byref.db.tables import RunRow
 from byref.describe.truncate import Ends
-from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
+from byref.errors import QuotaExceeded, ToolError
 from byref.interpreter import persistence
 from byref.interpreter.persistence import Inside, Kept
 from byref.jsonscan.sent import SMALL, Sent
-from byref_sandbox import Bound, Data, Limits, Outcome, SandboxUnavailable
+from byref_sandbox import Bound, Data, Limits, Outcome
 from byref_sandbox.code.inplace import Changed, changed_in_place
 from byref_sandbox.code.source import assigned_names, strip_dollars
 from byref_sandbox.code.uses import uses_of
@@ -148,30 +149,6 @@ class _Needed(NamedTuple):
     """What earlier code wrote, if this code may read files."""
 
 
-@contextmanager
-def readable_failures(scope: Scope) -> Iterator[None]:
-    """Turn what keeps code from running at all into text for the model; the host finds it in the log."""
-    try:
-        yield
-    except ArtifactMissing as error:
-        logger.exception("stored data could not be bound")
-        raise ToolError(_cure(scope, error)) from error
-    except SandboxUnavailable as error:
-        logger.exception("the sandbox could not be started")
-        raise ToolError("code cannot be run right now; try once more later") from error
-
-
-def _cure(scope: Scope, error: ArtifactMissing) -> str:
-    if error.name is not None:
-        return _bind_again(error.name)
-    told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
-    return told
-
-
-def _bind_again(name: str) -> str:
-    return f"{tombstones.GONE}. Bind {name} again to have it again."
-
-
 def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     """Run code over the variables it names and stage what it leaves; a value over `inline_tokens` becomes a variable."""
     sandbox = scope.sandbox
@@ -186,7 +163,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         texts = (strip_dollars(code), *sources.values())
         names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
         for name in sorted(known.damaged & names - (assigned_names(code) if known.damaged else frozenset())):
-            raise ToolError(_bind_again(name))
+            raise ToolError(bind_again(name))
         found = variables.find(connection, scope.source, scope.row, names)
         exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
         artifacts = _artifacts(connection, scope, code, names - found.keys())

@@ -19,8 +19,8 @@ from byref.accounting import ledger
 from byref.conversation.scope import Scope
 from byref.db.tables import LedgerRow
 from byref.errors import StorageFailure, ToolError
+from byref.references.arguments import as_object
 from byref.references.substitution import Place, Substituter, Substitution
-from byref.tools.arguments import as_object
 from byref_sandbox.jsontext import NotJSON, collector_paused
 
 NOTED = 50

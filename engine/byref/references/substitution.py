@@ -14,6 +14,7 @@ import msgspec
 from byref.artifacts import tombstones
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import is_name
+from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError, shown
 from byref.interpreter import runs
@@ -201,14 +202,14 @@ class Substituter:
     def _payload(self, artifact: Artifact) -> Any:
         if artifact.row_id not in self._payloads:
             self._count(artifact)
-            with runs.readable_failures(self._scope):
+            with readable_failures(self._scope):
                 self._payloads[artifact.row_id] = artifact.parsed
         return self._payloads[artifact.row_id]
 
     def _text(self, artifact: Artifact) -> str:
         if artifact.row_id not in self._texts:
             self._count(artifact)
-            with runs.readable_failures(self._scope):
+            with readable_failures(self._scope):
                 self._texts[artifact.row_id] = artifact.text
         return self._texts[artifact.row_id]
 
@@ -245,7 +246,7 @@ class Substituter:
         if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
             raise Unfit
         self._count(artifact)
-        with runs.readable_failures(self._scope):
+        with readable_failures(self._scope):
             text = artifact.payload.read()
         try:
             return part(text)
@@ -336,7 +337,7 @@ class Substituter:
         data = runs.data_of(target.artifact, for_jq=True)
         limits = runs.limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
-        with runs.readable_failures(self._scope):
+        with readable_failures(self._scope):
             reply = scope.sandbox.jq(jq_within(steps, program), data, limits=limits, max_bytes=JQ_BYTES)
         if reply.error is not None:
             raise ToolError(f"jq {program[:200]!r}: {jq_fault(reply.error.message)}")

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import inspect
 
 from byref.errors import ToolError, shown
-from byref.tools.coercion import as_boolean, as_integer, as_span, as_text, unfenced, without_trailing_commas
+from byref.references.arguments import as_object, decoded
+from byref.references.coercion import as_boolean, as_integer, as_span, as_text
 from byref.tools.record import Arguments, Tool
-from byref_sandbox import jsontext
 
 _WRAPPERS = {"arguments", "args", "input", "parameters", "params", "kwargs", "toolinput", "properties"}
 """Names under which models and frameworks put all arguments once more."""
@@ -23,43 +23,6 @@ _BESIDE = {"name", "tool", "toolname", "function", "functionname"}
 """Names that stand beside a wrapper and hold the tool's own."""
 _LAYERS = 3
 _SHOWN_CHARS = 80
-
-
-def as_object(arguments: object, bare: str | None = None) -> dict[str, Any]:
-    """Return arguments as a dict: a mapping, JSON text of an object (nothing at all is an empty one), else ToolError.
-
-    Text that is no JSON is the argument `bare`, where a tool has one that alone is required.
-    """
-    for _ in range(_LAYERS):  # JSON in a JSON string
-        if not isinstance(arguments, str | bytes):
-            break
-        arguments = _decoded(arguments, bare)
-    if isinstance(arguments, list) and len(arguments) == 1 and isinstance(arguments[0], Mapping):
-        arguments = arguments[0]
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, Mapping):
-        raise ToolError(f"the arguments must be one JSON object, not {type(arguments).__name__}")
-    return {key if isinstance(key, str) else shown(key): value for key, value in arguments.items()}
-
-
-def _decoded(given: str | bytes, bare: str | None) -> object:
-    text = given if isinstance(given, str) else given.decode("utf-8", "replace")
-    inner = unfenced(text).strip()
-    if not inner or inner == "null":
-        return None
-    if bare is not None and inner[0] not in '{["':
-        return {bare: text}
-    try:
-        return jsontext.decode(inner.encode("utf-8", "surrogatepass"))
-    except jsontext.NotJSON as error:
-        try:  # line breaks within strings, commas before closing brackets
-            return jsontext.loads(without_trailing_commas(inner), strict=False)
-        except ValueError:
-            pass
-        if bare is not None and inner[0] == '"':
-            return {bare: text}
-        raise ToolError(f"the arguments are no valid JSON: {error}. Send one JSON object.") from None
 
 
 def parse(tool: Tool, arguments: object) -> Arguments:
@@ -113,7 +76,7 @@ def _unwrapped(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
         inner = given[wrappers[0]]
         if isinstance(inner, str) and inner.lstrip()[:1] == "{":
             try:
-                inner = _decoded(inner, None)
+                inner = decoded(inner, None)
             except ToolError:
                 break
         if not isinstance(inner, Mapping):

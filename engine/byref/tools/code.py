@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from byref.artifacts import variables
 from byref.conversation.scope import Scope
 from byref.interpreter import files, plots, reply, runs
-from byref.tools.coercion import as_code
+from byref.references.coercion import as_code
 from byref.tools.record import Answer, Arguments, Tool
 from byref_sandbox.values.plots import is_available as can_plot
 

@@ -13,14 +13,15 @@ from sqlalchemy import Connection
 from byref.artifacts import grep, lines
 from byref.artifacts.grep import search
 from byref.artifacts.lines import read_lines
+from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.describe.jsontext import is_container, noted
 from byref.describe.preview import preview
 from byref.errors import ToolError
 from byref.interpreter import runs
+from byref.references.coercion import as_filter, as_key, as_span
 from byref.references.targets import Target, find, jq_fault, jq_within, walk
 from byref.tools import native
-from byref.tools.coercion import as_filter, as_key, as_span
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 from byref_sandbox.code import plainjq
@@ -165,7 +166,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
         return _picked_here(pick, walk(value, target.path, arguments.artifact_id))
     if scope.sandbox is None:
         return None
-    with runs.readable_failures(scope):
+    with readable_failures(scope):
         return scope.sandbox.pick(
             arguments.expression,
             runs.data_of(artifact, target.path, for_jq=True),
@@ -208,7 +209,7 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
     if scope.sandbox is None:
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
-    with runs.readable_failures(scope):
+    with readable_failures(scope):
         data = runs.data_of(target.artifact, for_jq=True)
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 

@@ -16,9 +16,9 @@ from byref.conversation.scope import Scope
 from byref.describe.truncate import incomplete_json, truncate
 from byref.errors import ToolError
 from byref.interpreter.runs import MAX_VALUE_BYTES
+from byref.references.coercion import as_key, as_span
 from byref.references.targets import Target, find
 from byref.tools import native
-from byref.tools.coercion import as_key, as_span
 from byref.tools.readers import COLUMNS, CONTEXT, LINES, PATTERNS
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.texts import opening

@@ -13,11 +13,12 @@ from byref.artifacts import definitions as names_of
 from byref.artifacts import variables
 from byref.artifacts.variables import Variable
 from byref.conversation import tracing
+from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
 from byref.interpreter import reply, runs
+from byref.references.coercion import as_code, as_key
 from byref.references.targets import Target, lookup
-from byref.tools.coercion import as_code, as_key
 from byref.tools.record import Answer, Arguments, Tool
 from byref_sandbox import Data
 from byref_sandbox.code import sqltext
@@ -57,7 +58,7 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
     for name, target in lookup(scope, [name for name in names if name not in found]).items():
         bound[name] = _data(target, name)
     limits = runs.limits_of(scope)
-    with runs.readable_failures(scope):
+    with readable_failures(scope):
         outcome = tracing.run(
             scope,
             "sql",

@@ -22,9 +22,9 @@ from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError, shown
 from byref.ingest.streamed import Taken
 from byref.policy import gates
+from byref.references.coercion import as_key
 from byref.references.targets import expired, lookup
 from byref.tools import native
-from byref.tools.coercion import as_key
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.texts import opening
 

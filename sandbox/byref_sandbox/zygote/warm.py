@@ -10,7 +10,7 @@ import zoneinfo
 from typing import Any, Final
 
 from byref_sandbox.code.words import words
-from byref_sandbox.host import engines
+from byref_sandbox.zygote import engines
 
 _CODECS: Final = words("""idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape
     raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 iso8859_9

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from byref.errors import ConfigurationError, ToolError
+from byref.references.arguments import as_object
 from byref.session import Session
-from byref.tools.arguments import as_object
 from byref_sandbox import jsontext
 
 REFERENCE: Final = {

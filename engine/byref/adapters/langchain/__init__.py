@@ -14,8 +14,8 @@ from byref.conversation.result import ToolReply, sendable
 from byref.engine import Engine
 from byref.errors import ConfigurationError, StorageFailure, ToolError
 from byref.policy import Policy
+from byref.references.arguments import as_object
 from byref.session import Session
-from byref.tools.arguments import as_object
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse

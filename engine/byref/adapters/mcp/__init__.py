@@ -19,13 +19,14 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from sqlalchemy import Connection
 
-from byref import Engine, Policy, Session
 from byref.adapters.common.extras import missing
 from byref.adapters.common.shares import SharedThreads
 from byref.artifacts import listing
 from byref.conversation import lifecycle
+from byref.engine import Engine
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, SessionGone, ToolError
-from byref.policy import INTERPRETER
+from byref.policy import INTERPRETER, Policy
+from byref.session import Session
 
 try:
     from mcp import types

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from byref import Artifact, Session
 from byref.accounting.ledger import dump
 from byref.adapters.common.extras import missing
 from byref.artifacts.lines import check_range, segments
-from byref.artifacts.store import decode_text
+from byref.artifacts.store import Artifact, decode_text
 from byref.artifacts.variables import names_of
 from byref.content import rendering
 from byref.errors import ToolError
+from byref.session import Session
 
 try:
     from mcp import types

@@ -1,0 +1,39 @@
+"""Failures that neither the model nor its call caused, as text that the model can act on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from byref.artifacts import tombstones
+from byref.conversation.scope import Scope
+from byref.errors import ArtifactMissing, ToolError
+from byref_sandbox import SandboxUnavailable
+
+logger = logging.getLogger("byref")
+
+
+@contextmanager
+def readable_failures(scope: Scope) -> Iterator[None]:
+    """Turn what keeps code from running at all into text for the model; the host finds it in the log."""
+    try:
+        yield
+    except ArtifactMissing as error:
+        logger.exception("stored data could not be bound")
+        raise ToolError(_cure(scope, error)) from error
+    except SandboxUnavailable as error:
+        logger.exception("the sandbox could not be started")
+        raise ToolError("code cannot be run right now; try once more later") from error
+
+
+def bind_again(name: str) -> str:
+    """Return what to do where what code kept under a name is damaged."""
+    return f"{tombstones.GONE}. Bind {name} again to have it again."
+
+
+def _cure(scope: Scope, error: ArtifactMissing) -> str:
+    if error.name is not None:
+        return bind_again(error.name)
+    told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
+    return told
