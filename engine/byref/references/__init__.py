@@ -1,1 +1,1 @@
-"""TODO."""
+"""Names of stored data in the arguments of tools, and the data that they stand for."""

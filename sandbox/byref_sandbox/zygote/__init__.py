@@ -1,1 +1,1 @@
-"""TODO."""
+"""The processes behind the wall that runs are forked from."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What adapters of several frameworks share."""
