@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo headline test test-all chaos soak compat lint format bench statements clean
+.PHONY: help demo headline test test-all chaos soak compat lint format bench docs statements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ format: $(READY) ## rewrite the code in the house style
 bench: $(READY) ## each step against its peers of the same run (SHORT=1: in a minute, nothing fetched; WRITE=1: into benchmarks/RESULTS.md)
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --group bench
 	@$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
+
+docs: $(READY) ## build the site: the pages, the README and the reference, with search, into build/site
+	@$(BIN)/sphinx-build -q -W --keep-going docs build/site && echo build/site/index.html
 
 statements: $(READY) ## write docs/statements.md out of the marked tests
 	@PYTHONPATH=tests $(BIN)/python -m statements

@@ -84,7 +84,7 @@ class Artifact:
 
     @property
     def pointer(self) -> str:
-        """The id in the spelling `art:…`."""
+        """The id as models are shown it: with a colon in place of the underscore."""
         return "art:" + self.id.removeprefix("art_")
 
     def use(self) -> None:

@@ -212,7 +212,10 @@ class Policy:
     tools: tuple[str, ...] = DEFAULT_TOOLS
     """What `session.tools()` offers."""
     per_tool: Mapping[str, ToolPolicy | Mapping[str, Any]] = field(default_factory=dict)
-    """What differs for one tool: `{"get_cart": {"enabled": False}}`; kept as `ToolPolicy`."""
+    """What differs for single tools, by their names; kept as `ToolPolicy`.
+
+    An example: `{"get_cart": {"enabled": False}}`.
+    """
     ttl: timedelta | None = timedelta(days=7)
     """How long an artifact is kept after it was last used; None: as long as its session. Seconds are taken, too."""
     ledger_ttl: timedelta | None = None
