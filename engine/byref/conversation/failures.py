@@ -21,7 +21,7 @@ def readable_failures(scope: Scope) -> Iterator[None]:
         yield
     except ArtifactMissing as error:
         logger.exception("stored data could not be bound")
-        raise ToolError(_cure(scope, error)) from error
+        raise ToolError(cure(scope, error)) from error
     except SandboxUnavailable as error:
         logger.exception("the sandbox could not be started")
         raise ToolError("code cannot be run right now; try once more later") from error
@@ -32,7 +32,8 @@ def bind_again(name: str) -> str:
     return f"{tombstones.GONE}. Bind {name} again to have it again."
 
 
-def _cure(scope: Scope, error: ArtifactMissing) -> str:
+def cure(scope: Scope, error: ArtifactMissing) -> str:
+    """Return what makes the data that is missing again."""
     if error.name is not None:
         return bind_again(error.name)
     told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))

@@ -22,12 +22,12 @@ from byref.artifacts import store, tombstones, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Part, Variable
 from byref.conversation import clearing, tracing
-from byref.conversation.failures import bind_again, readable_failures
+from byref.conversation.failures import bind_again, cure, readable_failures
 from byref.conversation.scope import Scope
 from byref.db.payloads import PayloadLoad
 from byref.db.tables import RunRow
 from byref.describe.truncate import Ends
-from byref.errors import QuotaExceeded, ToolError
+from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.interpreter import persistence
 from byref.interpreter.persistence import Inside, Kept
 from byref.jsonscan.sent import SMALL, Sent
@@ -211,7 +211,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
                 lost = (its | {error.name or ""}) & data.keys() & assigned_names(code)
                 if not lost:
                     raise
-                damaged |= dict.fromkeys(lost, _cure(scope, error))
+                damaged |= dict.fromkeys(lost, cure(scope, error))
                 data = {name: value for name, value in data.items() if name not in lost}
     changed = changed_in_place(code, sources.values(), data.keys())
     return staged(
