@@ -1,0 +1,5 @@
+"""The gates as functions: what a host asks that wants to know beforehand whether an output would fit."""
+
+from byref.policy.gates import Reason, Verdict, byte_threshold, headroom, headroom_limit, media_tokens, per_output
+
+__all__ = ["Reason", "Verdict", "byte_threshold", "headroom", "headroom_limit", "media_tokens", "per_output"]
