@@ -225,7 +225,7 @@ class TestTheEngine:
             async with opened(sqlite_url, sandbox, workers=2) as engine:
                 session = await engine.session("s")
                 await asyncio.gather(*(session.process(f"{i}", tool="t") for i in range(20)))
-                threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("byref")]
+                threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("byref_")]
                 assert sorted(threads) == ["byref_0", "byref_1"]
 
         asyncio.run(work())
