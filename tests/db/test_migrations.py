@@ -131,6 +131,23 @@ database.close()
     assert race(6, script, empty_url) == [revisions.HEAD] * 6
 
 
+def test_tables_that_another_process_makes_between_two_looks_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    database = Database(url)
+    is_empty = database._is_empty
+
+    def made_meanwhile() -> bool:
+        db.upgrade(url)
+        return is_empty()
+
+    monkeypatch.setattr(database, "_is_empty", made_meanwhile)
+    database.prepare()
+    assert db.current(database.engine) == revisions.HEAD
+    database.close()
+
+
 def test_threads_may_migrate_several_databases_at_once(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

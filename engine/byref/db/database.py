@@ -129,6 +129,8 @@ class Database:
 
             self._working(lambda: upgrade(self._engine, schema=self.schema))
             return
+        if found.revision is None:  # another process may have made the tables between the two looks
+            found = self._working(lambda: state(self._engine, schema=self.schema))
         require(found, self._engine.url, self.schema)
 
     def write(self, work: Callable[[Connection], T]) -> T:
