@@ -26,7 +26,7 @@ from byref.db.database import Database
 from s3server import S3, s3_server
 from starting_line import Stable
 
-for _profile, _examples in {"whole": 100, "quick": 20}.items():
+for _profile, _examples in {"whole": 100, "quick": 12}.items():
     settings.register_profile(
         _profile,
         deadline=None,
