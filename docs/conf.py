@@ -21,6 +21,8 @@ PAGES = {
     "](docs/README.md": "](index.md",
     "](CHANGELOG.md": "](changelog.md",
     "](benchmarks/RESULTS.md": "](results.md",
+    "](CONTRIBUTING.md": "](contributing.md",
+    "](SECURITY.md": "](security.md",
     "](LICENSE": "](../LICENSE",
     "](../examples/backend/alembic)": "](../examples/backend/migrate.py)",
 }
