@@ -34,7 +34,7 @@ import byref
 PUBLISHED_TOKENS, PUBLISHED_CONTEXT = 20_822_181, 1_234
 STRUCTURES = 61_000
 STRUCTURES_TOKENS = 21_022_358
-"""Of so many structures as compact JSON, o200k_base; the long form of tests/test_headline.py counts them."""
+"""Of so many structures as compact JSON, o200k_base; the long form of tests/journeys/test_headline.py counts them."""
 
 COUNTER = byref.SampledCounter()
 POLICY = byref.Policy(preview_tokens=200)

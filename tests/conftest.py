@@ -18,13 +18,13 @@ import leftovers
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
+from s3server import S3, s3_server
 from sqlalchemy import create_engine, make_url
+from starting_line import Stable
 from xdist.scheduler import LoadFileScheduling
 
 from byref import db
 from byref.db.database import Database
-from s3server import S3, s3_server
-from starting_line import Stable
 
 for _profile, _examples in {"whole": 100, "quick": 12}.items():
     settings.register_profile(
@@ -35,6 +35,7 @@ for _profile, _examples in {"whole": 100, "quick": 12}.items():
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 
+pytest_plugins = ["engines"]
 
 LONGEST = [
     "test_engine_stores",
@@ -60,7 +61,7 @@ LONGEST = [
     "test_concurrency",
     "test_store_files",
     "test_engine_stores_streams",
-    "test_interpreter",
+    "test_runs",
     "test_aio",
     "test_sql_attacks",
     "test_sql",

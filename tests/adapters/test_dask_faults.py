@@ -256,7 +256,6 @@ def test_figures_come_back(interpreter: DaskInterpreter) -> None:
 
 
 def test_workers_read_postgresql_and_s3_themselves(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    sys.path.append(str(Path(__file__).parent.parent / "stores"))
     from s3server import s3_server
 
     with s3_server() as server:

@@ -19,6 +19,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
+from structure import structure
 
 from byref import db
 from byref.db import migrate, revisions
@@ -26,7 +27,6 @@ from byref.db.database import Database
 from byref.db.failures import options_of, storage_failure
 from byref.db.tables import Base
 from byref.errors import ConfigurationError, SchemaMismatch, StorageFailure
-from structure import structure
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES = {*Base.metadata.tables, "byref_version"}

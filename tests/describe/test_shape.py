@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_values import EVERYDAY, VALUES, compatibility, records
 
 from byref.accounting.tokens import SampledCounter
 from byref.describe.shape import kind_of, shape
-from json_values import EVERYDAY, VALUES, compatibility, records
 
 COUNTER = SampledCounter()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from placed import NOW, PNG, TOOLS, Opened, Wrapped, answer, bucket_at, count, files_at, keys_of, log, problems, records
+from s3server import S3, Faults
 from sqlalchemy import create_engine, text
 
 from byref import ArtifactMissing, Engine, Policy, StorageFailure
@@ -19,7 +20,6 @@ from byref.errors import InvalidId
 from byref.ingest.streams import COLLECTED
 from byref.stores import BlobStore, FileStore, MemoryStore, check_key
 from byref_sandbox import Sandbox
-from s3server import S3, Faults
 
 
 class Crash(BaseException):

@@ -81,20 +81,20 @@ def test_a_run_ends_with_the_make_that_began_it() -> None:
     assert soon(lambda: leftovers.ended(run) and not left(folder) and not Path(folder).exists(), 20)
 
 
-FILES = ("engine/test_races.py", "gateway/test_gateway_forwarding.py", "stores/test_engine_stores.py")
+FILES = ("journeys/test_races.py", "gateway/test_gateway_forwarding.py", "stores/test_engine_stores.py")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["pytest", "its workers"])
 def test_a_real_run_ends_whole(victim: str, tmp_path: Path) -> None:
     """A PostgreSQL, sandboxes, servers and what they are forked from, in two workers."""
-    tests = [str(Path(__file__).parent / name) for name in FILES]
+    tests = [str(Path(__file__).parents[1] / name) for name in FILES]
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "not slow", *tests],
             stdout=log,
             stderr=log,
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
         )
     marks: set[str] = set()

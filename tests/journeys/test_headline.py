@@ -18,7 +18,7 @@ import pytest
 import byref
 from byref.accounting.tokens import _load_encoding
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 PAGES = (ROOT / "README.md", ROOT / "docs/headline.md")
 FEW = 3_000

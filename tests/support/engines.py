@@ -1,8 +1,7 @@
-"""Engines on every database, kept for the whole run: each test has a tenant of its own, so none sees another's rows."""
+"""Fixtures: engines on every database, kept for the whole run. Each test has a tenant of its own, so none sees another's rows."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -24,10 +23,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The others look at what byref makes of an output, which is done before the database is asked. Tests with a database of
     their own are about it and are taken on both.
     """
-    here = os.path.dirname(__file__) + os.sep
     for item in items:
-        cases = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if "postgresql" not in (cases.get("engine"), cases.get("exact")) or not str(item.path).startswith(here):
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        shared = [name for name in ("engine", "exact") if item.callspec.params.get(name) == "postgresql"]
+        if not any(item._fixtureinfo.name2fixturedefs[name][-1].func.__module__ == __name__ for name in shared):
             continue
         mark = item.get_closest_marker("postgresql")
         if mark is None:

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 import byref
 import byref.cli
 
-PAGE = (Path(__file__).parents[1] / "docs/migrations.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/migrations.md").read_text()
 SECTION = PAGE.split("## A schema on PostgreSQL")[1].split("\n## ")[0]
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_values import HOSTILE_TEXT
 
 from byref.describe.columns import Inference
 from byref.describe.nodes import Node
 from byref.jsonscan.regular import Irregular, Regular
 from byref_sandbox import jsontext
-from json_values import HOSTILE_TEXT
 
 BYTES = [bytes([byte]) for byte in b'{}[],:"\\/0123-+.eEuntrfalsi \t\n\r\x00\x1f\x7f']
 KEYS = st.sampled_from(["id", "a", "b", 'x"id', "id2", "i", "", ",", ":", "]", "é", "\U0001f600", "\\", "\t", "\ud800"])

@@ -17,7 +17,7 @@ import pytest
 
 from byref import db
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 Byref = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -15,7 +15,7 @@ import byref
 from byref.cli.parser import make_parser
 from byref.policy import ToolPolicy
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from mypy import api
 import byref
 import byref_sandbox
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(path.stem for path in (ROOT / "engine/byref/adapters").glob("[a-z]*.py"))
 MODULES = (
     "byref",

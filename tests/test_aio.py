@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
+import loop_lag
 import pytest
 import uvloop
 from loop_lag import ONE_STRING, OUTPUTS, lag_during
@@ -375,7 +376,7 @@ class TestTheLoop:
 
         Where bytes become one long string, that is so with the setting of malloc that docs/async.md advises.
         """
-        script = Path(__file__).with_name("loop_lag.py")
+        script = Path(loop_lag.__file__)
         advised = {"MALLOC_MMAP_THRESHOLD_": "4194304"} if kind in ONE_STRING else {}
         command = [sys.executable, str(script), sqlite_url, kind, share]
         printed = subprocess.check_output(command, text=True, timeout=100, env=os.environ | advised)

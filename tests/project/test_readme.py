@@ -19,7 +19,7 @@ from byref import Policy
 from byref.policy.gates import Reason
 from byref.testing import ScriptedClient
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SITE = {"changelog.md", "contributing.md", "results.md", "security.md"}
 """Pages that the site alone has: each is a file from elsewhere in the repository."""
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("[CS]*.md")]
