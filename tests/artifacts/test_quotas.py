@@ -165,7 +165,7 @@ def test_what_the_log_was_told_of_is_bounded(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr(quotas, "TOLD_MOST", 2)
     monkeypatch.setattr(quotas, "_told", {})
     for number in (1, 2, 3, 3, 1):
-        quotas.tell("max_session_bytes", "full", tenant="t", session=f"s{number}", session_id=number)
+        quotas.tell("max_session_bytes", "full", tenant="t", session=f"s{number}", session_row=number)
     assert [record.args[0] for record in caplog.records] == ["s1", "s2", "s3", "s1"]  # type: ignore[index]
     assert len(quotas._told) == 2
 

@@ -117,7 +117,7 @@ def test_names_are_made_unique(
         artifact = connection.execute(select(ArtifactRow.id).where(ArtifactRow.session_id == scope.row)).scalar_one()
         named = [(name, Part(name, (), "string")) for name in bound]
         if named:
-            about: Any = {"tenant": scope.tenant, "session_id": scope.row, "artifact_row": artifact}
+            about: Any = {"tenant": scope.tenant, "session_row": scope.row, "artifact_row": artifact}
             bind(connection, named=named, step=1, origin="run", **about)
         return free(connection, scope.row, wanted, also)
 

@@ -280,7 +280,7 @@ def test_more_variables_than_the_sandbox_takes(local: Engine, tenant: str) -> No
         lambda connection: variables.bind(
             connection,
             tenant=tenant,
-            session_id=scope.row,
+            session_row=scope.row,
             artifact_row=artifact.row_id,
             named=named,
             step=1,

@@ -54,10 +54,10 @@ _DATA = select(NameRow.name, NameRow.data, NameRow.size_bytes).where(
 )
 
 
-def definitions(connection: Connection, session_id: int) -> Names:
+def definitions(connection: Connection, session_row: int) -> Names:
     """Return the definitions, in the order in which they were made: at most `MAX_DEFINITIONS`."""
     sources, damaged = dict[str, str](), set[str]()
-    for row in connection.execute(_DEFINITIONS, {"of_session": session_id}):
+    for row in connection.execute(_DEFINITIONS, {"of_session": session_row}):
         try:
             sources[row.name] = _unpacked(row.name, row.data, row.size_bytes, bytes(row.digest)).decode()
         except ArtifactMissing:
@@ -65,12 +65,12 @@ def definitions(connection: Connection, session_id: int) -> Names:
     return Names(sources, damaged=frozenset(damaged))
 
 
-def exact(connection: Connection, session_id: int, names: Collection[str]) -> dict[str, tuple[int, int | None, bytes]]:
+def exact(connection: Connection, session_row: int, names: Collection[str]) -> dict[str, tuple[int, int | None, bytes]]:
     """Return where the exact values of those of the names are that have one."""
     return {
         row.name: (row.id, row.artifact_id, bytes(row.digest))
         for some in store.batched(names)
-        for row in connection.execute(_EXACT, {"of_session": session_id, "names": some})
+        for row in connection.execute(_EXACT, {"of_session": session_row, "names": some})
     }
 
 
@@ -105,18 +105,18 @@ def keep(
     connection: Connection,
     *,
     tenant: str,
-    session_id: int,
+    session_row: int,
     name: str,
     data: bytes,
     artifact_row: int | None,
     step: int,
 ) -> None:
     """Keep the exact value of a variable bound to an artifact, or, without one, the source of a definition."""
-    forget(connection, session_id, [name])
+    forget(connection, session_row, [name])
     connection.execute(
         insert(NameRow).values(
             tenant=tenant,
-            session_id=session_id,
+            session_row=session_row,
             name=name,
             kind="source" if artifact_row is None else "exact",
             artifact_id=artifact_row,
@@ -128,34 +128,35 @@ def keep(
     )
 
 
-def forget(connection: Connection, session_id: int, names: Collection[str]) -> None:
+def forget(connection: Connection, session_row: int, names: Collection[str]) -> None:
     """Let go of what was kept under names that are bound anew."""
     for some in store.batched(names):
-        bound = NameRow.session_id == session_id, NameRow.name.in_(some)
+        bound = NameRow.session_id == session_row, NameRow.name.in_(some)
         if connection.execute(delete(NameRow).where(*bound)).rowcount:
-            sums.freed(connection, [session_id])
+            sums.freed(connection, [session_row])
 
 
-def last(connection: Connection, session_id: int) -> tuple[int, int]:
+def last(connection: Connection, session_row: int) -> tuple[int, int]:
     """Return the row ids of the name and of the variable that were made last."""
     newest = (
-        select(func.coalesce(func.max(row.id), 0)).where(row.session_id == session_id) for row in (NameRow, VariableRow)
+        select(func.coalesce(func.max(row.id), 0)).where(row.session_id == session_row)
+        for row in (NameRow, VariableRow)
     )
     name, variable = connection.execute(select(*(query.scalar_subquery() for query in newest))).one()
     return name, variable
 
 
-def reset(connection: Connection, session_id: int, upto: tuple[int, int], most: int) -> bool:
+def reset(connection: Connection, session_row: int, upto: tuple[int, int], most: int) -> bool:
     """Forget some of the names that code bound, up to row ids that `last` told; tell whether there may be more."""
     is_more, (name, variable) = False, upto
     # By the index of origins: there may be many variables of outputs.
-    of_code = VariableRow.session_id == session_id, VariableRow.origin == "run", VariableRow.id + 0 <= variable
+    of_code = VariableRow.session_id == session_row, VariableRow.origin == "run", VariableRow.id + 0 <= variable
     for table, some in (
-        (NameRow, select(NameRow.id).where(NameRow.session_id == session_id, NameRow.id <= name)),
+        (NameRow, select(NameRow.id).where(NameRow.session_id == session_row, NameRow.id <= name)),
         (VariableRow, select(VariableRow.id).where(*of_code)),
     ):
         is_more |= connection.execute(delete(table).where(table.id.in_(some.limit(most)))).rowcount == most
-    sums.freed(connection, [session_id])
+    sums.freed(connection, [session_row])
     return is_more
 
 

@@ -50,13 +50,13 @@ class Page(NamedTuple):
     total: Counted
 
 
-def page_of(connection: Connection, session_id: int, *, prefix: str, after: int, limit: int) -> Page | None:
+def page_of(connection: Connection, session_row: int, *, prefix: str, after: int, limit: int) -> Page | None:
     """Return the artifacts behind one, given by its row id, 0 for none: oldest first.
 
     Where the names or ids of more than `MOST_BY_AGE` begin with a prefix these come in the order of that, of those with one
     name the oldest first; None if the one they are to be behind is not among them.
     """
-    about = {"of_session": session_id, "now": datetime.now(UTC), "behind": after, "most": limit}
+    about = {"of_session": session_row, "now": datetime.now(UTC), "behind": after, "most": limit}
     if not _ID_START.startswith(prefix):  # as every id does
         return _page_of_those(connection, about, prefix)
     listed = [Listed(*row) for row in connection.execute(_ALL, about)]
@@ -161,13 +161,13 @@ _TOLD = select(
 ).where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
 
 
-def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple[list[Unbound], Counted]:
+def newest_unbound(connection: Connection, session_row: int, limit: int) -> tuple[list[Unbound], Counted]:
     """Return the artifacts stored last that no variable stands for, newest first, and how many there are.
 
     No more than `limit` and `MOST_COUNTED` of the newest are looked at.
     """
     window = max(limit, MOST_COUNTED)
-    about = {"of_session": session_id, "now": datetime.now(UTC), "window": window}
+    about = {"of_session": session_row, "now": datetime.now(UTC), "window": window}
     ids = connection.execute(_UNBOUND, about).scalars().all()
     is_all = connection.execute(_LOOKED_AT, about).scalar_one() < window
     rows = [row for some in batched(ids[:limit]) for row in connection.execute(_TOLD, {"ids": some})]
@@ -175,18 +175,18 @@ def newest_unbound(connection: Connection, session_id: int, limit: int) -> tuple
     return [Unbound(*one) for one in rows], Counted(len(ids), is_all)
 
 
-def made_by(connection: Connection, session_id: int, step: int) -> list[str]:
+def made_by(connection: Connection, session_row: int, step: int) -> list[str]:
     """Return the ids of the artifacts that a reply made, by its step in the session's ledger, oldest first."""
     row = ArtifactRow
-    made = select(row.public_id).where(row.session_id == session_id, row.step == step, text(WAS_MADE), is_live())
+    made = select(row.public_id).where(row.session_id == session_row, row.step == step, text(WAS_MADE), is_live())
     return list(connection.execute(made.order_by(row.id)).scalars())
 
 
-def row_id_of(connection: Connection, session_id: int, key: str) -> int | None:
+def row_id_of(connection: Connection, session_row: int, key: str) -> int | None:
     """Return the row id of the session's artifact with that id or pointer."""
     if (match := ID.fullmatch(key)) is None:
         return None
     by_id = select(ArtifactRow.id).where(
-        ArtifactRow.session_id == session_id, ArtifactRow.public_id == "art_" + match[1]
+        ArtifactRow.session_id == session_row, ArtifactRow.public_id == "art_" + match[1]
     )
     return connection.execute(by_id).scalar_one_or_none()

@@ -63,7 +63,7 @@ def excess(
     *,
     tenant: str,
     session: str,
-    session_id: int,
+    session_row: int,
     adding: Mapping[bytes, int],
     is_locked: bool = False,
     kept: Bytes | None = None,
@@ -73,9 +73,9 @@ def excess(
     Under the session's lock (`is_locked`) what was counted is kept with the session, so that the next call need not.
     `kept`: what the session's row keeps, if that is known already.
     """
-    found = _excess(connection, policy, tenant, session_id, adding, is_locked=is_locked, kept=kept)
+    found = _excess(connection, policy, tenant, session_row, adding, is_locked=is_locked, kept=kept)
     if found is not None:
-        tell(found.reason, str(found), tenant=tenant, session=session, session_id=session_id)
+        tell(found.reason, str(found), tenant=tenant, session=session, session_row=session_row)
     return found
 
 
@@ -93,14 +93,14 @@ def _excess(
     connection: Connection,
     policy: Policy,
     tenant: str,
-    session_id: int,
+    session_row: int,
     adding: Mapping[bytes, int],
     *,
     is_locked: bool = False,
     kept: Bytes | None = None,
 ) -> Excess | None:
     bounds: tuple[tuple[_Whole, int | str, int | None, Reason], ...] = (
-        (_SESSION, session_id, policy.max_session_bytes, "max_session_bytes"),
+        (_SESSION, session_row, policy.max_session_bytes, "max_session_bytes"),
         (_TENANT, tenant, policy.max_tenant_bytes, "max_tenant_bytes"),
     )
     for whole, about, limit, reason in bounds:
@@ -118,27 +118,27 @@ def check(
     *,
     tenant: str,
     session: str,
-    session_id: int,
+    session_row: int,
     adding: Mapping[bytes, int],
     is_locked: bool = False,
 ) -> None:
     """Raise QuotaExceeded where `excess` finds one."""
-    about: Any = {"tenant": tenant, "session": session, "session_id": session_id, "is_locked": is_locked}
+    about: Any = {"tenant": tenant, "session": session, "session_row": session_row, "is_locked": is_locked}
     if found := excess(connection, policy, adding=adding, **about):
         raise QuotaExceeded(str(found))
 
 
-def check_size(policy: Policy, size: int, *, tenant: str, session: str, session_id: int) -> None:
+def check_size(policy: Policy, size: int, *, tenant: str, session: str, session_row: int) -> None:
     """Raise QuotaExceeded for a payload that is larger than any may be, which the log is told."""
     if size > policy.max_artifact_bytes:
         words = f"{size:,} bytes are more than max_artifact_bytes={policy.max_artifact_bytes:,} allows"
-        tell("max_artifact_bytes", words, tenant=tenant, session=session, session_id=session_id)
+        tell("max_artifact_bytes", words, tenant=tenant, session=session, session_row=session_row)
         raise QuotaExceeded(words)
 
 
-def tell(quota: str, words: str, *, tenant: str, session: str, session_id: int) -> None:
+def tell(quota: str, words: str, *, tenant: str, session: str, session_row: int) -> None:
     """Let the log know what is not stored for want of room, unless it was told of this session and quota within the hour."""
-    key, now = (session_id, quota), time.monotonic()
+    key, now = (session_row, quota), time.monotonic()
     if now - _told.get(key, -TOLD_SECONDS) < TOLD_SECONDS:
         return
     _told.pop(key, None)
@@ -158,11 +158,11 @@ RECOUNT_SECONDS = 60.0
 """After so long all is counted anew where there is no room: an older byref says nothing of what it deletes."""
 
 
-def remember(connection: Connection, found: Excess, *, tenant: str, session: str, session_id: int) -> None:
+def remember(connection: Connection, found: Excess, *, tenant: str, session: str, session_row: int) -> None:
     """Count anew what a quota is about, unless somebody holds the session, so that the next calls without room need not."""
-    mine = select(SessionRow.id).where(SessionRow.id == session_id).with_for_update(skip_locked=True)
+    mine = select(SessionRow.id).where(SessionRow.id == session_row).with_for_update(skip_locked=True)
     if connection.execute(mine).scalar_one_or_none() is not None:
-        whole, about = (_SESSION, session_id) if found.reason == "max_session_bytes" else (_TENANT, tenant)
+        whole, about = (_SESSION, session_row) if found.reason == "max_session_bytes" else (_TENANT, tenant)
         _count(connection, whole, about, _state(connection, whole, about, None), is_locked=True)
 
 

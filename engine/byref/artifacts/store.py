@@ -208,7 +208,7 @@ def insert_artifact(
     connection: Connection,
     *,
     tenant: str,
-    session_id: int,
+    session_row: int,
     blob_id: int,
     public_id: str,
     step: int | None,
@@ -218,7 +218,7 @@ def insert_artifact(
     ttl: timedelta | None,
 ) -> int:
     """Insert an artifact of a published blob and return its row id."""
-    return _insert(connection, tenant, session_id, blob_id, public_id, step, origin, name, about, ttl)[0]
+    return _insert(connection, tenant, session_row, blob_id, public_id, step, origin, name, about, ttl)[0]
 
 
 def new_artifact(
@@ -226,7 +226,7 @@ def new_artifact(
     source: Source,
     *,
     tenant: str,
-    session_id: int,
+    session_row: int,
     blob: Published,
     digest: bytes,
     public_id: str,
@@ -235,7 +235,7 @@ def new_artifact(
     ttl: timedelta | None,
 ) -> Artifact:
     """Insert an artifact that a tool's output became and return it as it would be read."""
-    inserted = tenant, session_id, blob.id, public_id, step, "output", about.name, about, ttl
+    inserted = tenant, session_row, blob.id, public_id, step, "output", about.name, about, ttl
     row_id, row = _insert(connection, *inserted)
     stored = {"blob_id": blob.id, "blob_key": blob.key, "blob_store": blob.store, "stored_bytes": blob.size}
     more = {"id": row_id, "line_count": blob.lines, "digest": digest, "kept": False}
@@ -245,7 +245,7 @@ def new_artifact(
 def _insert(
     connection: Connection,
     tenant: str,
-    session_id: int,
+    session_row: int,
     blob_id: int,
     public_id: str,
     step: int | None,
@@ -259,7 +259,7 @@ def _insert(
     row = {
         "public_id": public_id,
         "tenant": tenant,
-        "session_id": session_id,
+        "session_id": session_row,
         "step": step,
         "blob_id": blob_id,
         "origin": origin,
@@ -338,36 +338,36 @@ _NAMED = {
 _INSERT = insert(ArtifactRow).returning(ArtifactRow.id)
 
 
-def _now_of(session_id: int) -> dict[str, Any]:
-    return {"of_session": session_id, "now": datetime.now(UTC)}
+def _now_of(session_row: int) -> dict[str, Any]:
+    return {"of_session": session_row, "now": datetime.now(UTC)}
 
 
-def find(connection: Connection, source: Source, session_id: int, key: str) -> Artifact | None:
+def find(connection: Connection, source: Source, session_row: int, key: str) -> Artifact | None:
     """Return the session's artifact of that id, pointer or name, as `by_names`."""
-    found = by_ids(connection, source, session_id, [key]) or by_names(connection, source, session_id, [key])
+    found = by_ids(connection, source, session_row, [key]) or by_names(connection, source, session_row, [key])
     return found.get(key)
 
 
-def by_row_ids(connection: Connection, source: Source, session_id: int, ids: Collection[int]) -> dict[int, Artifact]:
+def by_row_ids(connection: Connection, source: Source, session_row: int, ids: Collection[int]) -> dict[int, Artifact]:
     """Return the session's artifacts with these row ids, of which there may be any number."""
     found: dict[int, Artifact] = {}
     for some in batched(ids):
-        rows = connection.execute(_LIVE_ROWS, {**_now_of(session_id), "ids": some}).all()
+        rows = connection.execute(_LIVE_ROWS, {**_now_of(session_row), "ids": some}).all()
         found |= {row.id: _artifact(row, source) for row in rows}
     return found
 
 
-def by_ids(connection: Connection, source: Source, session_id: int, keys: Collection[str]) -> dict[str, Artifact]:
+def by_ids(connection: Connection, source: Source, session_row: int, keys: Collection[str]) -> dict[str, Artifact]:
     """Return the session's artifacts by those of the keys that are ids or pointers."""
     given = {key: "art_" + match[1] for key in keys if (match := _ID.fullmatch(key))}
     found: dict[str, Artifact] = {}
     for some in batched(set(given.values())):
-        rows = connection.execute(_LIVE_IDS, {**_now_of(session_id), "ids": some}).all()
+        rows = connection.execute(_LIVE_IDS, {**_now_of(session_row), "ids": some}).all()
         found |= {row.public_id: _artifact(row, source) for row in rows}
     return {key: found[id_] for key, id_ in given.items() if id_ in found}
 
 
-def by_names(connection: Connection, source: Source, session_id: int, names: Collection[str]) -> dict[str, Artifact]:
+def by_names(connection: Connection, source: Source, session_row: int, names: Collection[str]) -> dict[str, Artifact]:
     """Return the session's artifacts by name, the newest of each.
 
     What a host, a model or code named goes before the names that documents in outputs happen to have.
@@ -376,10 +376,10 @@ def by_names(connection: Connection, source: Source, session_id: int, names: Col
     stored = {escaped.process_bind_param(name, connection.dialect): name for name in names}
     if not stored:
         return {}
-    about = {**_now_of(session_id), "names": json.dumps(list(stored))}
+    about = {**_now_of(session_row), "names": json.dumps(list(stored))}
     found = connection.execute(_NAMED[connection.dialect.name], about)
     rows = {stored[name]: made or came for name, made, came in found if made or came}
-    return _by_key(connection, source, session_id, rows)
+    return _by_key(connection, source, session_row, rows)
 
 
 _FILES = (
@@ -395,11 +395,11 @@ _FILES = (
 
 
 def files_of_runs(
-    connection: Connection, source: Source, session_id: int, text: str, *, most: int, max_bytes: int
+    connection: Connection, source: Source, session_row: int, text: str, *, most: int, max_bytes: int
 ) -> dict[str, Artifact]:
     """Return files that code wrote, the newest of each name: those that a text names, then others as far as there is room."""
     newest: dict[str, tuple[int, int]] = {}
-    for row_id, name, size in connection.execute(_FILES, _now_of(session_id)):
+    for row_id, name, size in connection.execute(_FILES, _now_of(session_row)):
         newest.setdefault(str(name), (row_id, size))
     chosen: dict[str, int] = {}
     for name in sorted(newest, key=lambda name: name.rpartition("/")[2] not in text):  # stable: newest first
@@ -408,7 +408,7 @@ def files_of_runs(
         if len(chosen) < most and (is_named or size <= max_bytes):
             max_bytes -= size
             chosen[name] = row_id
-    return _by_key(connection, source, session_id, chosen)
+    return _by_key(connection, source, session_row, chosen)
 
 
 def batched(values: Collection[T]) -> Iterator[list[T]]:
@@ -419,35 +419,35 @@ def batched(values: Collection[T]) -> Iterator[list[T]]:
 
 
 def all_of(
-    connection: Connection, source: Source, session_id: int, *, after: str | None = None, limit: int | None = None
+    connection: Connection, source: Source, session_row: int, *, after: str | None = None, limit: int | None = None
 ) -> list[Artifact] | None:
     """Return the session's artifacts, oldest first, those behind the one with the id `after`, which has to be there: else None."""
     row_id = 0
     if after is not None:
-        found = by_ids(connection, source, session_id, [after]).get(after)
+        found = by_ids(connection, source, session_row, [after]).get(after)
         if found is None:
             return None
         row_id = found.row_id
-    rows = connection.execute(_ALL.limit(limit), {**_now_of(session_id), "behind": row_id}).all()
+    rows = connection.execute(_ALL.limit(limit), {**_now_of(session_row), "behind": row_id}).all()
     return [_artifact(row, source) for row in rows]
 
 
 def older(
-    connection: Connection, source: Source, session_id: int, *, before: str | None = None, limit: int
+    connection: Connection, source: Source, session_row: int, *, before: str | None = None, limit: int
 ) -> list[Artifact] | None:
     """Return the artifacts stored last, newest first, those before the one with the id `before`: None if that is gone."""
     row_id = 2**63 - 1
     if before is not None:
-        found = by_ids(connection, source, session_id, [before]).get(before)
+        found = by_ids(connection, source, session_row, [before]).get(before)
         if found is None:
             return None
         row_id = found.row_id
-    rows = connection.execute(_OLDER.limit(limit), {**_now_of(session_id), "before": row_id}).all()
+    rows = connection.execute(_OLDER.limit(limit), {**_now_of(session_row), "before": row_id}).all()
     return [_artifact(row, source) for row in rows]
 
 
-def _by_key(connection: Connection, source: Source, session_id: int, rows: Mapping[str, int]) -> dict[str, Artifact]:
-    artifacts = by_row_ids(connection, source, session_id, set(rows.values()))
+def _by_key(connection: Connection, source: Source, session_row: int, rows: Mapping[str, int]) -> dict[str, Artifact]:
+    artifacts = by_row_ids(connection, source, session_row, set(rows.values()))
     return {key: artifacts[row] for key, row in rows.items() if row in artifacts}
 
 

@@ -68,13 +68,13 @@ class Tombstone:
         return f"{key[:100]!r} is gone: it expired on {when}. It was {what}. {cure}"
 
 
-def find(connection: Connection, session_id: int, keys: Collection[str]) -> dict[str, Tombstone]:
+def find(connection: Connection, session_row: int, keys: Collection[str]) -> dict[str, Tombstone]:
     """Return what is left of those of the keys that were a session's artifacts or variables; the newest of each."""
     columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
-    kept = select(*columns).where(TombstoneRow.session_id == session_id)
+    kept = select(*columns).where(TombstoneRow.session_id == session_row)
     rows = connection.execute(kept.order_by(TombstoneRow.id.desc()).limit(MOST)).mappings()
     # By the index of what expires: little has, and was not swept yet, of all that the session has.
-    gone = _dying(connection, ArtifactRow.session_id + 0 == session_id, MOST)
+    gone = _dying(connection, ArtifactRow.session_id + 0 == session_row, MOST)
     newest_first = [*gone[::-1], *map(dict, rows)]
     known = [_tombstone(row) for row in newest_first]
     found = {}
@@ -101,11 +101,11 @@ def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:
         insert(TombstoneRow), [{name: value for name, value in row.items() if name not in hidden} for row in dying]
     )
     connection.execute(update(LedgerRow).where(LedgerRow.artifact_id.in_(rows)).values(artifact_id=None))
-    for session_id in {row["session_id"] for row in dying}:
-        steps = {row["step"] for row in dying if row["session_id"] == session_id and row["origin"] == "output"}
-        outputs = LedgerRow.session_id == session_id, LedgerRow.step.in_(steps), LedgerRow.kind == "output"
+    for session_row in {row["session_id"] for row in dying}:
+        steps = {row["step"] for row in dying if row["session_id"] == session_row and row["origin"] == "output"}
+        outputs = LedgerRow.session_id == session_row, LedgerRow.step.in_(steps), LedgerRow.kind == "output"
         connection.execute(update(LedgerRow).where(*outputs).values(call_digest=None))
-        _cap(connection, session_id)
+        _cap(connection, session_row)
     for table in (NameRow, VariableRow):
         connection.execute(delete(table).where(table.artifact_id.in_(rows)))
     connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(rows)))
@@ -113,16 +113,16 @@ def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:
     return len(rows), blobs.delete_unused(connection, sorted({row["blob_id"] for row in dying}))
 
 
-def cure(connection: Connection, session_id: int, blob_id: int | None) -> str:
+def cure(connection: Connection, session_row: int, blob_id: int | None) -> str:
     """Return what the model reads of stored bytes that cannot be read any more: which call makes them again."""
     made = select(ArtifactRow.step, ArtifactRow.origin).where(
-        ArtifactRow.session_id == session_id, ArtifactRow.blob_id == blob_id
+        ArtifactRow.session_id == session_row, ArtifactRow.blob_id == blob_id
     )
     found = connection.execute(made.order_by(ArtifactRow.id.desc()).limit(1)).one_or_none()
     if found is None:
         return f"{GONE}; call the tool that made it again"
     call = select(LedgerRow.tool, LedgerRow.arguments).where(
-        LedgerRow.session_id == session_id, LedgerRow.step == found.step, LedgerRow.kind.in_(("output", "reply"))
+        LedgerRow.session_id == session_row, LedgerRow.step == found.step, LedgerRow.kind.in_(("output", "reply"))
     )
     tool, arguments = connection.execute(call).one_or_none() or (None, None)
     return f"{GONE}. {_cure(found.origin, tool, arguments)}"
@@ -183,8 +183,8 @@ def _dying(
     return made
 
 
-def _cap(connection: Connection, session_id: int) -> None:
-    mine = TombstoneRow.session_id == session_id
+def _cap(connection: Connection, session_row: int) -> None:
+    mine = TombstoneRow.session_id == session_row
     last = connection.execute(
         select(TombstoneRow.id).where(mine).order_by(TombstoneRow.id.desc()).offset(MOST).limit(1)
     )

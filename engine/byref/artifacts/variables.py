@@ -144,9 +144,9 @@ _FEW = ("name_0", "name_1", "name_2")
 _ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
 
 
-def taken(connection: Connection, session_id: int, names: Collection[str]) -> set[str]:
+def taken(connection: Connection, session_row: int, names: Collection[str]) -> set[str]:
     """Return those of the names that are bound in the session, to what has expired and was not swept yet, too."""
-    whose = {"of_session": session_id}
+    whose = {"of_session": session_row}
     if 0 < len(names) <= len(_FEW):
         few = whose | dict(zip_longest(_FEW, names, fillvalue=next(iter(names))))
         return set(connection.execute(_ANY_OF_FEW, few).scalars())
@@ -157,16 +157,16 @@ def taken(connection: Connection, session_id: int, names: Collection[str]) -> se
     }
 
 
-def free(connection: Connection, session_id: int, wanted: Sequence[str], also: Collection[str] = ()) -> list[str]:
+def free(connection: Connection, session_row: int, wanted: Sequence[str], also: Collection[str] = ()) -> list[str]:
     """Return the names, each with a free number (`users_2`) where it is taken in the session, or is one of `also`.
 
     That is the first free one where numbers were given in a row, however many there are.
     """
-    last = {name: last for name in wanted if (last := _given.get((session_id, name))) is not None}
+    last = {name: last for name in wanted if (last := _given.get((session_row, name))) is not None}
     near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1)]
-    used, names = {*also, *taken(connection, session_id, [*wanted, *near])}, []
+    used, names = {*also, *taken(connection, session_row, [*wanted, *near])}, []
     for name in wanted:
-        chosen = name if name not in used else _numbered(connection, session_id, name, used, last.get(name))
+        chosen = name if name not in used else _numbered(connection, session_row, name, used, last.get(name))
         used.add(chosen)
         names.append(chosen)
     return names
@@ -197,23 +197,23 @@ _ALL = _OF_SESSION.where(VariableRow.id > bindparam("behind")).order_by(Variable
 _BIND = insert(VariableRow)
 
 
-def _numbered(connection: Connection, session_id: int, name: str, used: set[str], last: int | None) -> str:
+def _numbered(connection: Connection, session_row: int, name: str, used: set[str], last: int | None) -> str:
     """A name with a number behind it that is free, after one that is not; `last` and the one behind it were looked at."""
     if last is not None and f"{name}_{last}" in used and f"{name}_{last + 1}" not in used:
         number = last + 1
     else:
-        number = _gap(connection, session_id, name, used)
-    _given[session_id, name] = number
+        number = _gap(connection, session_row, name, used)
+    _given[session_row, name] = number
     if len(_given) > _MOST_GIVEN:
         _given.popitem(last=False)
     return f"{name}_{number}"
 
 
-def _gap(connection: Connection, session_id: int, name: str, used: set[str]) -> int:
+def _gap(connection: Connection, session_row: int, name: str, used: set[str]) -> int:
     """The number of `_numbered`: found by halving, not by counting."""
     last, numbers = 1, [*range(2, _IN_A_ROW), *(_IN_A_ROW << step for step in range(_DOUBLINGS))]
     while True:
-        there = used | taken(connection, session_id, [f"{name}_{number}" for number in numbers])
+        there = used | taken(connection, session_row, [f"{name}_{number}" for number in numbers])
         first: int = next(number for number in numbers if f"{name}_{number}" not in there)
         last = max((number for number in numbers if number < first), default=last)
         if first - last == 1:
@@ -226,7 +226,7 @@ def bind(
     connection: Connection,
     *,
     tenant: str,
-    session_id: int,
+    session_row: int,
     artifact_row: int,
     named: Sequence[tuple[str, Part]],
     step: int,
@@ -236,7 +236,7 @@ def bind(
     rows = [
         {
             "tenant": tenant,
-            "session_id": session_id,
+            "session_id": session_row,
             "artifact_id": artifact_row,
             "name": name,
             "path": json.dumps(part.path),
@@ -255,11 +255,11 @@ def bound(artifact: Artifact, named: Sequence[tuple[str, Part]], step: int) -> l
     return [Variable(name, part.shape, part.path, step, "output", part.kind, 1, artifact) for name, part in named]
 
 
-def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: int, part: Part, step: int) -> bool:
+def rebind(connection: Connection, *, session_row: int, name: str, artifact_row: int, part: Part, step: int) -> bool:
     """Point a name that code made at something new; False if there is no such name, or it is bound to an output."""
     done = connection.execute(
         update(VariableRow)
-        .where(VariableRow.session_id == session_id, VariableRow.name == name, VariableRow.origin == "run")
+        .where(VariableRow.session_id == session_row, VariableRow.name == name, VariableRow.origin == "run")
         .values(
             artifact_id=artifact_row,
             path=json.dumps(part.path),
@@ -272,16 +272,16 @@ def rebind(connection: Connection, *, session_id: int, name: str, artifact_row: 
     return done.rowcount == 1
 
 
-def drop(connection: Connection, *, session_id: int, names: Collection[str]) -> None:
+def drop(connection: Connection, *, session_row: int, names: Collection[str]) -> None:
     """Let go of those of the names that code made, in few statements: a run may leave thousands."""
     for some in store.batched(names):
-        mine = VariableRow.session_id == session_id, VariableRow.origin == "run"
+        mine = VariableRow.session_id == session_row, VariableRow.origin == "run"
         connection.execute(delete(VariableRow).where(*mine, VariableRow.name.in_(some)))
 
 
-def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
+def unbind(connection: Connection, *, session_row: int, name: str) -> bool:
     """Let go of a variable that code made; False if the name is bound to an output."""
-    mine = VariableRow.session_id == session_id, VariableRow.name == name
+    mine = VariableRow.session_id == session_row, VariableRow.name == name
     connection.execute(delete(VariableRow).where(*mine, VariableRow.origin == "run"))
     return connection.execute(select(VariableRow.id).where(*mine)).first() is None
 
@@ -289,7 +289,7 @@ def unbind(connection: Connection, *, session_id: int, name: str) -> bool:
 def find(
     connection: Connection,
     source: Source,
-    session_id: int,
+    session_row: int,
     names: Collection[str],
     artifacts: Mapping[int, Artifact] | None = None,
 ) -> dict[str, Variable]:
@@ -305,10 +305,10 @@ def find(
         row
         for query, values in ((_NAMED_SO, set(bare.values())), (_BOUND_AT, steps))
         for some in store.batched(values)
-        for row in connection.execute(query, {"of_session": session_id, "values": some})
+        for row in connection.execute(query, {"of_session": session_row, "values": some})
     ]
     if artifacts is None:
-        artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+        artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
     rows.sort(key=attrgetter("id"))
     by_name = {row.name: _variable(row, artifacts) for row in rows if row.artifact_id in artifacts}
     # Of several outputs in one step the first bound is the largest: the one whose envelope names the alias.
@@ -323,21 +323,21 @@ def find(
 
 
 def all_of(
-    connection: Connection, source: Source, session_id: int, *, after: str | None = None, limit: int | None = None
+    connection: Connection, source: Source, session_row: int, *, after: str | None = None, limit: int | None = None
 ) -> list[Variable] | None:
     """Return the session's variables in the order in which they were first bound, those behind the name `after`, which
     has to be bound: else None. A page of `limit` may have fewer where data has expired; it is empty at the end only.
     """
     row_id = 0
     if after is not None:
-        name = {"of_session": session_id, "values": [after]}
+        name = {"of_session": session_row, "values": [after]}
         found = connection.execute(_NAMED_SO, name).one_or_none() if is_name(after) else None
         if found is None:
             return None
         row_id = found.id
     while True:
-        rows = connection.execute(_ALL.limit(limit), {"of_session": session_id, "behind": row_id}).all()
-        artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+        rows = connection.execute(_ALL.limit(limit), {"of_session": session_row, "behind": row_id}).all()
+        artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
         live = [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
         if live or limit is None or len(rows) < limit:
             return live
@@ -387,37 +387,37 @@ def _newest_of(origin: str) -> Any:
 _NEWEST = union_all(*map(_newest_of, ("output", "host", "run")))
 
 
-def _newest(connection: Connection, session_id: int, limit: int) -> list[Any]:
+def _newest(connection: Connection, session_row: int, limit: int) -> list[Any]:
     """Rows of the newest data, at most `limit` of each origin, newest first."""
-    about = {"of_session": session_id, "now": datetime.now(UTC), "most": limit}
+    about = {"of_session": session_row, "now": datetime.now(UTC), "most": limit}
     return sorted(connection.execute(_NEWEST, about), key=attrgetter("artifact_id", "id"), reverse=True)
 
 
-def newest(connection: Connection, session_id: int, limit: int) -> tuple[list[Named], Counted]:
+def newest(connection: Connection, session_row: int, limit: int) -> tuple[list[Named], Counted]:
     """Return the variables of the newest data, newest first, and how many there are; no artifact is read."""
     window = max(limit, MOST_COUNTED)
-    rows = _newest(connection, session_id, window)
+    rows = _newest(connection, session_row, window)
     is_all = max(Counter(row.origin for row in rows).values(), default=0) < window
     named = [Named(row.artifact_id, row.name, row.shape) for row in rows[:limit]]
     return named, Counted(len(rows), is_all)
 
 
-def of_tools_first(connection: Connection, session_id: int, limit: int) -> dict[str, bool]:
+def of_tools_first(connection: Connection, session_row: int, limit: int) -> dict[str, bool]:
     """Return names, those of what tools stored first, each kind newest first, and whether code bound them."""
-    rows = sorted(_newest(connection, session_id, limit), key=lambda row: row.origin == "run")  # stable
+    rows = sorted(_newest(connection, session_row, limit), key=lambda row: row.origin == "run")  # stable
     return {row.name: row.origin == "run" for row in rows[:limit]}
 
 
-def latest(connection: Connection, source: Source, session_id: int) -> list[Variable]:
+def latest(connection: Connection, source: Source, session_row: int) -> list[Variable]:
     """Return the variables of the newest data in the order in which they were first bound, `LATEST` of each origin."""
-    ids = [row.id for row in _newest(connection, session_id, LATEST)]
+    ids = [row.id for row in _newest(connection, session_row, LATEST)]
     rows = [
         row
         for some in store.batched(ids)
-        for row in connection.execute(_AT, {"of_session": session_id, "values": some})
+        for row in connection.execute(_AT, {"of_session": session_row, "values": some})
     ]
     rows.sort(key=attrgetter("id"))
-    artifacts = store.by_row_ids(connection, source, session_id, {row.artifact_id for row in rows})
+    artifacts = store.by_row_ids(connection, source, session_row, {row.artifact_id for row in rows})
     return [_variable(row, artifacts) for row in rows if row.artifact_id in artifacts]
 
 

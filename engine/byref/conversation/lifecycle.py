@@ -396,7 +396,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     def work(connection: Connection) -> str:
         ledger.lock(connection, other.row)
         adding = {artifact.digest: artifact.payload.size}
-        whose: Any = {"tenant": scope.tenant, "session": with_, "session_id": other.row}
+        whose: Any = {"tenant": scope.tenant, "session": with_, "session_row": other.row}
         quotas.check(connection, scope.policy, adding=adding, is_locked=True, **whose)
         blob = blobs.published(connection, scope.tenant, artifact.digest)
         if blob is None:
@@ -415,7 +415,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
         store.insert_artifact(
             connection,
             tenant=scope.tenant,
-            session_id=other.row,
+            session_row=other.row,
             blob_id=blob.id,
             public_id=public_id,
             step=None,

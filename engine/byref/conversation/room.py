@@ -48,4 +48,4 @@ def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, in
 
 
 def _whose(scope: Scope) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "session": scope.name, "session_id": scope.row}
+    return {"tenant": scope.tenant, "session": scope.name, "session_row": scope.row}

@@ -358,10 +358,10 @@ def _sessions() -> Iterator[_Check]:
 def _totals(connection: Connection) -> Iterator[Problem]:
     """Sums that sessions keep, which have to be their ledgers'."""
     found = 0
-    for session_id, totals, through in connection.execute(
+    for session_row, totals, through in connection.execute(
         select(SessionRow.id, SessionRow.totals, SessionRow.totals_through).where(SessionRow.totals.is_not(None))
     ).yield_per(MOST):
-        counted = sums.through(connection, session_id, through)
+        counted = sums.through(connection, session_row, through)
         try:
             is_right = json.loads(totals or "null") == counted
         except ValueError:
@@ -369,7 +369,7 @@ def _totals(connection: Connection) -> Iterator[Problem]:
         if not is_right and found < MOST:
             found += 1
             yield Problem(
-                "totals", SessionRow.__tablename__, f"id {session_id}", f"they are not the sums of {through} steps"
+                "totals", SessionRow.__tablename__, f"id {session_row}", f"they are not the sums of {through} steps"
             )
 
 

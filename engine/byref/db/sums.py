@@ -102,9 +102,9 @@ def _added(connection: Connection, session_row: int, sums: dict[str, Any], after
     return sums
 
 
-def freed(connection: Connection, session_ids: Collection[int]) -> None:
+def freed(connection: Connection, session_rows: Collection[int]) -> None:
     """Have it known that something of locked sessions has gone."""
-    known = SessionRow.id.in_(session_ids), SessionRow.stored_until.is_not(None)
+    known = SessionRow.id.in_(session_rows), SessionRow.stored_until.is_not(None)
     connection.execute(update(SessionRow).where(*known).values(stored_until=None))
 
 

@@ -317,7 +317,7 @@ def _publish(
             connection,
             scope.source,
             tenant=scope.tenant,
-            session_id=scope.row,
+            session_row=scope.row,
             blob=blob,
             digest=kept.block.digest,
             public_id=new_id(scope),
@@ -330,7 +330,7 @@ def _publish(
         variables.bind(
             connection,
             tenant=scope.tenant,
-            session_id=scope.row,
+            session_row=scope.row,
             artifact_row=artifact.row_id,
             named=named,
             step=turn.step,

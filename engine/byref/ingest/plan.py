@@ -316,7 +316,7 @@ def _tell_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
     scope = prepared.scope
     size = max(block.piece.block.stored_size for block in blocks if block.piece.block is not None)
     words = f"{size:,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
-    quotas.tell("max_artifact_bytes", words, tenant=scope.tenant, session=scope.name, session_id=scope.row)
+    quotas.tell("max_artifact_bytes", words, tenant=scope.tenant, session=scope.name, session_row=scope.row)
 
 
 def _is_too_large(prepared: Prepared, block: Measured) -> bool:

@@ -76,7 +76,7 @@ def commit(connection: Connection, scope: Scope, files: Files, step: int | None)
         store.insert_artifact(
             connection,
             tenant=scope.tenant,
-            session_id=scope.row,
+            session_row=scope.row,
             blob_id=staging.publish_kept(connection, scope.place, one.staged),
             public_id=store.new_id(),
             step=step,

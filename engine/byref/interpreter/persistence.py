@@ -103,7 +103,7 @@ def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names
             names_of.keep(
                 connection,
                 tenant=scope.tenant,
-                session_id=scope.row,
+                session_row=scope.row,
                 name=bound,
                 data=kept.exact[name],
                 artifact_row=row,
@@ -119,7 +119,7 @@ def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -
     return store.insert_artifact(
         connection,
         tenant=scope.tenant,
-        session_id=scope.row,
+        session_row=scope.row,
         blob_id=blob_id,
         public_id=store.new_id(),
         step=step,
@@ -148,7 +148,7 @@ def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step:
     return store.insert_artifact(
         connection,
         tenant=scope.tenant,
-        session_id=scope.row,
+        session_row=scope.row,
         blob_id=blob.id,
         public_id=store.new_id(),
         step=step,
@@ -174,7 +174,7 @@ def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tu
         variables.bind(
             connection,
             tenant=scope.tenant,
-            session_id=scope.row,
+            session_row=scope.row,
             artifact_row=artifact_row,
             named=named,
             step=step,
@@ -190,18 +190,18 @@ _UNNAMED = (
 )
 
 
-def discard_unnamed(connection: Connection, session_id: int, most: int) -> bool:
+def discard_unnamed(connection: Connection, session_row: int, most: int) -> bool:
     """Delete some values of runs that no name stands for; tell whether there may be more.
 
     Figures and files stay, for replies name them, and what is kept beyond the session's end.
     """
-    found = connection.execute(_UNNAMED, {"of_session": session_id, "most": most}).all()
+    found = connection.execute(_UNNAMED, {"of_session": session_row, "most": most}).all()
     ids = [one.id for one in found]
     connection.execute(delete(NameRow).where(NameRow.artifact_id.in_(ids)))
     connection.execute(update(LedgerRow).where(LedgerRow.artifact_id.in_(ids)).values(artifact_id=None))
     connection.execute(delete(ArtifactRow).where(ArtifactRow.id.in_(ids)))
     blobs.delete_unused(connection, sorted({one.blob_id for one in found}))
-    sums.freed(connection, [session_id])
+    sums.freed(connection, [session_row])
     return len(found) == most
 
 

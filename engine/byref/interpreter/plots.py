@@ -91,7 +91,7 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
         store.insert_artifact(
             connection,
             tenant=scope.tenant,
-            session_id=scope.row,
+            session_row=scope.row,
             blob_id=staging.publish_kept(connection, scope.place, plot.staged),
             public_id=plot.id,
             step=step,
@@ -157,7 +157,7 @@ _NEWEST = (
 )
 
 
-def _last_number(connection: Connection, session_id: int) -> int:
+def _last_number(connection: Connection, session_row: int) -> int:
     """The highest number of the newest figures."""
-    names = connection.execute(_NEWEST, {"of_session": session_id}).scalars()
+    names = connection.execute(_NEWEST, {"of_session": session_row}).scalars()
     return max((int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name or ""))), default=0)

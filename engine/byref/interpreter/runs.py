@@ -388,7 +388,7 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
     names: dict[str, str] = {}
     gone: dict[str, str] = {}
     reply_step = step if replied else None
-    variables.drop(connection, session_id=scope.row, names=execution.dropped)
+    variables.drop(connection, session_row=scope.row, names=execution.dropped)
     names_of.forget(connection, scope.row, execution.dropped)
     staged: tuple[persistence.Aliases | Kept, ...] = (*execution.aliases, *execution.kept)
     taken = variables.taken(connection, scope.row, [part.wanted for one in staged for part in one.parts])
@@ -399,18 +399,18 @@ def commit(connection: Connection, scope: Scope, execution: Execution, step: int
         else:  # as if it had been so before the code ran
             for part in alias.parts:
                 gone[part.wanted] = WENT
-                variables.unbind(connection, session_id=scope.row, name=part.wanted)
+                variables.unbind(connection, session_row=scope.row, name=part.wanted)
             names_of.forget(connection, scope.row, [part.wanted for part in alias.parts])
     for kept in execution.kept:
         row = persistence.insert(connection, scope, kept, reply_step)
         names |= _bind(connection, scope, row, kept.parts, taken, step)
         persistence.keep_exact(connection, scope, kept, row, {name: name for name in kept.exact if name in names}, step)
     for name, (what, source) in execution.definitions.items():
-        if variables.unbind(connection, session_id=scope.row, name=name):
+        if variables.unbind(connection, session_row=scope.row, name=name):
             names_of.keep(
                 connection,
                 tenant=scope.tenant,
-                session_id=scope.row,
+                session_row=scope.row,
                 name=name,
                 data=source.encode(),
                 artifact_row=None,
@@ -439,7 +439,7 @@ def _bind(
         if part.wanted not in taken:
             fresh.append((part.wanted, part))
         elif not variables.rebind(
-            connection, session_id=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
+            connection, session_row=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
         ):
             continue
         names[part.wanted] = part.shape

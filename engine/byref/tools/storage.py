@@ -145,7 +145,7 @@ def insert_value(
     store.insert_artifact(
         connection,
         tenant=scope.tenant,
-        session_id=scope.row,
+        session_row=scope.row,
         blob_id=published,
         public_id=public_id,
         step=step,

@@ -66,7 +66,7 @@ class Place:
         values: dict[str, bytes] = {}
         left = set(names)
         for tries in range(1, MOST_READS + 1):
-            found = scope.read(partial(by_names, source=scope.source, session_id=scope.row, names=left))
+            found = scope.read(partial(by_names, source=scope.source, session_row=scope.row, names=left))
             for name, artifact in found.items():
                 try:
                     values[name] = artifact.payload.read()
