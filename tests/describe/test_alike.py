@@ -13,12 +13,12 @@ import pytest
 import vega_datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_values import HOSTILE_TEXT, SCALARS, compatibility, ragged_records, wide_records
 
 from byref.describe import alike, columns
 from byref.describe.columns import CHUNK, Inference
 from byref.describe.nodes import Node
 from byref.describe.schema import infer
-from json_values import HOSTILE_TEXT, SCALARS, compatibility, ragged_records, wide_records
 
 FIRST = 3 * CHUNK
 """Objects that are always read."""

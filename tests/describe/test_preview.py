@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-
-from byref.describe.preview import Preview, preview
 from json_values import (
     EVERYDAY,
     VALUES,
@@ -28,6 +26,8 @@ from json_values import (
     spread,
     wide_records,
 )
+
+from byref.describe.preview import Preview, preview
 
 ITEMS = re.compile(r"\.\.\. \(([\d,]+) tokens omitted\) \.\.\.")
 KEYS = re.compile(r"([\d,]+) (?:more )?keys?")

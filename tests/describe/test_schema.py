@@ -16,10 +16,10 @@ from genson import SchemaBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
+from json_values import EVERYDAY, VALUES, compatibility, installed_packages, load, nested, records, spread, wide_records
 from jsonschema import Draft202012Validator
 
 from byref.describe.schema import NotPlain, TooDeep, infer
-from json_values import EVERYDAY, VALUES, compatibility, installed_packages, load, nested, records, spread, wide_records
 
 
 def characters(text: str) -> int:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from s3server import S3
 
 from byref import ArtifactMissing, CharCounter, Engine, Policy, Session
 from byref.stores import BlobStore, FileStore, MemoryStore, ObjectStore, check_key
-from s3server import S3
 from statements.material import answer, document_block, image_block, lines, records
 
 TOOL = "retrieve_offloaded_content"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from placed import Opened, Placed, bucket_at, files_at
+from s3server import S3, Faults, faulty
 
 from byref.stores import MemoryStore
 from byref_sandbox import Sandbox
-from s3server import S3, Faults, faulty
 
 PAIRS = ({"files", "sqlite"}, {"memory", "postgresql"}, {"s3", "sqlite"})
 """Which store a quick run has with which database: a store knows nothing of where its rows are."""

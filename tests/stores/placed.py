@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
+from s3server import S3
 from sqlalchemy import text
 
 from byref import Engine, Session
 from byref.db import integrity
 from byref.stores import BlobStore, FileStore, ObjectStore
-from s3server import S3
 
 TOOLS = (
     "code_interpreter",

@@ -28,10 +28,10 @@ from placed import (
     problems,
     records,
 )
+from s3server import S3, Faults
 
 from byref import ArtifactMissing, ConfigurationError, Engine, Policy, ToolError
 from byref.stores import FileStore, MemoryStore
-from s3server import S3, Faults
 
 FORMS: dict[str, tuple[Policy, object, str]] = {
     "variables": (Policy(), records(), "variables"),

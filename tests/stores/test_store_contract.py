@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from s3server import S3
 
 from byref.errors import ArtifactMissing
 from byref.stores import BlobStore, FileStore, MemoryStore, ObjectStore, check_key
 from byref.stores.contract import BlobStoreContract
-from s3server import S3
 
 
 class TestMemoryStore(BlobStoreContract):

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
+from s3server import S3, Faults
 
 from byref.errors import ArtifactMissing, ConfigurationError, StorageFailure
 from byref.stores import ObjectStore, object_key, objects
-from s3server import S3, Faults
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 KEY = object_key("acme", "0" * 32, "application/json")

@@ -14,10 +14,10 @@ import pytest
 from frozen import released, statements
 from kept import RELEASED, unpacked
 from sqlalchemy import create_engine, make_url, text
+from structure import structure
 
 from byref import db
 from byref.db.integrity import examine
-from structure import structure
 
 CHAOS = Path(__file__).parents[1] / "chaos"
 LONG = timedelta(days=100_000)
