@@ -116,7 +116,7 @@ def keep(
     connection.execute(
         insert(NameRow).values(
             tenant=tenant,
-            session_row=session_row,
+            session_id=session_row,
             name=name,
             kind="source" if artifact_row is None else "exact",
             artifact_id=artifact_row,
