@@ -22,7 +22,7 @@ from byref.accounting.tokens import SampledCounter
 from byref.describe.preview import preview
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.jsonscan import whole
+from byref.jsonscan import describe_text
 from byref_sandbox import jsontext
 
 BYTES, SHORT_BYTES = 10_000_000, 600_000
@@ -110,7 +110,7 @@ def _schema(name: str, text: bytes, short: bool) -> Iterator[Figure]:
     yield Figure(
         step, median(times["ours"]) * 1e3, "ms", f"orjson.loads, {megabytes:.1f} MB", ratio(times["ours"], times["xoj"])
     )
-    described = whole.describe(text)
+    described = describe_text(text)
     if described is not None and described.schema.full() != infer(value).full():
         raise AssertionError(f"the schema of the text of {name!r} differs from that of its value")
 
@@ -118,7 +118,7 @@ def _schema(name: str, text: bytes, short: bool) -> Iterator[Figure]:
         return infer(jsontext.decode(text), plain=True).full()
 
     def ours() -> object:
-        return whole.describe(text) or parsed()
+        return describe_text(text) or parsed()
 
     times = interleaved(1 if short else RUNS, ours=ours, parsed=parsed, xoj=lambda: orjson.loads(text))
     how = "fast path" if described is not None else "parsed"

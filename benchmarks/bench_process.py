@@ -32,7 +32,8 @@ from benchmarks import corpora, databases, peak
 from benchmarks.corpora import published
 from benchmarks.profiled import shares, told
 from benchmarks.results import Figure, Work, interleaved, measured, median, percentile, ratio, shown
-from byref.jsonscan import whole
+from byref.content import blocks
+from byref.jsonscan import Described
 
 RUNS = {10_000: 60, 1_000_000: 15, 10_000_000: 9, 100_000_000: 3}
 """Rounds of each size, in bytes."""
@@ -61,13 +62,13 @@ TARGETS = {
 }
 """At 10 MB."""
 PARTS = {
-    "matching": ("skim/", "re2.Match"),
-    "parsing": ("msgspec.json.Decoder", "slices/parsing"),
+    "parsing": ("msgspec.json.Decoder", "chunks/parsing"),
     "schema": ("describe/columns", "describe/alike", "describe/schema"),
     "preview, shape and schema for the model": ("/describe/", "/envelope"),
     "tokens": ("/tokens.py", "encode_ordinary"),
     "hashing": ("digest", "blake3"),
-    "writing JSON": ("encode_lines", "outputs/values", "slices/text"),
+    "writing JSON": ("encode_lines", "content/values", "chunks/text"),
+    "matching": ("jsonscan/", "re2.Match"),
     "frames and compression": ("/frames.py", "/artifacts/", "zstandard", "_thread.lock"),
     "SQL": ("sqlite3", "psycopg", "sqlalchemy", "/byref/db/", "/ledger.py", "/variables.py"),
 }
@@ -218,18 +219,18 @@ def _corpus(engine: byref.Engine, name: str, raw: bytes, short: bool) -> Iterato
 def _path(session: byref.Session, output: object) -> str:
     """Process an output, and say whether its text was matched or parsed."""
     matched: list[bool] = []
-    describe = whole.describe
+    describe = blocks.describe_text
 
-    def watched(text: bytes, line_feeds: int | None = None) -> whole.Described | None:
+    def watched(text: bytes, line_feeds: int | None = None) -> Described | None:
         described = describe(text, line_feeds)
         matched.append(described is not None)
         return described
 
-    whole.describe = watched
+    blocks.describe_text = watched  # type: ignore[assignment]
     try:
         _process(session, output)
     finally:
-        whole.describe = describe
+        blocks.describe_text = describe
     return "fast path" if any(matched) else "parsed"
 
 

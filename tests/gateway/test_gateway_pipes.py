@@ -1,4 +1,4 @@
-"""A client at pipes: what it sends is weighed, what it gets is written slice by slice."""
+"""A client at pipes: what it sends is weighed, what it gets is written chunk by chunk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answer(value: Any) -> JSONRPCResponse:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_message_is_the_same_slice_by_slice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_the_same_chunk_by_chunk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "CHUNK", 4_000)
     pieces = list(messages.pieces_of(answer(VALUES[name])))
     assert json.loads(b"".join(pieces)) == {"jsonrpc": "2.0", "id": 7, "result": {"first": 1, "value": VALUES[name]}}

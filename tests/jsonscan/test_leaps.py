@@ -12,8 +12,8 @@ import pytest
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.jsonscan import Skimmed, Skimmer, sizes
-from byref.jsonscan.stretch import Stretch
+from byref.jsonscan import Scanned, Scanner, sizes
+from byref.jsonscan.array import ArrayScan
 
 LEAPS: list[bool] = []
 
@@ -23,22 +23,22 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocks of a few hundred bytes; `LEAPS` tells what became of each that might have been leapt over."""
     for name, size in {"BLOCK": 1 << 9, "END": 1 << 10, "SMALL": 1 << 9}.items():
         monkeypatch.setattr(sizes, name, size)
-    leap = Stretch.leap
+    leap = ArrayScan.leap
 
-    def noted(stretch: Stretch, text: bytes) -> bool:
+    def noted(stretch: ArrayScan, text: bytes) -> bool:
         LEAPS.append(leap(stretch, text))
         return LEAPS[-1]
 
-    monkeypatch.setattr(Stretch, "leap", noted)
+    monkeypatch.setattr(ArrayScan, "leap", noted)
     LEAPS.clear()
     yield
 
 
-def skimmed(text: bytes, piece: int = 300) -> Skimmed:
-    skimmer = Skimmer()
+def scanned(text: bytes, piece: int = 300) -> Scanned:
+    scanner = Scanner()
     for at in range(0, len(text), piece):
-        skimmer.feed(text[at : at + piece])
-    return skimmer.finish()
+        scanner.feed(text[at : at + piece])
+    return scanner.finish()
 
 
 def users(count: int) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ ARRAYS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
 def test_it_is_described_as_if_it_had_been_parsed(array: list[Any], around: str, indent: int | None) -> None:
     value: Any = array if around == "alone" else {"total": len(array), "rows": array, "next": None}
-    told = skimmed(json.dumps(value, indent=indent).encode())
+    told = scanned(json.dumps(value, indent=indent).encode())
     assert told.schema is not None, told.parse_error
     plain = infer(json.loads(json.dumps(value)))
     assert json.dumps(told.schema.full()) == json.dumps(plain.full())
@@ -90,14 +90,14 @@ def test_it_is_described_as_if_it_had_been_parsed(array: list[Any], around: str,
 
 @pytest.mark.parametrize("name", ["alike", "a null", "another order", "numbers", "one too long for an example"])
 def test_most_of_it_is_leapt_over(name: str) -> None:
-    skimmed(json.dumps(ARRAYS[name]).encode())
+    scanned(json.dumps(ARRAYS[name]).encode())
     assert sum(LEAPS) > 0.8 * len(LEAPS) > 0
 
 
 @pytest.mark.parametrize("name", ["texts", "each different"])
 def test_what_is_not_alike_is_soon_no_more_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "TO_LOSE", 1 << 16)
-    skimmed(json.dumps(ARRAYS[name]).encode())
+    scanned(json.dumps(ARRAYS[name]).encode())
     assert not any(LEAPS)
 
 
@@ -106,6 +106,6 @@ def test_what_is_not_alike_is_soon_no_more_tried(name: str, monkeypatch: pytest.
 def test_what_is_no_json_is_noticed(place: int, wrong: bytes) -> None:
     text = json.dumps(users(400)).encode()
     place = text.index(b'"tags"', place)
-    told = skimmed(text[:place] + wrong + text[place:])
+    told = scanned(text[:place] + wrong + text[place:])
     assert told.schema is None
     assert "invalid JSON" in str(told.parse_error)

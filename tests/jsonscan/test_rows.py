@@ -15,7 +15,7 @@ from byref.describe.rows import Rows
 from byref.describe.schema import Abridged, infer
 from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import Ends, head_of, head_within, truncate, truncate_json
-from byref.jsonscan import Skimmed, Skimmer, sizes
+from byref.jsonscan import Scanned, Scanner, sizes
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -26,10 +26,10 @@ def small() -> Iterator[None]:
         yield
 
 
-def skim(data: bytes) -> Skimmed:
-    skimmer = Skimmer()
-    skimmer.feed(data)
-    return skimmer.finish()
+def scan(data: bytes) -> Scanned:
+    scanner = Scanner()
+    scanner.feed(data)
+    return scanner.finish()
 
 
 def records(count: int) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def characters(text: str) -> int:
 def pair(request: pytest.FixtureRequest) -> tuple[Any, Any, int]:
     value = VALUES[request.param]
     data = json.dumps(value).encode()
-    abridged = skim(data).value
+    abridged = scan(data).value
     members = abridged.values() if isinstance(abridged, dict) else [abridged]
     assert any(type(member) is Rows for member in members) or request.param == "few long elements"
     return value, abridged, len(data)
@@ -102,7 +102,7 @@ def test_words(pair: tuple[Any, Any, int]) -> None:
 
 def test_more_than_the_ends_hold_is_never_shown() -> None:
     value = [{"id": i} for i in range(100_000)]
-    abridged = skim(json.dumps(value).encode()).value
+    abridged = scan(json.dumps(value).encode()).value
     assert type(abridged) is Rows
     shown: Any = preview(abridged, budget=100_000, measure=characters, total=500_000).value
     assert all(
@@ -123,7 +123,7 @@ TEXTS = {
 @pytest.mark.parametrize("budget", [30, 100, 1_000, 4_000])
 @pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
 def test_texts(text: str, budget: int) -> None:
-    ends = skim(text.encode()).text
+    ends = scan(text.encode()).text
     assert truncate(ends, budget=budget, measure=characters) == truncate(text, budget=budget, measure=characters)
     assert head_within(ends, budget=budget, measure=characters) == head_within(text, budget=budget, measure=characters)
     assert head_of(ends, budget) == head_of(text, budget)
@@ -137,7 +137,7 @@ def test_a_notice_counts_what_is_in_no_end() -> None:
 
 def test_full_schemas_of_folded_maps_need_what_has_passed_by() -> None:
     maps = [{f"key {i}-{j}": {"n": j} for j in range(40)} for i in range(500)]
-    schema = skim(json.dumps(maps).encode()).schema
+    schema = scan(json.dumps(maps).encode()).schema
     assert schema is not None and schema.folded
     with pytest.raises(Abridged, match="passed by"):
         schema.full()
@@ -146,6 +146,6 @@ def test_full_schemas_of_folded_maps_need_what_has_passed_by() -> None:
 
 def test_full_schemas_of_maps_that_are_still_there() -> None:
     value = {"map": {f"key {j}": {"n": j} for j in range(40)}, "rows": records(5_000)}
-    schema = skim(json.dumps(value).encode()).schema
+    schema = scan(json.dumps(value).encode()).schema
     assert schema is not None and schema.folded
     assert schema.full() == infer(value).full()

@@ -1,4 +1,4 @@
-"""What is skimmed from a stream is what reading the whole of it says."""
+"""What is scanned from a stream is what reading the whole of it says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from byref.content import to_block
 from byref.describe.rows import Rows
 from byref.describe.schema import TooDeep, infer
 from byref.describe.shape import kind_of, shape
-from byref.jsonscan import Skimmed, Skimmer, sizes
+from byref.jsonscan import Scanned, Scanner, sizes
 
 CHUNKS = st.sampled_from([1, 3, 7, 64, 1_000, 1 << 20])
 
@@ -37,11 +37,11 @@ def small() -> Iterator[None]:
         yield
 
 
-def skim(data: bytes, chunk: int = 1 << 20) -> Skimmed:
-    skimmer = Skimmer()
+def scan(data: bytes, chunk: int = 1 << 20) -> Scanned:
+    scanner = Scanner()
     for at in range(0, len(data), chunk):
-        skimmer.feed(data[at : at + chunk])
-    return skimmer.finish()
+        scanner.feed(data[at : at + chunk])
+    return scanner.finish()
 
 
 def written(value: object) -> str:
@@ -49,9 +49,9 @@ def written(value: object) -> str:
     return json.dumps(value)
 
 
-def check(data: bytes, chunk: int) -> Skimmed:
-    """Skim the data and compare all that is said of it with what the whole says."""
-    skimmed = skim(data, chunk)
+def check(data: bytes, chunk: int) -> Scanned:
+    """Scan the data and compare all that is said of it with what the whole says."""
+    scanned = scan(data, chunk)
     block = to_block(data)
     value, problem, schema = block.parsed[1], block.parse_error, None
     if problem is None:
@@ -59,28 +59,28 @@ def check(data: bytes, chunk: int) -> Skimmed:
             schema = infer(value, plain=True)
         except TooDeep as error:
             value, problem = None, str(error)
-    assert skimmed.parse_error == problem
-    assert (skimmed.size, skimmed.lines, skimmed.lossy) == (len(data), block.line_count, block.lossy)
+    assert scanned.parse_error == problem
+    assert (scanned.size, scanned.lines, scanned.lossy) == (len(data), block.line_count, block.lossy)
     text = block.text
-    assert (skimmed.text.characters, skimmed.text.size) == (len(text), block.size)
-    assert (skimmed.text.head, skimmed.text.tail) == (text[: sizes.TEXT_END], text[-sizes.TEXT_END :])
+    assert (scanned.text.characters, scanned.text.size) == (len(text), block.size)
+    assert (scanned.text.head, scanned.text.tail) == (text[: sizes.TEXT_END], text[-sizes.TEXT_END :])
     if schema is None:
-        assert skimmed.schema is None and skimmed.value is None
-        return skimmed
-    assert skimmed.schema is not None
-    assert skimmed.schema.folded == schema.folded
-    assert skimmed.schema.fitted(500, len) == schema.fitted(500, len)
+        assert scanned.schema is None and scanned.value is None
+        return scanned
+    assert scanned.schema is not None
+    assert scanned.schema.folded == schema.folded
+    assert scanned.schema.fitted(500, len) == schema.fitted(500, len)
     if schema.folded:
-        assert skimmed.schema.fitted(1_000_000, len) == schema.fitted(1_000_000, len)
+        assert scanned.schema.fitted(1_000_000, len) == schema.fitted(1_000_000, len)
     else:
-        assert written(skimmed.schema.full()) == written(schema.full())
-    same(skimmed.value, value)
+        assert written(scanned.schema.full()) == written(schema.full())
+    same(scanned.value, value)
     if type(value) is dict:
-        assert list(skimmed.value) == list(value)  # type: ignore[call-overload]
+        assert list(scanned.value) == list(value)  # type: ignore[call-overload]
         for key, member in value.items():
-            same(skimmed.value[key], member)  # type: ignore[index]
-    assert shape(skimmed.value) == shape(value)
-    return skimmed
+            same(scanned.value[key], member)  # type: ignore[index]
+    assert shape(scanned.value) == shape(value)
+    return scanned
 
 
 def same(found: Any, value: Any) -> None:
@@ -251,19 +251,19 @@ def test_maps_of_arrays(count: int) -> None:
 
 def test_samples_are_spread_evenly() -> None:
     lines = [f"{i:07}\n" for i in range(1_000)]
-    samples = skim("".join(lines).encode()).samples.splitlines(keepends=True)
+    samples = scan("".join(lines).encode()).samples.splitlines(keepends=True)
     assert sizes.SAMPLES / 2 <= len(samples) <= sizes.SAMPLES
     step = int(samples[1])
     assert samples == lines[::step][: len(samples)] and len(lines) - int(samples[-1]) <= 2 * step
 
 
 def test_samples_of_a_short_text_are_the_text() -> None:
-    assert skim(b"a short text, 1, 2, 3", 5).samples == "a short text, 1, 2, 3"
+    assert scan(b"a short text, 1, 2, 3", 5).samples == "a short text, 1, 2, 3"
 
 
 def test_elements_between_the_ends_are_sampled() -> None:
     value = [{"id": i} for i in range(1_000)]
-    rows = skim(json.dumps(value).encode()).value
+    rows = scan(json.dumps(value).encode()).value
     assert type(rows) is Rows
     assert sizes.ITEM_SAMPLES / 2 <= len(rows.samples) <= sizes.ITEM_SAMPLES
     ids = [row["id"] for row in rows.samples]
@@ -273,8 +273,8 @@ def test_elements_between_the_ends_are_sampled() -> None:
 def test_of_many_arrays_less_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "ENDS", 400)
     value = {f"key {i}": [{"id": j} for j in range(50)] for i in range(20)}
-    skimmed = check(json.dumps(value).encode(), 1 << 20)
-    kept = [len(rows.head) + len(rows.tail) for rows in skimmed.value.values() if type(rows) is Rows]  # type: ignore[attr-defined]
+    scanned = check(json.dumps(value).encode(), 1 << 20)
+    kept = [len(rows.head) + len(rows.tail) for rows in scanned.value.values() if type(rows) is Rows]  # type: ignore[attr-defined]
     assert len(kept) == 20 and sum(kept) < 100
 
 
@@ -289,21 +289,21 @@ def test_of_many_arrays_less_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_would_take_too_much_memory_is_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "MOST", 2_000)
-    skimmed = skim(text.encode() + b" more")
-    assert skimmed.parse_error == (
+    scanned = scan(text.encode() + b" more")
+    assert scanned.parse_error == (
         "one element, or all outside of the big arrays, is more than 2,000 bytes: too large to be described"
     )
-    assert (skimmed.value, skimmed.schema, skimmed.size) == (None, None, len(text) + 5)
+    assert (scanned.value, scanned.schema, scanned.size) == (None, None, len(text) + 5)
 
 
 def test_cuts_fall_anywhere() -> None:
     data = json.dumps({"n": 1, "é": [{"é\\": '"€', "t": "\U0001f600"}] * 40}, ensure_ascii=False).encode()
     random.seed(1)
     for _ in range(50):
-        skimmer, at = Skimmer(), 0
+        scanner, at = Scanner(), 0
         while at < len(data):
             step = random.choice([0, 1, 2, 3, 30, 300])
-            skimmer.feed(data[at : at + step])
+            scanner.feed(data[at : at + step])
             at += step
-        skimmed = skimmer.finish()
-        assert skimmed.parse_error is None and skimmed.text.characters == len(data.decode())
+        scanned = scanner.finish()
+        assert scanned.parse_error is None and scanned.text.characters == len(data.decode())

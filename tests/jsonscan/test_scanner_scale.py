@@ -1,4 +1,4 @@
-"""A gigabyte is skimmed in little memory; hostile streams too."""
+"""A gigabyte is scanned in little memory; hostile streams too."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from byref.jsonscan import Skimmer, sizes
+from byref.jsonscan import Scanner, sizes
 
 GIGABYTE = """
 import json, resource, sys
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.jsonscan import Skimmer
+from byref.jsonscan import Scanner
 
 kind = sys.argv[1]
 records = [
@@ -25,25 +25,25 @@ part = json.dumps(records)[1:-1].encode() + b"," if kind == "json" else b"one li
 times = 10**9 // len(part) + 1
 import byref.jsonscan.document, numpy
 idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-skimmer = Skimmer()
+scanner = Scanner()
 if kind == "json":
-    skimmer.feed(b'{"total": 1, "rows": [')
+    scanner.feed(b'{"total": 1, "rows": [')
 for _ in range(times):
     for at in range(0, len(part), 1 << 20):
-        skimmer.feed(part[at : at + (1 << 20)])
+        scanner.feed(part[at : at + (1 << 20)])
 if kind == "json":
     records.append({"id": None, "last": True})
-    skimmer.feed(json.dumps(records[-1]).encode() + b'], "next": "x"}')
-skimmed = skimmer.finish()
+    scanner.feed(json.dumps(records[-1]).encode() + b'], "next": "x"}')
+scanned = scanner.finish()
 used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024
 if kind == "json":
     like = {"total": 1, "rows": records, "next": "x"}
-    assert skimmed.schema.full() == infer(like).full(), skimmed.schema.full()
+    assert scanned.schema.full() == infer(like).full(), scanned.schema.full()
     count = times * 20_000 + 1
-    assert shape(skimmed.value) == {"total": "integer", "rows": f"array({count}) of object", "next": "string"}
-    assert skimmed.value["rows"].tail[-1] == records[-1]
+    assert shape(scanned.value) == {"total": "integer", "rows": f"array({count}) of object", "next": "string"}
+    assert scanned.value["rows"].tail[-1] == records[-1]
 else:
-    assert skimmed.lines == times * 50_000 and skimmed.text.size == len(part) * times
+    assert scanned.lines == times * 50_000 and scanned.text.size == len(part) * times
 print(used)
 """
 
@@ -77,11 +77,11 @@ def test_hostile_streams_are_refused_in_time(
     start: bytes, again: bytes, problem: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "MOST", 8_000_000)
-    skimmer, block = Skimmer(), again * (1_000_000 // len(again))
+    scanner, block = Scanner(), again * (1_000_000 // len(again))
     begun = time.process_time()
-    skimmer.feed(start)
+    scanner.feed(start)
     for _ in range(9):
-        skimmer.feed(block)
-    skimmed = skimmer.finish()
+        scanner.feed(block)
+    scanned = scanner.finish()
     assert time.process_time() - begun < 20
-    assert skimmed.parse_error is None if problem is None else problem in (skimmed.parse_error or "")
+    assert scanned.parse_error is None if problem is None else problem in (scanned.parse_error or "")

@@ -15,8 +15,7 @@ from blake3 import blake3
 
 from byref.content import values
 from byref.describe.truncate import Ends, head_of
-from byref.jsonscan import chunks, whole
-from byref.jsonscan.whole import Described
+from byref.jsonscan import Described, chunks, describe_text
 from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
@@ -103,7 +102,7 @@ class Block:
     @cached_property
     def described(self) -> Described | None:
         """The outline and the schema of long JSON, where its text alone gives them."""
-        return None if self.lossy else whole.describe(self.data, self.line_feeds if self.from_value else None)
+        return None if self.lossy else describe_text(self.data, self.line_feeds if self.from_value else None)
 
     @property
     def outline(self) -> object:

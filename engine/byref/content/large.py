@@ -9,8 +9,7 @@ from typing import Literal
 from byref.content.blocks import Block, Kind
 from byref.content.media import Media
 from byref.describe.truncate import Ends
-from byref.jsonscan import Skimmed, chunks
-from byref.jsonscan.whole import Described
+from byref.jsonscan import Described, Scanned, chunks
 
 Load = Callable[[], bytes]
 """Reads the bytes back; only what passes whole is."""
@@ -19,15 +18,15 @@ Load = Callable[[], bytes]
 class Large(Block):
     """Text or JSON: the text's ends, and a value in which `Rows` stand for its big arrays."""
 
-    def __init__(self, skimmed: Skimmed, digest: bytes, load: Load, *, is_written: bool) -> None:
-        self._skimmed = skimmed
+    def __init__(self, scanned: Scanned, digest: bytes, load: Load, *, is_written: bool) -> None:
+        self._scanned = scanned
         self._load = load
         self.digest = digest
-        self.lossy = skimmed.lossy
-        self.value = skimmed.value
+        self.lossy = scanned.lossy
+        self.value = scanned.value
         self.from_value = False
         self._is_written = is_written
-        self.parse_error = skimmed.parse_error
+        self.parse_error = scanned.parse_error
 
     @cached_property
     def data(self) -> bytes:  # type: ignore[override]  # read, and only if it is asked for
@@ -47,33 +46,33 @@ class Large(Block):
     @property
     def ends(self) -> Ends:
         """Its beginning and its end."""
-        return self._skimmed.text
+        return self._scanned.text
 
     def tokens(self, count: Callable[[str, Kind], int], kind: Kind) -> int:
         """Return about how many tokens the text has, by samples spread evenly over it."""
-        samples = self._skimmed.samples
+        samples = self._scanned.samples
         return round(count(samples, kind) * self.ends.characters / len(samples)) if samples else 0
 
     @cached_property
     def described(self) -> Described | None:
         """As of any block."""
-        schema = self._skimmed.schema
+        schema = self._scanned.schema
         return None if schema is None else Described(self.value, schema)
 
     @property
     def stored_size(self) -> int:
         """Bytes of `data`."""
-        return self._skimmed.size
+        return self._scanned.size
 
     @cached_property
     def size(self) -> int:
         """UTF-8 bytes of `text`."""
-        return self._skimmed.text.size
+        return self._scanned.text.size
 
     @property
     def line_count(self) -> int:
         """Lines of `data`."""
-        return self._skimmed.lines
+        return self._scanned.lines
 
     @cached_property
     def parsed(self) -> tuple[Kind, object]:

@@ -1,4 +1,4 @@
-"""Messages of strangers: weighed before anything is made of them, and read in slices on a thread where that takes long.
+"""Messages of strangers: weighed before anything is made of them, and read chunk by chunk on a thread where that takes long.
 
 Three bytes of JSON become an object of sixty. What bounds the bytes of a message does not bound what becomes of them, and a
 parser in C stops everything else while it runs.
@@ -308,7 +308,7 @@ def _decoded(data: bytes) -> Any:
                 return msgspec.json.decode(text)
             return _sendable(json.loads(text, parse_int=jsontext.integer))
         with jsontext.collector_paused():
-            value = chunks.parse_sliced(text)
+            value = chunks.parse_chunked(text)
         return _sendable(value) if chunks.holds(data, b"\\ud") or chunks.holds(data, b"\\uD") else value
     return _decoded(chunks.encode(chunks.decode(data, "replace")))
 
@@ -383,7 +383,7 @@ def is_long(message: JSONRPCMessage) -> bool:
 
 
 def pieces_of(message: JSONRPCMessage) -> Iterator[bytes]:
-    """Yield the JSON of a message, slice by slice."""
+    """Yield the JSON of a message, chunk by chunk."""
     return _pieces(
         {name: getattr(message, name) for name in type(message).model_fields if name in message.model_fields_set}
     )
@@ -425,7 +425,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _runs(members: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The members in runs of one slice; one that is more than a slice is a run of its own."""
+    """The members in runs of one chunk; one that is more than a chunk is a run of its own."""
     first, weight = 0, 0
     for at, member in enumerate(members):
         own = weight_of(member, sizes.CHUNK)

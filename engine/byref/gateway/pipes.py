@@ -64,7 +64,7 @@ async def client_messages(reading: int, writing: int) -> AsyncIterator[tuple[_Re
     """Yield the streams of a client's messages and of those for it, as the SDK's server reads and writes them.
 
     A message of the client's is weighed as one of a server's is; a request that is too much is answered with an error. What
-    is long is made into JSON on a thread, slice by slice, and written as it is made.
+    is long is made into JSON on a thread, chunk by chunk, and written as it is made.
     """
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)

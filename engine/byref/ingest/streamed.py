@@ -22,7 +22,7 @@ from byref.conversation.scope import NO_ROW, Scope
 from byref.db.payloads import StoredPayload
 from byref.errors import StorageFailure
 from byref.ingest.streams import COLLECTED, Stream, read
-from byref.jsonscan import Skimmed, Skimmer
+from byref.jsonscan import Scanned, Scanner
 from byref_sandbox import jsontext
 
 _DECODER = json.JSONDecoder()
@@ -121,8 +121,8 @@ def _received(
 def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bool, stream: Stream) -> Taken:
     """Take a stream without its instructions, with which it comes back if it is no JSON after all."""
     lifting = Lifting()
-    taken, skimmed = _take(scope, lifting.passing(pieces), None, guessed, survives=survives, stream=stream)
-    if skimmed.is_json:
+    taken, scanned = _take(scope, lifting.passing(pieces), None, guessed, survives=survives, stream=stream)
+    if scanned.is_json:
         taken.instructions = lifting.said
         again = Lifting(every=True).passing if lifting.has_removed and lifting.left else None
     else:
@@ -139,15 +139,15 @@ def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bo
 
 def _take(
     scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool, stream: Stream
-) -> tuple[Taken, Skimmed]:
-    skimmer, digest, size = Skimmer(), blake3(), 0
+) -> tuple[Taken, Scanned]:
+    scanner, digest, size = Scanner(), blake3(), 0
     failed: list[BaseException] = []
 
     def passing() -> Iterator[bytes]:
         nonlocal size
         try:
             for piece in pieces:
-                skimmer.feed(piece)
+                scanner.feed(piece)
                 digest.update(piece)
                 size += len(piece)
                 yield piece
@@ -165,15 +165,15 @@ def _take(
         for _ in passing():
             pass
     load = partial(_read_back, scope, stored)
-    skimmed = skimmer.finish()
+    scanned = scanner.finish()
     # What only looks like a document is text if it is UTF-8.
-    if said is None and (is_textual(guessed) or (guessed == OCTETS and not skimmed.lossy)):
+    if said is None and (is_textual(guessed) or (guessed == OCTETS and not scanned.lossy)):
         return Taken(
-            Large(skimmed, digest.digest(), load, is_written=stream.is_written), stored, stream.is_text
-        ), skimmed
+            Large(scanned, digest.digest(), load, is_written=stream.is_written), stored, stream.is_text
+        ), scanned
     made = media.of(guessed, b"")
-    large = LargeMedia(made.kind, made.content_type, size, skimmed.lines, digest.digest(), load)
-    return Taken(large, stored, stream.is_text), skimmed
+    large = LargeMedia(made.kind, made.content_type, size, scanned.lines, digest.digest(), load)
+    return Taken(large, stored, stream.is_text), scanned
 
 
 def _array(records: list[object]) -> bytes:

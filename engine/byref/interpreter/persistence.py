@@ -20,7 +20,7 @@ from byref.conversation.scope import Scope
 from byref.db import sums
 from byref.db.tables import IS_VALUE, ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.truncate import head_of
-from byref.jsonscan.sent import Sent
+from byref.jsonscan import LazyJSON
 from byref.stores.frames import line_count
 from byref_sandbox import EXACT, Bound, Data, Same
 
@@ -75,7 +75,7 @@ def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
         exact: dict[str, bytes] = {}
     else:
         document, content_type = _document(values), "application/json"
-        sent = Sent(document)
+        sent = LazyJSON(document)
         shown, tokens = head_of(sent.text, store.PREVIEW_CHARS), sent.tokens(scope.count)
         exact = {name: value.exact for name, value in values.items() if value.exact}
     digest = names_of.digest_of(document)
@@ -92,7 +92,7 @@ def _document(values: Mapping[str, Bound]) -> bytes:
 
 
 def _part(name: str, bound: Bound) -> Part:
-    shape = bound.shape or Sent(bound.data).shape
+    shape = bound.shape or LazyJSON(bound.data).shape
     return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
 
 

@@ -12,7 +12,7 @@ from byref.conversation.scope import Scope
 from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
 from byref.interpreter.runs import Committed, Execution, missing_name, text_of
-from byref.jsonscan.sent import Sent
+from byref.jsonscan import LazyJSON
 from byref_sandbox.code.source import strip_dollars
 from byref_sandbox.outcome import NAMES_THERE
 
@@ -63,7 +63,7 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     if outcome.kind == "none":
         return []
-    text, sent = text_of(outcome), Sent(outcome.json)
+    text, sent = text_of(outcome), LazyJSON(outcome.json)
     is_json = outcome.kind == "json" and outcome.json.startswith((b"[", b"{"))
     size = len(outcome.json) - outcome.json.count(b"\n")
     if execution.result is None:

@@ -30,7 +30,7 @@ from byref.describe.truncate import Ends
 from byref.errors import ArtifactMissing, QuotaExceeded, ToolError
 from byref.interpreter import persistence
 from byref.interpreter.persistence import Inside, Kept
-from byref.jsonscan.sent import SMALL, Sent
+from byref.jsonscan import LazyJSON
 from byref_sandbox import Bound, Data, Limits, Outcome
 from byref_sandbox.code.inplace import Changed, changed_in_place
 from byref_sandbox.code.source import assigned_names, strip_dollars
@@ -367,16 +367,17 @@ def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | No
     kind = "dataframe" if outcome.kind == "dataframe" else "json"
     if outcome.is_partial and outcome.json == b"null":
         return Bound(kind, b"", "", outcome.exact, outcome.shape) if outcome.exact else None
-    if not outcome.exact and Sent(outcome.json).tokens(scope.count) <= inline_tokens:
+    if not outcome.exact and LazyJSON(outcome.json).tokens(scope.count) <= inline_tokens:
         return None
     return Bound(kind, outcome.json, "", outcome.exact, outcome.shape)
 
 
 def text_of(outcome: Outcome) -> str | Ends:
     """Return the value as a model reads it best; of a long one only the ends are made."""
-    if outcome.shown is not None or outcome.kind == "none" or len(outcome.json) <= SMALL:
+    value = LazyJSON(outcome.json)
+    if outcome.shown is not None or outcome.kind == "none" or value.is_short:
         return outcome.text
-    return Sent(outcome.json).text
+    return value.text
 
 
 def commit(connection: Connection, scope: Scope, execution: Execution, step: int, *, replied: bool) -> Committed:

@@ -1,5 +1,16 @@
-"""Describing a stream of bytes of any length while it passes by once, in bounded memory."""
+"""JSON and text read without holding, or without parsing, all of it: the one door to it.
 
-from byref.jsonscan.scanner import Skimmed, Skimmer
+- `Scanner` reads a stream once, in bounded memory, and returns a `Scanned`: what it is, its schema, its ends.
+- `describe_text` does the same for JSON text in memory, without parsing most of it: a `Described`, or None.
+- `LazyJSON` is JSON text of a run of code, described as far as somebody asks.
+- `chunks` encodes, parses and frees big payloads chunk by chunk, so that other threads get their turn in between.
 
-__all__ = ["Skimmed", "Skimmer"]
+What stands behind the first three, and why it is exact: docs/decisions/matching-json.md.
+"""
+
+from byref.jsonscan import chunks
+from byref.jsonscan.lazy import LazyJSON
+from byref.jsonscan.memory import Described, describe_text
+from byref.jsonscan.scanner import Scanned, Scanner
+
+__all__ = ["Described", "LazyJSON", "Scanned", "Scanner", "chunks", "describe_text"]

@@ -12,11 +12,11 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from byref.jsonscan import chunks, sizes
-from byref.jsonscan.stretch import Stretch
+from byref.jsonscan.array import ArrayScan
 from byref_sandbox import jsontext
 
 if TYPE_CHECKING:
-    from byref.jsonscan.structure import Block, Structure
+    from byref.jsonscan.structure import BlockStructure, Structure
 
 _BLANKS: Final = b" \t\n\r"
 _ELEMENT: Final = b"[0"
@@ -31,7 +31,7 @@ class TooMuch(Refused):
     """It may be JSON, and cannot be described."""
 
 
-class Document:
+class DocumentScan:
     """A root array or object; its structure is looked at where it takes more than one block."""
 
     def __init__(self, opening: bytes, most: int | None = None) -> None:
@@ -54,7 +54,7 @@ class Document:
         """Of what was decoded and is in no array of which only the ends are kept."""
         self._opener: int | None = None
         """Where the array begins, if any, that is open, and of which nothing was read yet."""
-        self._stretch: Stretch | None = None
+        self._stretch: ArrayScan | None = None
         """The array of which something was read, while it is open."""
         self._stand_in = secrets.token_hex()
         """A value, and a key, that cannot be in the text: nobody else knows it."""
@@ -91,10 +91,10 @@ class Document:
             return self._decoded(len(self._text), b"")
         if not self._has_ended:
             self._refuse(bytes(self._text))
-        members = {key: one.value() if type(one) is Stretch else one for key, one in self._members.items()}
+        members = {key: one.value() if type(one) is ArrayScan else one for key, one in self._members.items()}
         return members[self._stand_in] if self._is_array else members
 
-    def _read(self, block: Block) -> None:
+    def _read(self, block: BlockStructure) -> None:
         start = block.start
         if self._stretch is not None:
             closing = block.left(self._depth, start)
@@ -117,7 +117,7 @@ class Document:
         if self._opener is not None and block.end - self._opener > sizes.BLOCK:
             cut = block.last_comma(self._depth, self._opener + 1)
             if cut is not None:
-                self._stretch = Stretch(self._depth)
+                self._stretch = ArrayScan(self._depth)
                 self._outside(self._opener, b'"%s"%s' % (self._stand_in.encode(), b"" if self._is_array else b"}"))
                 self._opener, self._prefix = None, b""
                 self._slice(cut)
@@ -166,7 +166,7 @@ class Document:
 
     def _shorten(self) -> None:
         """Keep less of each array where there are many."""
-        arrays = [one for one in self._members.values() if type(one) is Stretch]
+        arrays = [one for one in self._members.values() if type(one) is ArrayScan]
         if sum(array.size for array in arrays) <= sizes.ENDS:
             return
         for array in arrays:

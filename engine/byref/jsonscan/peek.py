@@ -17,12 +17,12 @@ _blanks = re.compile(rb"[ \t\n\r]*")
 _colons = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*")
 
 
-class Unseen(Exception):
+class Unreadable(Exception):
     """There is no JSON, or none that is told by a glance."""
 
 
 def value_at(text: bytes, at: int) -> tuple[Any, int]:
-    """Return the value that begins there, and where it ends. Raises Unseen."""
+    """Return the value that begins there, and where it ends. Raises Unreadable."""
     for size in _WINDOWS:
         is_last = at + size >= len(text)
         try:
@@ -37,7 +37,7 @@ def value_at(text: bytes, at: int) -> tuple[Any, int]:
             continue
         if is_last or end < len(window) - _NUMBER:  # a number may go on
             return value, at + (end if window.isascii() else len(window[:end].encode("utf-8", "surrogatepass")))
-    raise Unseen
+    raise Unreadable
 
 
 def after_blanks(text: bytes, at: int) -> int:
@@ -48,11 +48,11 @@ def after_blanks(text: bytes, at: int) -> int:
 
 
 def colon_at(text: bytes, at: int) -> bytes:
-    """Return the first colon of the object that begins there, with the blanks around it. Raises Unseen."""
+    """Return the first colon of the object that begins there, with the blanks around it. Raises Unreadable."""
     _, end = value_at(text, after_blanks(text, at + 1))
     found = _colons.match(text, end)
     if found is None:
-        raise Unseen
+        raise Unreadable
     return found[0]
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from byref.describe.schema import Schema, TooDeep, infer
 from byref.describe.truncate import Ends
 from byref.jsonscan import sizes
-from byref.jsonscan.document import Document, Refused, TooMuch
-from byref.jsonscan.passage import Passage
+from byref.jsonscan.document import DocumentScan, Refused, TooMuch
+from byref.jsonscan.text import TextScan
 from byref_sandbox import jsontext
 
 _BEGINNING: Final = 4_096
@@ -18,7 +18,7 @@ _BEGINNING: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Skimmed:
+class Scanned:
     """What is known of bytes that have passed by."""
 
     size: int
@@ -41,7 +41,7 @@ class Skimmed:
     """Pieces spread evenly over the text, some 48,000 characters in all; the whole text if it is shorter."""
 
 
-class Skimmer:
+class Scanner:
     """Reads bytes once, in order, cut anywhere; never raises for what they are.
 
     Memory is bounded: some MiB for text, and what `most` bytes of JSON (`sizes.MOST`) take as Python values at the very most. JSON that
@@ -50,11 +50,11 @@ class Skimmer:
 
     def __init__(self, *, most: int | None = None) -> None:
         self._most = most
-        self._passage = Passage()
+        self._passage = TextScan()
         self._pending = bytearray()
         self._beginning: bytes | None = b""
         """What was read while nobody knows whether it is JSON."""
-        self._document: Document | None = None
+        self._document: DocumentScan | None = None
         self._problem = "not a JSON object or array"
         self._is_json = False
 
@@ -68,7 +68,7 @@ class Skimmer:
             at = end
         self._pending += data[at:]
 
-    def finish(self) -> Skimmed:
+    def finish(self) -> Scanned:
         """Return what there is to say; nothing may be read any more."""
         self._read(bytes(self._pending), final=True)
         passage, problem, value, schema = self._passage, None, None, None
@@ -83,7 +83,7 @@ class Skimmer:
                 self._is_json = isinstance(error, TooMuch | TooDeep)
             else:
                 self._is_json = True
-        return Skimmed(
+        return Scanned(
             passage.size,
             passage.lines,
             passage.lossy,
@@ -105,7 +105,7 @@ class Skimmer:
                 return
             self._beginning = None
             if opening in (b"{", b"["):
-                self._document = Document(opening, self._most)
+                self._document = DocumentScan(opening, self._most)
         if self._passage.lossy:
             self._document = None
         if self._document is not None:

@@ -17,7 +17,7 @@ _CASE: Final = 0x20
 _WINDOW: Final = 1 << 12
 
 
-class Block:
+class BlockStructure:
     """The structure of one block of text; places in it are counted from the beginning of all text."""
 
     def __init__(self, data: bytes, structure: Structure) -> None:
@@ -105,9 +105,9 @@ class Structure:
         self.is_escaped = False
         """Whether the next character is, by a backslash."""
 
-    def scan(self, data: bytes) -> Block:
+    def scan(self, data: bytes) -> BlockStructure:
         """Return the structure of the next block."""
-        return Block(data, self)
+        return BlockStructure(data, self)
 
 
 def _unescaped(data: NDArray[np.uint8], is_escaped: bool) -> Positions:

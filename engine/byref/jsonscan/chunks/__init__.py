@@ -5,7 +5,7 @@ takes a few milliseconds.
 """
 
 from byref.jsonscan.chunks import sizes
-from byref.jsonscan.chunks.parsing import parse, parse_sliced
+from byref.jsonscan.chunks.parsing import parse, parse_chunked
 from byref.jsonscan.chunks.text import decode, encode, holds, joined, line_feeds, pieces, size, unbroken
 from byref.jsonscan.chunks.weights import free, is_heavy, runs
 
@@ -18,7 +18,7 @@ __all__ = [
     "joined",
     "line_feeds",
     "parse",
-    "parse_sliced",
+    "parse_chunked",
     "pieces",
     "runs",
     "size",

@@ -40,7 +40,7 @@ def parse(text: str, data: bytes) -> object:
     return jsontext.decode(data)
 
 
-def parse_sliced(text: str) -> object:
+def parse_chunked(text: str) -> object:
     """Return the value of JSON text that is read slice by slice or not at all; raise NotJSON."""
     try:
         return _Reader(text).read()

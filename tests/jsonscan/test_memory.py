@@ -18,9 +18,9 @@ from byref.describe.columns import TooDeep
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.jsonscan import peek, whole
-from byref.jsonscan.regular import Regular
-from byref.jsonscan.whole import Described, describe
+from byref.jsonscan import memory, peek
+from byref.jsonscan.matcher import Matcher
+from byref.jsonscan.memory import Described, describe_text
 from byref_sandbox import jsontext
 
 SIZES: dict[str, Any] = {}
@@ -31,8 +31,8 @@ SIZES: dict[str, Any] = {}
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250, "_FIRST": 4, "_LOST": 1_000}.items():
-            SIZES[name] = getattr(whole, name)
-            patch.setattr(whole, name, size)
+            SIZES[name] = getattr(memory, name)
+            patch.setattr(memory, name, size)
         yield
 
 
@@ -65,7 +65,7 @@ def assert_of(outline: Any, value: Any) -> None:
 
 def checked(text: bytes) -> Described | None:
     """What is said of a text, once it was found to be exact."""
-    found, described = describe(text), describe(text, text.count(b"\n"))
+    found, described = describe_text(text), describe_text(text, text.count(b"\n"))
     if found is None or described is None:
         assert found is described
         return None
@@ -273,25 +273,25 @@ def test_what_is_odd_is_described_exactly_if_at_all(text: bytes) -> None:
     ids=lambda text: ascii(text[-24:]) + f"{len(text)}",
 )
 def test_what_is_no_json_is_not_described(text: bytes) -> None:
-    assert describe(text) is None
+    assert describe_text(text) is None
     with pytest.raises(jsontext.NotJSON):
         jsontext.decode(text)
 
 
 def test_short_text_is_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "LEAST", len(TEXT) + 1)
-    assert describe(TEXT) is None
-    monkeypatch.setattr(whole, "LEAST", len(TEXT))
-    assert describe(TEXT) is not None
+    monkeypatch.setattr(memory, "LEAST", len(TEXT) + 1)
+    assert describe_text(TEXT) is None
+    monkeypatch.setattr(memory, "LEAST", len(TEXT))
+    assert describe_text(TEXT) is not None
 
 
 @pytest.mark.parametrize("value", [DESCRIBED["alike"], DESCRIBED["rows"], DESCRIBED["page"]])
 def test_whatever_the_windows_are(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     text = written(value)
     for size in (1, 50, 99, 250, 1_000, 10_000):
-        monkeypatch.setattr(whole, "_WINDOW", size)
+        monkeypatch.setattr(memory, "_WINDOW", size)
         for end in (1, 100, 1_000):
-            monkeypatch.setattr(whole, "_END", end)
+            monkeypatch.setattr(memory, "_END", end)
             checked(text)
 
 
@@ -333,15 +333,15 @@ SMALL = [
 )
 @pytest.mark.parametrize("step", [pytest.param(151, id="some"), pytest.param(17, id="many", marks=pytest.mark.slow)])
 def test_no_byte_can_be_changed_unnoticed(text: bytes, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "_WINDOW", 60)
-    monkeypatch.setattr(whole, "_END", 40)
+    monkeypatch.setattr(memory, "_WINDOW", 60)
+    monkeypatch.setattr(memory, "_END", 40)
     assert checked(text) is not None
     described = 0
     for changed in islice(mutations(text), 0, None, step):
         try:
             jsontext.decode(changed)
         except jsontext.NotJSON:
-            assert describe(changed) is None, changed
+            assert describe_text(changed) is None, changed
             continue
         described += checked(changed) is not None
     assert described > 10
@@ -397,7 +397,7 @@ def check_all(text: bytes, places: list[float]) -> None:
             try:
                 jsontext.decode(changed)
             except jsontext.NotJSON as error:
-                assert "UTF-8" in str(error) or describe(changed) is None, changed
+                assert "UTF-8" in str(error) or describe_text(changed) is None, changed
             else:
                 checked(changed)
 
@@ -433,7 +433,7 @@ def test_depth_is_bounded(levels: int) -> None:
     else:
         whole = infer(jsontext.decode(text), plain=True)
         assert whole.cut_at is not None and whole.cut_at.startswith("[].deep")
-        found = describe(text)
+        found = describe_text(text)
         assert found is None or found.schema.full() == whole.full()
 
 
@@ -493,7 +493,7 @@ COSTLY: dict[str, Callable[[int], bytes]] = {
 @pytest.fixture
 def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in SIZES.items():
-        monkeypatch.setattr(whole, name, size)
+        monkeypatch.setattr(memory, name, size)
 
 
 @pytest.mark.usefixtures("unpatched")
@@ -503,7 +503,7 @@ def test_what_is_lost_is_bounded(text: Callable[[int], bytes], monkeypatch: pyte
     lost = 0
     parsed = peek.value_at
 
-    class Counted(Regular):
+    class Counted(Matcher):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             nonlocal lost
             super().__init__(*arguments, **options)
@@ -515,11 +515,11 @@ def test_what_is_lost_is_bounded(text: Callable[[int], bytes], monkeypatch: pyte
         lost += end - at
         return value, end
 
-    monkeypatch.setattr(whole, "LEAST", 1 << 17)
-    monkeypatch.setattr(whole, "Regular", Counted)
+    monkeypatch.setattr(memory, "LEAST", 1 << 17)
+    monkeypatch.setattr(memory, "Matcher", Counted)
     monkeypatch.setattr(peek, "value_at", value_at)
     data = text(1 << 18)
-    describe(data)
+    describe_text(data)
     assert lost < len(data)
 
 
@@ -533,7 +533,7 @@ def test_the_time_lost_is_bounded(text: Callable[[int], bytes]) -> None:
         with suppress(jsontext.NotJSON, TooDeep):
             infer(jsontext.decode(data), plain=True)
 
-    assert min(timed(lambda: describe(data)) for _ in range(3)) < 0.01 + min(timed(parse) for _ in range(3))
+    assert min(timed(lambda: describe_text(data)) for _ in range(3)) < 0.01 + min(timed(parse) for _ in range(3))
 
 
 def timed(run: Callable[[], object]) -> float:

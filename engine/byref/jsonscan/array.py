@@ -11,8 +11,8 @@ from byref.describe.rows import Rows
 from byref.describe.schema import Elements, TooDeep
 from byref.describe.shape import Elements as Kinds
 from byref.jsonscan import peek, sizes
-from byref.jsonscan.regular import Irregular, Regular
-from byref.jsonscan.sampling import Sampling
+from byref.jsonscan.matcher import Irregular, Matcher
+from byref.jsonscan.sampler import Sampler
 from byref_sandbox import jsontext
 
 
@@ -40,7 +40,7 @@ class _Slice:
         return self.items[len(self.items) // 2]
 
 
-class Stretch:
+class ArrayScan:
     """What is kept and learnt of an array; as long as nothing was dropped, that is all of it."""
 
     def __init__(self, depth: int) -> None:
@@ -51,13 +51,13 @@ class Stretch:
         self._head_size = 0
         self._tail: deque[_Slice] = deque()
         self._tail_count = 0
-        self._samples = Sampling[Any](sizes.ITEM_SAMPLES)
+        self._samples = Sampler[Any](sizes.ITEM_SAMPLES)
         self._slices = 0
         self._elements = Elements(depth)
         self._kinds = Kinds()
         self._seen: list[Any] = []
         """Elements that tell what an expression of the others has to be like."""
-        self._regular: Regular | None = None
+        self._regular: Matcher | None = None
         self._to_lose = float(sizes.TO_LOSE)
         """Bytes that might be parsed in the time that expressions may still take in vain."""
 
@@ -92,19 +92,19 @@ class Stretch:
                 self._to_lose -= sizes.LOST_OF_MATCHED * len(text)
                 self._seen.append(peek.value_at(text, peek.after_blanks(data, end) + start)[0])
                 return False
-        except (Irregular, peek.Unseen):
+        except (Irregular, peek.Unreadable):
             self._to_lose = -1
             return False
         self._to_lose += sizes.LOST_OF_MATCHED * len(text)
         self._take(_Slice(text, count, len(text)))
         return True
 
-    def _expression(self, text: bytes, start: int) -> Regular:
+    def _expression(self, text: bytes, start: int) -> Matcher:
         node = self._elements.known()
         if node is None:
             raise Irregular("maps were folded")
         colon = peek.colon_at(text, start) if node.kinds == OBJECT else b":"
-        regular = Regular(node, self._seen, colon, lines=False)
+        regular = Matcher(node, self._seen, colon, lines=False)
         self._to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
         return regular
 
@@ -128,7 +128,7 @@ class Stretch:
         if self._slices % self._samples.step == 0:
             try:
                 self._samples.offer(dropped.sample)
-            except peek.Unseen:  # longer than others: no example of them
+            except peek.Unreadable:  # longer than others: no example of them
                 return
         self._slices += 1
 
@@ -158,7 +158,7 @@ class Stretch:
         return Rows(self._count, self._head, tail, samples, self._kinds.kind, node, folded)
 
 
-__all__ = ["Stretch", "TooDeep"]
+__all__ = ["ArrayScan", "TooDeep"]
 
 
 def _is_end(count: int, size: int) -> bool:

@@ -8,47 +8,50 @@ from typing import Any, Final, Literal
 
 from byref.describe.shape import kind_of
 from byref.describe.truncate import Ends
-from byref.jsonscan import peek, sizes, whole
-from byref.jsonscan.passage import Passage
-from byref.jsonscan.scanner import Skimmer
+from byref.jsonscan import peek, sizes
+from byref.jsonscan.memory import describe_text
+from byref.jsonscan.scanner import Scanner
+from byref.jsonscan.text import TextScan
 from byref_sandbox import jsontext
 
-SMALL: Final = 1 << 18
+_SHORT: Final = 1 << 18
 """Bytes of JSON up to which all of it is decoded."""
-_SKIMMED: Final = 8 << 20
-"""Bytes of JSON up to which what is not regular is parsed, slice by slice."""
+_SCANNED: Final = 8 << 20
+"""Bytes of JSON up to which what no expression matches is parsed, chunk by chunk."""
 _FIRST: Final = 100
 """Members that are looked at of what cannot be outlined."""
 _MOST: Final = 2 << 20
 """The weight of one element of an array, or of all outside of arrays, that is still decoded."""
 
 
-class Sent:
+class LazyJSON:
     """JSON in UTF-8, as `jsontext.is_json` has found it to be."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
+        self.is_short = len(data) <= _SHORT
+        """All of it is decoded where it is asked for."""
         self._is_text = data.startswith(b'"')
 
     @cached_property
     def outline(self) -> object:
         """The value, in which `Rows` stand for long arrays; None where it takes too much to be told what it is like."""
-        if len(self.data) <= SMALL:
+        if self.is_short:
             try:
                 return jsontext.decode(self.data)
             except jsontext.NotJSON:  # nested too deeply
                 return None
         if self._is_text:
             return None
-        described = whole.describe(self.data)
+        described = describe_text(self.data)
         if described is not None:
             return described.outline
-        if len(self.data) > _SKIMMED:
+        if len(self.data) > _SCANNED:
             return None
-        skimmer = Skimmer(most=_MOST)
+        scanner = Scanner(most=_MOST)
         for piece in self._cut():
-            skimmer.feed(piece)
-        return skimmer.finish().value
+            scanner.feed(piece)
+        return scanner.finish().value
 
     @property
     def glimpse(self) -> object:
@@ -64,7 +67,7 @@ class Sent:
                 value, at = peek.value_at(self.data, peek.after_blanks(self.data, at))
                 members.append(value if is_array else (key, value))
                 at = peek.after_blanks(self.data, at) + 1
-        except peek.Unseen:
+        except peek.Unreadable:
             pass
         return members if is_array else dict(members)
 
@@ -82,7 +85,7 @@ class Sent:
     @cached_property
     def text(self) -> str | Ends:
         """The text that a string is; of any other value its JSON."""
-        if len(self.data) <= SMALL:
+        if self.is_short:
             value = self.outline
             return jsontext.encodable(value) if isinstance(value, str) else self.data.decode("utf-8", "replace")
         return self._passage.ends
@@ -95,8 +98,8 @@ class Sent:
         return round(count(samples, "json") * self.text.characters / len(samples))
 
     @cached_property
-    def _passage(self) -> Passage:
-        passage = Passage()
+    def _passage(self) -> TextScan:
+        passage = TextScan()
         pieces: Iterable[bytes] = self._cut()
         if self._is_text:
             pieces = (piece.encode(errors="backslashreplace") for piece in jsontext.pieces(self.data))

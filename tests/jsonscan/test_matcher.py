@@ -14,7 +14,7 @@ from json_values import HOSTILE_TEXT
 
 from byref.describe.columns import Inference
 from byref.describe.nodes import Node
-from byref.jsonscan.regular import Irregular, Regular
+from byref.jsonscan.matcher import Irregular, Matcher
 from byref_sandbox import jsontext
 
 BYTES = [bytes([byte]) for byte in b'{}[],:"\\/0123-+.eEuntrfalsi \t\n\r\x00\x1f\x7f']
@@ -56,16 +56,16 @@ def said(node: Node | None) -> object:
     )
 
 
-def regular(values: Sequence[Any], colon: bytes = b": ", *, lines: bool = False) -> Regular:
-    return Regular(learnt(values), values, colon, lines=lines)
+def regular(values: Sequence[Any], colon: bytes = b": ", *, lines: bool = False) -> Matcher:
+    return Matcher(learnt(values), values, colon, lines=lines)
 
 
-def accepts(expression: Regular, text: bytes) -> bool:
+def accepts(expression: Matcher, text: bytes) -> bool:
     data = text + b","
     return expression.run(data, 0, len(data)) == len(data)
 
 
-def assert_teaches_nothing(seen: Sequence[Any], expression: Regular, text: bytes) -> None:
+def assert_teaches_nothing(seen: Sequence[Any], expression: Matcher, text: bytes) -> None:
     """What is accepted is one element."""
     value = jsontext.decode(text)
     assert said(learnt([*seen, value])) == said(learnt(seen)), text

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Sampling(Generic[T]):
+class Sampler(Generic[T]):
     """Keeps every k-th of those offered, and doubles k where they become too many."""
 
     def __init__(self, most: int) -> None:

@@ -48,7 +48,7 @@ class Irregular(ValueError):
     """No expression can be made, or none of a reasonable size."""
 
 
-class Regular:
+class Matcher:
     """The text of an array's elements that are like some that were decoded: objects, rows of scalars, or numbers."""
 
     def __init__(self, node: Node, seen: Sequence[Any], colon: bytes, *, lines: bool, most: int = MAX_BYTES) -> None:

@@ -13,7 +13,7 @@ from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
 from byref.jsonscan import peek, sizes
-from byref.jsonscan.regular import Irregular, Regular
+from byref.jsonscan.matcher import Irregular, Matcher
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
@@ -51,7 +51,7 @@ class Described:
     schema: Schema
 
 
-def describe(text: bytes, line_feeds: int | None = None) -> Described | None:
+def describe_text(text: bytes, line_feeds: int | None = None) -> Described | None:
     """Describe an object or array in UTF-8, if most of it is long arrays of objects that are alike; else None.
 
     The schema is that of the whole value, exactly. None too where it is no JSON. `line_feeds` is how many the text has, if
@@ -63,7 +63,7 @@ def describe(text: bytes, line_feeds: int | None = None) -> Described | None:
         with jsontext.collector_paused():
             value = _Reading(text, line_feeds).root()
             return None if value is None else Described(value, infer(value, plain=True))
-    except (peek.Unseen, Irregular, TooDeep, jsontext.NotJSON, RecursionError):
+    except (peek.Unreadable, Irregular, TooDeep, jsontext.NotJSON, RecursionError):
         return None
 
 
@@ -83,7 +83,7 @@ class _Reading:
         value = self._value(_LEVELS)
         self._skip()
         if self._at < len(self._text):
-            raise peek.Unseen
+            raise peek.Unreadable
         return value if self._has_rows else None
 
     def _value(self, levels: int) -> object:
@@ -102,7 +102,7 @@ class _Reading:
         while True:
             key = self._other()
             if type(key) is not str or key in members:
-                raise peek.Unseen
+                raise peek.Unreadable
             self._skip()
             self._step(b":")
             members[key] = self._value(levels)
@@ -115,7 +115,7 @@ class _Reading:
         value, end = peek.value_at(self._text, self._at)
         self._outside += end - self._at + _EACH
         if self._outside > _OUTSIDE:
-            raise peek.Unseen
+            raise peek.Unreadable
         self._at = end
         return value
 
@@ -143,7 +143,7 @@ class _Reading:
 
     def _step(self, mark: bytes) -> None:
         if not self._comes(mark):
-            raise peek.Unseen
+            raise peek.Unreadable
         self._skip()
 
 
@@ -184,17 +184,17 @@ class _Array:
             has_ended = self._parse(wanted)
             wanted = min(2 * wanted, _MOST_AT_ONCE)
             if was_lines and not self._lines:
-                raise peek.Unseen
+                raise peek.Unreadable
         if self._inference.folded or any(map(may_be_folded, places(self._node))):
-            raise peek.Unseen
+            raise peek.Unreadable
         return self._value()
 
-    def _regular(self) -> Regular:
+    def _regular(self) -> Matcher:
         self.to_lose -= _COST_ALONE * self._alone
         if self._inference.folded or self._inference.is_cut or self.to_lose < 0:
-            raise peek.Unseen
+            raise peek.Unreadable
         most = int((self.to_lose - sizes.COST_ONCE) / sizes.COST)
-        regular = Regular(self._node, self._seen, self._colon, lines=self._lines, most=most)
+        regular = Matcher(self._node, self._seen, self._colon, lines=self._lines, most=most)
         self.to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
         return regular
 
@@ -203,7 +203,7 @@ class _Array:
         """That of the first element, with the blanks around it; no others have any."""
         return peek.colon_at(self._text, self._start) if self._node.kinds == OBJECT else b":"
 
-    def _match(self, regular: Regular) -> None:
+    def _match(self, regular: Matcher) -> None:
         """Go on as far as elements are like those before."""
         while self.at < len(self._text):
             end = regular.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
@@ -220,14 +220,14 @@ class _Array:
         new, begin = list[Any](), self.at
         self._places.append(self.at)
         if self.to_lose < 0:
-            raise peek.Unseen
+            raise peek.Unreadable
         while True:
             value, end = peek.value_at(self._text, self.at)
             new.append(value)
             mark = peek.after_blanks(self._text, end)
             has_ended = self._text[mark : mark + 1] == b"]"
             if not has_ended and self._text[mark : mark + 1] != b",":
-                raise peek.Unseen
+                raise peek.Unreadable
             following = mark if has_ended else peek.after_blanks(self._text, mark + 1)
             self._lines = self._lines and self._is_line(self.at, end, following, has_ended=has_ended)
             self.at = following

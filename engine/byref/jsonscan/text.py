@@ -7,10 +7,10 @@ from collections import deque
 
 from byref.describe.truncate import Ends
 from byref.jsonscan import sizes
-from byref.jsonscan.sampling import Sampling
+from byref.jsonscan.sampler import Sampler
 
 
-class Passage:
+class TextScan:
     """Bytes that are read as UTF-8, and as text with U+FFFD for what cannot be decoded once they turn out not to be."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Passage:
         self._head: list[str] = []
         self._tail: deque[str] = deque()
         self._in_tail = 0
-        self._samples = Sampling[str](sizes.SAMPLES)
+        self._samples = Sampler[str](sizes.SAMPLES)
         self._unsampled = ""
         self._sampled = 0
         """Characters that need not be looked at for samples any more."""

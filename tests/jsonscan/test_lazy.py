@@ -10,8 +10,8 @@ import pytest
 
 from byref.describe.shape import kind_of
 from byref.describe.truncate import Ends
-from byref.jsonscan import sent
-from byref.jsonscan.sent import Sent
+from byref.jsonscan import lazy
+from byref.jsonscan.lazy import LazyJSON
 from byref_sandbox import jsontext
 
 LONG: dict[str, Any] = {
@@ -30,8 +30,8 @@ def test_long_json_has_the_shape_of_its_value(name: str, lines: bool) -> None:
     data = msgspec.json.encode(value)
     if lines and isinstance(value, list):
         data = b"[\n" + b",\n".join(map(msgspec.json.encode, value)) + b"\n]"
-    found = Sent(data)
-    assert len(data) > sent.SMALL
+    found = LazyJSON(data)
+    assert len(data) > lazy._SHORT
     assert found.shape == kind_of(value)
     assert isinstance(found.text, Ends)
     text = value if isinstance(value, str) else data.decode()
@@ -51,8 +51,8 @@ def test_long_json_has_the_shape_of_its_value(name: str, lines: bool) -> None:
 )
 def test_what_is_too_much_to_be_outlined_is_counted_and_begins_as_it_does(made: Callable[[], Any]) -> None:
     value = made()
-    found = Sent(msgspec.json.encode(value))
-    assert found.outline is None or len(found.data) < sent._SKIMMED
+    found = LazyJSON(msgspec.json.encode(value))
+    assert found.outline is None or len(found.data) < lazy._SCANNED
     assert found.shape.startswith(f"array({len(value)})" if isinstance(value, list) else f"object({len(value)} keys)")
     glimpse: Any = found.glimpse
     if isinstance(value, dict):
