@@ -103,7 +103,7 @@ def _apart(name: str, folder: Path, seconds: float, seed: int, url: str) -> Repo
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent.parent / "examples"))
+    sys.path.append(str(Path(__file__).parent.parent / "support"))
     import leftovers
 
     leftovers.watch()

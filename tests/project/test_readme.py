@@ -162,7 +162,7 @@ print(int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-o",
 def test_a_wrong_example_fails(tmp_path: Path, race: Callable[..., list[str]]) -> None:
     (tmp_path / "README.md").write_text("# Lies\n\n" + "\n".join(f"```{lie}\n```\n" for lie in LIES))
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
-    [told] = race(1, PYTEST, str(tmp_path), str(ROOT / "tests/examples"))
+    [told] = race(1, PYTEST, str(tmp_path), str(ROOT / "tests/support"))
     assert told.splitlines()[-1] == "1", told
     assert "3 failed" in told
 

@@ -223,7 +223,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent.parent / "examples"))
+    sys.path.append(str(Path(__file__).parent.parent / "support"))
     import leftovers
 
     leftovers.watch()

@@ -197,7 +197,6 @@ def main(path: str, *words: str) -> None:
         sys.exit(call(path, *words))
     import importlib
 
-    sys.path.append(str(Path(__file__).parents[1]))
     from starting_line import warm
 
     for name in words:
