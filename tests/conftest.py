@@ -72,7 +72,7 @@ LONGEST = [
     "providers",
     "test_langchain",
     "test_processes",
-    "test_wire_fuzz",
+    "test_wire",
     "test_wheel",
     "test_headroom_parallel",
     "test_failure",

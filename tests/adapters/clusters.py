@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from distributed import Client, LocalCluster
+from process_table import everyone, name
 
 from byref.adapters.dask import DaskInterpreter
-
-sys.path.append(str(Path(__file__).parent.parent / "sandbox"))
-from process_table import everyone, name
 
 ROWS = [{"id": number, "city": f"city {number % 7}", "v": number * 0.5} for number in range(20_000)]
 

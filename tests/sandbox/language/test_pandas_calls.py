@@ -6,9 +6,9 @@ import json
 import zoneinfo
 from typing import Any
 
-import library_calls
+import pandas_calls
 import pytest
-from library_calls import KINDS, OWNERS, head, plainly, program
+from pandas_calls import KINDS, OWNERS, head, plainly, program
 
 from byref_sandbox import Limits, Sandbox
 
@@ -36,7 +36,7 @@ def differing(sandbox: Sandbox, owner: str, kind: str) -> dict[str, tuple[Any, A
 @pytest.mark.parametrize("kind", QUICK)
 def test_groups_of_each_kind_of_column_are_those_of_plain_pandas(sandbox: Sandbox, kind: str) -> None:
     for owner in GROUPED:
-        if library_calls.calls(owner, kind):
+        if pandas_calls.calls(owner, kind):
             assert differing(sandbox, owner, kind) == {}
 
 
@@ -45,7 +45,7 @@ def test_groups_of_each_kind_of_column_are_those_of_plain_pandas(sandbox: Sandbo
 def test_each_method_of_each_object_over_each_kind_of_column_does_what_plain_pandas_does(
     patient: Sandbox, kind: str
 ) -> None:
-    tried = [owner for owner in OWNERS if library_calls.calls(owner, kind)]
+    tried = [owner for owner in OWNERS if pandas_calls.calls(owner, kind)]
     assert {"Series", "DataFrame", "Index", "SeriesGroupBy", "Resampler"} <= set(tried)
     assert {owner: found for owner in tried if (found := differing(patient, owner, kind))} == {}
 
@@ -67,7 +67,7 @@ def test_nearly_every_method_gives_a_value_for_some_kind_of_column() -> None:
         "arrow struct",
     ):
         for owner in OWNERS:
-            if calls := library_calls.calls(owner, kind):
+            if calls := pandas_calls.calls(owner, kind):
                 found = plainly(program(owner, kind, plain=True))
                 tried |= {(owner, name) for name in calls}
                 useful |= {(owner, name) for name in calls if found[name][0] != "error"}
