@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from blake3 import blake3
-from sqlalchemy import Connection, bindparam, func, insert, select, text, union_all, update
+from sqlalchemy import Connection, bindparam, func, insert, literal_column, select, text, union_all, update
 
 from byref.accounting.calibration import Standing
 from byref.content import text_of
@@ -183,19 +183,30 @@ _OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
 def _first(*routes: str, after: Any = 0) -> Any:
     """The first step at which an output with this content took one of the routes.
 
-    By a look-up for each: the same may have been given any number of times.
+    The same content may have been given any number of times, so each route is one look-up in the index. The look-up is
+    written once, for a list of the routes: PostgreSQL takes 3 ms to plan one for each of nine, whether or not any finds a
+    row.
     """
+    each = union_all(*(select(literal_column(f"'{route}'").label("route")) for route in routes)).subquery("routes")
     same = LedgerRow.session_id == bindparam("of_session"), LedgerRow.content_digest == bindparam("content")
-    given = select(func.min(LedgerRow.step).label("step")).where(*same, LedgerRow.step > after)
-    each = union_all(*(given.where(text(f"route = '{route}'")) for route in routes)).subquery()
-    return select(func.min(each.c.step)).scalar_subquery()
+    given = select(func.min(LedgerRow.step)).where(*same, LedgerRow.route == each.c.route, LedgerRow.step > after)
+    return select(func.min(given.scalar_subquery().correlate(each))).select_from(each).scalar_subquery()
 
 
 _GIVEN = _first("inline", "variables", "artifact", "truncate", "wholesale", "placeholder")
 _SEEN = _first("inline", "wholesale", "truncate", after=_last("compaction"))
-BEFORE = (
-    SessionRow.next_step,
-    *_STANDING,
+_GIVEN_AND_SEEN = select(_GIVEN.label("first"), _SEEN.label("seen"))
+BEFORE = SessionRow.next_step, *_STANDING
+"""What is known of the session `of_session` before an output takes a step: columns."""
+ANY_STEP = (
+    select(LedgerRow.step)
+    .where(LedgerRow.session_id == bindparam("of_session"), LedgerRow.content_digest == bindparam("content"))
+    .limit(1)
+    .scalar_subquery()
+    .label("came")
+)
+"""Some step of that session with the content `content`, NULL if there is none: a column."""
+CAME = (
     select(LedgerRow.step)
     .where(LedgerRow.session_id == bindparam("of_session"), *_OUTPUT)
     .scalar_subquery()
@@ -203,8 +214,7 @@ BEFORE = (
     _GIVEN.label("first"),
     _SEEN.label("seen"),
 )
-"""Of the session `of_session`, what is known of the output `content` of the call `call` before it takes a step: columns."""
-_GIVEN_AND_SEEN = select(_GIVEN.label("first"), _SEEN.label("seen"))
+"""What that session knows of the output `content` of the call `call`: columns."""
 _REPLY_BEFORE = _ENTRIES.where(
     LedgerRow.kind == "reply",
     LedgerRow.route.is_(None),
