@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 from typing import Any
@@ -392,3 +393,29 @@ def test_what_is_cut_says_incomplete_and_how_to_go_on(stocked: Session) -> None:
     assert content.endswith(". INCOMPLETE: 6 more are not kept: put what belongs together in one dict]")
     assert "INCOMPLETE: 78 more are bound: the results that made them name them" in mistake(stocked, "nosuch")
     assert stocked.ledger()[-1].tokens <= Policy().reply_tokens
+
+
+def test_code_is_parsed_once_by_the_host(stocked: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its parts want to know what the code says; beside it the definitions of earlier code that it names."""
+    double = "def double(n):\n    return 2 * n"
+    ask(stocked, double)
+    texts: list[str] = []
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda text, *given: (texts.append(str(text)), parse(text, *given))[1])
+    for run in (stocked.run, lambda code: stocked.call("code_interpreter", {"code": code})):
+        for code, others in [
+            ("1 + 1", []),
+            ("len($users)", []),
+            ("df('users').shape", []),
+            ("users.append(1)\nrows = users", []),
+            ("double(len(users))", [double]),
+            ("usrs", []),
+            ("open('a.txt', 'w').write('x')\nopen('a.txt').read()", []),
+            ("plt.plot([1])", []),
+        ]:
+            texts.clear()
+            run(code)
+            assert texts == [code.replace("$", ""), *others], code
+        texts.clear()
+        run("1 +")
+        assert texts == ["1 +"], "of what cannot be parsed it is known, too"

@@ -13,7 +13,7 @@ from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
 from byref.interpreter.runs import Committed, Execution, missing_name, text_of
 from byref.jsonscan import LazyJSON
-from byref_sandbox.code.source import strip_dollars
+from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.outcome import NAMES_THERE
 
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
@@ -92,7 +92,7 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     assert error is not None
     where = f" at line {error.line}" if error.line is not None else ""
     text = f"{error.kind}{where}: {error.message}"
-    lines = strip_dollars(execution.code).splitlines()
+    lines = Analysed.of(execution.code).plain.splitlines()
     if error.kind != "SyntaxError" and error.line is not None and 0 < error.line <= len(lines):
         text += f"\n    {lines[error.line - 1].strip()[:200]}"
     if error.kind != "NameError":

@@ -32,10 +32,9 @@ from byref.interpreter import persistence
 from byref.interpreter.persistence import Inside, Kept
 from byref.jsonscan import LazyJSON
 from byref_sandbox import Bound, Data, Limits, Outcome
+from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.inplace import Changed, changed_in_place
-from byref_sandbox.code.source import assigned_names, strip_dollars
-from byref_sandbox.code.uses import uses_of
-from byref_sandbox.host.request import needed
+from byref_sandbox.code.sources import needed
 from byref_sandbox.outcome import DELETED, STOPPED
 from byref_sandbox.values.files import are_named as may_use_files
 
@@ -138,7 +137,7 @@ class _Needed(NamedTuple):
     """What a run needs of the session."""
 
     known: names_of.Names
-    sources: Mapping[str, str]
+    sources: Mapping[str, Analysed]
     found: Mapping[str, Variable]
     artifacts: Mapping[str, Artifact]
     others: dict[str, bool]
@@ -156,17 +155,18 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
         raise ToolError("code_interpreter is not available here")
     if len(code) > MAX_CODE_CHARS:
         raise ToolError(f"the code has {len(code):,} characters; at most {MAX_CODE_CHARS:,} are run at once")
+    program = Analysed(code)  # parsed once, here and in the interpreter
 
     def look_up(connection: Connection) -> _Needed:
         known = names_of.definitions(connection, scope.row)
-        sources = needed(code, known.sources)
-        texts = (strip_dollars(code), *sources.values())
-        names = frozenset().union(*(uses_of(text).names for text in texts)) - sources.keys()
-        for name in sorted(known.damaged & names - (assigned_names(code) if known.damaged else frozenset())):
+        sources = needed(program, known.sources)
+        texts = (program, *sources.values())
+        names = frozenset().union(*(text.uses.names for text in texts)) - sources.keys()
+        for name in sorted(known.damaged & names - program.uses.assigned):
             raise ToolError(bind_again(name))
         found = variables.find(connection, scope.source, scope.row, names)
         exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
-        artifacts = _artifacts(connection, scope, code, names - found.keys())
+        artifacts = _artifacts(connection, scope, program, names - found.keys())
         most = variables.of_tools_first(connection, scope.row, NAMED_IN_REFUSALS)
         others = {name: is_left for name, is_left in most.items() if name not in names}
         holding = {one.artifact.row_id for one in found.values() if one.artifact.kind == "json"}
@@ -197,7 +197,7 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
     run = partial(sandbox.run, files={name: data_of(one) for name, one in files.items()}) if files else sandbox.run
 
     def attempt() -> Outcome:
-        return run(code, data | named, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources)
+        return run(program, data | named, session=f"{scope.tenant}\0{scope.name}", limits=limits, sources=sources)
 
     damaged: dict[str, str] = {}
     with readable_failures(scope):
@@ -208,16 +208,16 @@ def execute(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
             except ArtifactMissing as error:
                 # Nothing has run. Names that the code binds anew it may well do without.
                 its = {name for name, one in bound.items() if one.artifact.payload.blob_id == error.blob_id}
-                lost = (its | {error.name or ""}) & data.keys() & assigned_names(code)
+                lost = (its | {error.name or ""}) & data.keys() & program.uses.assigned
                 if not lost:
                     raise
                 damaged |= dict.fromkeys(lost, cure(scope, error))
                 data = {name: value for name, value in data.items() if name not in lost}
-    changed = changed_in_place(code, sources.values(), data.keys())
+    changed = changed_in_place(program, sources.values(), data.keys())
     return staged(
         scope,
         known,
-        code,
+        program,
         outcome,
         limits,
         bound,
@@ -321,20 +321,24 @@ def _changed(
     return tuple(sorted(names))
 
 
-def _artifacts(connection: Connection, scope: Scope, code: str, names: Collection[str]) -> dict[str, Artifact]:
+def _artifacts(connection: Connection, scope: Scope, code: Analysed, names: Collection[str]) -> dict[str, Artifact]:
     """Artifacts that code names by id, or by a name that it does not itself assign."""
     found = store.by_ids(connection, scope.source, scope.row, names)
     others = [n for n in names if n not in found and n not in variables.SANDBOX_NAMES and variables.is_name(n)]
     named = store.by_names(connection, scope.source, scope.row, others)
-    assigned = assigned_names(code) if named else frozenset()
-    return found | {name: artifact for name, artifact in named.items() if name not in assigned}
+    return found | {name: artifact for name, artifact in named.items() if name not in code.uses.assigned}
 
 
-def _files(connection: Connection, scope: Scope, texts: Collection[str]) -> dict[str, Artifact]:
+def _files(connection: Connection, scope: Scope, texts: Collection[Analysed]) -> dict[str, Artifact]:
     if not may_use_files(texts):
         return {}
     return store.files_of_runs(
-        connection, scope.source, scope.row, "\n".join(texts), most=MAX_GIVEN_FILES, max_bytes=MAX_UNNAMED_FILE_BYTES
+        connection,
+        scope.source,
+        scope.row,
+        "\n".join(text.plain for text in texts),
+        most=MAX_GIVEN_FILES,
+        max_bytes=MAX_UNNAMED_FILE_BYTES,
     )
 
 
@@ -488,7 +492,7 @@ def record(
             "session_id": scope.row,
             "step": step,
             "language": language,
-            "code": code,
+            "code": str(code),
             "result": (text if isinstance(text, str) else text.head)[:10_000] or None,
             "stdout": outcome.stdout[:10_000],
             "error": None if error is None else json.dumps([error.kind, error.message, error.line, error.hint]),

@@ -9,8 +9,8 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
-from byref_sandbox.code.uses import FRAME
+from byref_sandbox.code.analysis import FRAME, Analysed
+from byref_sandbox.code.source import UNPARSED
 
 _METHODS: Final = frozenset(
     {"append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse", "update", "setdefault"}
@@ -74,10 +74,12 @@ def changed_in_place(code: str, sources: Collection[str], names: Collection[str]
     found: dict[Changed, int] = {}
     if not names or len(code) + sum(map(len, sources)) > _MAX_CHARS:
         return found
+    trees = [Analysed.of(text).tree for text in (code, *sources)]
+    modules = [tree for tree in trees if tree is not None]
+    if len(modules) < len(trees):
+        return {}
     try:
-        modules = [parsed(strip_dollars(text)) for text in (code, *sources)]
-        text = _Text(modules, frozenset(names))
-        for changed, line in text.changes():
+        for changed, line in _Text(modules, frozenset(names)).changes():
             found[changed] = min(line, found.get(changed, line))
     except UNPARSED:
         return {}

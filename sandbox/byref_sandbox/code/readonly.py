@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from typing import Final, TypeGuard
 
+from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.fresh import METHODS, Fresh, bound_names, fresh_names
-from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
 from byref_sandbox.code.words import words
 
 _NODES: Final = (
@@ -45,9 +45,8 @@ def is_read_only(source: str, given: Collection[str], scalars: Collection[str] =
 
     `scalars` are those of which nothing can be changed in place.
     """
-    try:
-        tree = parsed(strip_dollars(source))
-    except UNPARSED:
+    tree = Analysed.of(source).tree
+    if tree is None:
         return False
     nodes = list(ast.walk(tree))
     names = _NAMES.union(given, *map(bound_names, nodes))

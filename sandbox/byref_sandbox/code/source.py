@@ -1,4 +1,4 @@
-"""What can be told from code before it runs. The host imports this: standard library only, nothing raises."""
+"""Python as models write it, with `$name` for a variable, made plain and parsed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,7 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 
-MAX_SOURCE_CHARS = 1_000_000
-"""Beyond it names are found by a plain scan: parsing such a text could take the host seconds."""
-_MAX_NESTING = 200
-"""CPython's parser gives up at 200 open brackets; below it the C stack is safe as well."""
-
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
-_QUERY_VARIABLE = re.compile(r"@\s*([^\W\d]\w*)")
-_FRAME_CALL = "df"
-_NAMESPACES = frozenset({"globals", "locals", "vars"})
-"""Where these are used, any string may name a variable."""
-_MAX_TEMPLATE_CHARS = 10_000
 UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 """What `parsed` raises for code that cannot be; the last one where others parse beside it."""
 
@@ -110,58 +100,3 @@ def _field_dollars(literal: str) -> Iterator[tuple[int, int]]:
             yield line, column
         line, column = (line + 1, 0) if char == "\n" else (line, column + 1)
         position += 1
-
-
-def free_names(source: str) -> frozenset[str]:
-    """Names the code may read: identifiers, and those inside short strings (`df("users")`, `.query("a > @limit")`).
-
-    A superset, never less: binding is lazy, so a name that is missed would be missing. On broken or hostile code every identifier found by
-    a plain scan counts.
-    """
-    if len(source) > MAX_SOURCE_CHARS or _nesting(source) > _MAX_NESTING:
-        return frozenset(_IDENTIFIER.findall(source[:MAX_SOURCE_CHARS]))
-    try:
-        return frozenset(_names(parsed(strip_dollars(source))))
-    except UNPARSED:
-        return frozenset(_IDENTIFIER.findall(source))
-
-
-def assigned_names(source: str) -> frozenset[str]:
-    """Names that the code binds itself, by whatever statement; none of code that cannot be parsed."""
-    try:
-        tree = parsed(strip_dollars(source))
-    except UNPARSED:
-        return frozenset()
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return frozenset(bound | defined | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)})
-
-
-def _nesting(source: str) -> int:
-    """An upper bound of how deep brackets and unary operators nest, strings included."""
-    depth = deepest = 0
-    for char in re.findall(r"[\[({\])}]", source):
-        depth = depth + 1 if char in "[({" else max(0, depth - 1)
-        deepest = max(deepest, depth)
-    return max(deepest, max(map(len, re.findall(r"(?:[-+~]\s*|not\s+)+", source)), default=0) // 2)
-
-
-def _names(tree: ast.AST) -> Iterator[str]:
-    texts: list[str] = []
-    by_name = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-            by_name = by_name or node.id in _NAMESPACES
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            texts.append(node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _FRAME_CALL:
-            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                yield from (
-                    p.value for p in ast.walk(argument) if isinstance(p, ast.Constant) and isinstance(p.value, str)
-                )
-    for text in texts:
-        if by_name and len(text) <= _MAX_TEMPLATE_CHARS:
-            yield from _IDENTIFIER.findall(text)
-        elif "@" in text:
-            yield from _QUERY_VARIABLE.findall(text)

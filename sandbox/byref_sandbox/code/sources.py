@@ -7,8 +7,8 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
+from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.source import UNPARSED, parsed
-from byref_sandbox.code.uses import uses_of
 
 MAX_SOURCE_CHARS: Final = 50_000
 """Of one definition."""
@@ -118,9 +118,21 @@ def _first_line(statement: ast.stmt) -> int:
     return min((statement.lineno, *(decorator.lineno for decorator in decorators)))
 
 
-def in_order(sources: Mapping[str, str]) -> list[str]:
+def needed(code: Analysed, sources: Mapping[str, str]) -> dict[str, Analysed]:
+    """Those of the sources, by name, that the code names, or that one of these names."""
+    found: dict[str, Analysed] = {}
+    waiting = code.uses.names & sources.keys() if sources else frozenset()
+    while waiting:
+        new = {name: Analysed.of(sources[name]) for name in sorted(waiting)}
+        found |= new
+        named = frozenset().union(*(text.uses.names for text in new.values()))
+        waiting = (named & sources.keys()) - found.keys()
+    return found
+
+
+def in_order(sources: Mapping[str, Analysed]) -> list[str]:
     """The names such that each comes after those its source names, where that is possible."""
-    needs = {name: uses_of(text).names & sources.keys() - {name} for name, text in sources.items()}
+    needs = {name: text.uses.names & sources.keys() - {name} for name, text in sources.items()}
     ordered: dict[str, None] = {}
     for name in sources:
         waiting = [(name, iter(sorted(needs[name])))]

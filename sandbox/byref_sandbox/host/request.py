@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from byref_sandbox import wire
-from byref_sandbox.code.sources import in_order
+from byref_sandbox.code.analysis import Analysed
+from byref_sandbox.code.sources import in_order, needed
 from byref_sandbox.code.sqltext import references
-from byref_sandbox.code.uses import uses_of
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.values import data, plots
 from byref_sandbox.values import files as files_of
@@ -38,8 +38,10 @@ def code_request(
     for name in variables:
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"variable name {name!r} is no Python identifier")
+    code = Analysed.of(code)
     definitions = needed(code, sources or {})
-    uses = [uses_of(text) for text in (code, *definitions.values())]
+    texts = (code, *definitions.values())
+    uses = [text.uses for text in texts]
     wanted: frozenset[str] = frozenset().union(*(each.names for each in uses))
     tables: frozenset[str] = frozenset().union(*(each.tables for each in uses))
     values: frozenset[str] = frozenset().union(*(each.names - each.only_tables for each in uses))
@@ -62,7 +64,7 @@ def code_request(
         parts = _parts(value) if payload.content_type == data.JSON else []
         bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, _is_left(value)))
     given_files: list[wire.GivenFile] = []
-    if files and files_of.are_named((code, *definitions.values())):
+    if files and files_of.are_named(texts):
         for name, content in files.items():
             payload, load = _file(name, content)
             at = by_key.get((payload.key, payload.content_type), len(payloads))
@@ -84,22 +86,10 @@ def code_request(
         names=[*given, *left],
         others=len(left),
         files=given_files,
-        plots=mode == "code" and plots.are_named((code, *definitions.values())),
+        plots=mode == "code" and plots.are_named(texts),
         without=list(without),
     )
     return request, loads
-
-
-def needed(code: str, sources: Mapping[str, str]) -> dict[str, str]:
-    """Those of the sources, by name, that the code names, or that one of these names."""
-    found: dict[str, str] = {}
-    waiting = uses_of(code).names & sources.keys() if sources else frozenset()
-    while waiting:
-        new = {name: sources[name] for name in sorted(waiting)}
-        found |= new
-        named = frozenset().union(*(uses_of(text).names for text in new.values()))
-        waiting = (named & sources.keys()) - found.keys()
-    return found
 
 
 def sql_request(

@@ -16,8 +16,7 @@ import pyarrow as pa
 from blake3 import blake3
 
 from byref_sandbox import wire
-from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
-from byref_sandbox.code.uses import FRAME
+from byref_sandbox.code.analysis import FRAME, Analysed
 from byref_sandbox.values import values
 from byref_sandbox.values.bindings import Bindings
 
@@ -101,9 +100,8 @@ def _at(bindings: Bindings, reference: Reference) -> tuple[Any, bool]:
 
 def references(source: str) -> list[Reference]:
     """What is assigned as it is, anywhere in the code; a name that is assigned twice stands for both."""
-    try:
-        tree = parsed(strip_dollars(source))
-    except UNPARSED:
+    tree = Analysed.of(source).tree
+    if tree is None:
         return []
     known: dict[str, list[Reference]] = {}
     found: dict[Reference, None] = {}

@@ -12,8 +12,8 @@ import msgspec
 
 from byref_sandbox import wire
 from byref_sandbox.code import readonly
+from byref_sandbox.code.analysis import FRAME
 from byref_sandbox.code.sources import Definitions, NoSource, Source, is_definition
-from byref_sandbox.code.uses import FRAME
 from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.run import sharing
 from byref_sandbox.run.aliases import Alias, Watch

@@ -19,7 +19,8 @@ from test_language_everyday import SNIPPETS
 from test_language_refusals import REPLIES
 
 from byref_sandbox import Limits, Sandbox
-from byref_sandbox.code.source import free_names, strip_dollars
+from byref_sandbox.code.analysis import Analysed
+from byref_sandbox.code.source import strip_dollars
 from byref_sandbox.language.magics import without_magics
 from byref_sandbox.language.policy import Language, Refused
 
@@ -377,7 +378,7 @@ def mutated(code: str, chance: random.Random) -> str:
 @settings(SETTINGS, max_examples=settings.default.max_examples * 6)
 def test_any_text_is_compiled_or_refused_in_words(language: Language, code: str, chance: random.Random) -> None:
     source = mutated(code, chance)
-    assert isinstance(free_names(source), frozenset)
+    assert isinstance(Analysed(source).uses.names, frozenset)
     plain = strip_dollars(source)
     try:
         language.compile(source)

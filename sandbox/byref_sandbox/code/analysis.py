@@ -1,0 +1,177 @@
+"""What Python code says before it runs: the names it reads and assigns, the tables it makes. The host imports this.
+
+Standard library only; nothing here raises, whatever the code is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple, Self
+
+from byref_sandbox.code.source import UNPARSED, parsed, strip_dollars
+
+FRAME: Final = "df"
+MAX_SOURCE_CHARS: Final = 1_000_000
+"""Longer code is not parsed, which could take the host seconds: a plain scan finds its names."""
+_MAX_NESTING: Final = 200
+"""CPython's parser gives up at 200 open brackets; below it the C stack is safe as well."""
+_MAX_TEMPLATE_CHARS: Final = 10_000
+_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+_QUERY_VARIABLE: Final = re.compile(r"@\s*([^\W\d]\w*)")
+_BY_NAME: Final = frozenset({"globals", "locals", "vars"})
+"""Where code names one of these, any string in it may name a variable."""
+_NAMESPACES: Final = _BY_NAME | {"eval", "exec", "dir"}
+"""Where code names one of these, it may read any name in a way that cannot be seen."""
+
+
+class Uses(NamedTuple):
+    """The names in code. What it reads is a superset: variables are bound lazily, so a name that is missed is missing."""
+
+    names: frozenset[str]
+    """Those it may read: identifiers, and those inside short strings (`df("users")`, `.query("a > @limit")`)."""
+    assigned: frozenset[str]
+    """Those it binds, by whatever statement; none of code that cannot be parsed."""
+    tables: frozenset[str]
+    """Those it makes DataFrames of: `df("users")` or `df(users)`."""
+    only_tables: frozenset[str]
+    """Those it uses in no other way: their value need not be made."""
+
+
+class Analysed(str):
+    """Python code, parsed once, when something of it is first asked for.
+
+    It is a str, so that it passes through every interpreter that takes one; those that know this class find the analysis
+    done. `$name` in it means `name`.
+    """
+
+    @classmethod
+    def of(cls, source: str) -> Self:
+        """Return the code itself where it is analysed already."""
+        return source if isinstance(source, cls) else cls(source)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        """Leave the tree behind: it is large, and made again where it is wanted."""
+        return type(self), (str(self),)
+
+    @cached_property
+    def plain(self) -> str:
+        """The code without the `$` of its names."""
+        return strip_dollars(str(self))
+
+    @cached_property
+    def tree(self) -> ast.Module | None:
+        """The code's tree; None if it is broken, hostile or huge."""
+        if len(self) > MAX_SOURCE_CHARS or _nesting(self) > _MAX_NESTING:
+            return None
+        try:
+            return parsed(self.plain)
+        except UNPARSED:
+            return None
+
+    @cached_property
+    def uses(self) -> Uses:
+        """The names in the code; of code without a tree every identifier may be a value."""
+        try:
+            if self.tree is not None:
+                return _Found(self.tree).uses()
+        except UNPARSED:
+            pass
+        names = frozenset(_IDENTIFIER.findall(self[:MAX_SOURCE_CHARS]))
+        return Uses(names, frozenset(), frozenset(), frozenset())
+
+
+def _nesting(source: str) -> int:
+    """An upper bound of how deep brackets and unary operators nest, strings included."""
+    depth = deepest = 0
+    for char in re.findall(r"[\[({\])}]", source):
+        depth = depth + 1 if char in "[({" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return max(deepest, max(map(len, re.findall(r"(?:[-+~]\s*|not\s+)+", source)), default=0) // 2)
+
+
+class _Found:
+    """What one look at every node gathers."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.named: set[str] = set()
+        self.read: list[tuple[str, ast.Name]] = []
+        self.assigned: set[str] = set()
+        self.texts: list[str] = []
+        self.by_text: set[str] = set()
+        """Names of tables, written as text: `df("users")`."""
+        self.by_name: list[tuple[str, ast.Name]] = []
+        """Names of tables, written as names: `df(users)`."""
+        self.inside: set[str] = set()
+        """Texts anywhere in the arguments of `df`."""
+        self.is_computed = False
+        """Whether a table's name may be computed: any short text may be one."""
+        self.is_opaque = False
+        """Whether `df` may be something else here, or names be read in ways that cannot be seen."""
+        for node in ast.walk(tree):
+            self._look_at(node)
+
+    def uses(self) -> Uses:
+        names = frozenset(self.named | self.inside | set(self._quoted()))
+        assigned = frozenset(self.assigned)
+        if FRAME not in names:
+            return Uses(names, assigned, frozenset(), frozenset())
+        short = frozenset(text for text in self.texts if text.isidentifier()) if self.is_computed else frozenset[str]()
+        names |= short
+        tables = frozenset(self.by_text).union(name for name, _ in self.by_name)
+        if self.is_opaque:
+            return Uses(names | tables, assigned, tables, frozenset())
+        arguments = {id(node) for _, node in self.by_name}
+        values = {name for name, node in self.read if id(node) not in arguments}
+        quoted = names - self.named - self.by_text  # in the text of a query, say
+        return Uses(names | tables, assigned, tables | short, tables - values - short - quoted)
+
+    def _quoted(self) -> Iterator[str]:
+        """Names inside texts."""
+        by_name = not self.named.isdisjoint(_BY_NAME)
+        for text in self.texts:
+            if by_name and len(text) <= _MAX_TEMPLATE_CHARS:
+                yield from _IDENTIFIER.findall(text)
+            elif "@" in text:
+                yield from _QUERY_VARIABLE.findall(text)
+
+    def _look_at(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            self.named.add(node.id)
+            if isinstance(node.ctx, ast.Load):
+                self.read.append((node.id, node))
+            elif isinstance(node.ctx, ast.Store):
+                self.assigned.add(node.id)
+            self.is_opaque |= node.id in _NAMESPACES
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                self.texts.append(node.value)
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == FRAME:
+                for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                    self._table(argument)
+        elif isinstance(node, ast.AugAssign):
+            if isinstance(node.target, ast.Name):
+                self.read.append((node.target.id, node.target))
+        elif isinstance(node, ast.arg):
+            self.assigned.add(node.arg)
+            self.is_opaque |= node.arg == FRAME
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            self.assigned.add(node.name)
+            self.is_opaque |= node.name == FRAME
+        elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call | ast.Subscript | ast.BinOp):
+            # A DataFrame cannot be called; a function under this name could, with what stands in for a value.
+            self.is_opaque |= any(isinstance(n, ast.Name) and n.id == FRAME for t in node.targets for n in ast.walk(t))
+
+    def _table(self, argument: ast.expr) -> None:
+        self.inside.update(
+            part.value for part in ast.walk(argument) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        )
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            self.by_text.add(argument.value.removeprefix("$"))
+            return
+        if isinstance(argument, ast.Name):
+            self.by_name.append((argument.id, argument))
+        self.is_computed = True

@@ -1,0 +1,137 @@
+"""What code says before it runs: names with and without dollars, tables, and nothing that harms the host."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import time
+
+import pytest
+
+from byref_sandbox.code.analysis import Analysed, Uses
+from byref_sandbox.code.source import strip_dollars
+
+
+@pytest.mark.parametrize(
+    ("code", "stripped"),
+    [
+        ("$users", "users"),
+        ("len($users)+$n", "len(users)+n"),
+        ('"$users"', '"$users"'),
+        ("# $users\n$x", "# $users\nx"),
+        ('f"{$users} $users {{$a}}"', 'f"{users} $users {{$a}}"'),
+        ("f'''\n{$a['$b']}\n'''", "f'''\n{a['$b']}\n'''"),
+        ('"""\n$a\n"""\n$b', '"""\n$a\n"""\nb'),
+        ("r'$\\d'", "r'$\\d'"),
+        ("x = $a\n\n\ny = $b", "x = a\n\n\ny = b"),
+        ("'\u2028$a' + $b", "'\u2028$a' + b"),
+        ("$", "$"),
+        ("a $ b", "a $ b"),
+        ("$é + $_x1", "é + _x1"),
+        ("'unclosed $a\n$b", None),
+        ("($a", None),
+        ("no dollars", "no dollars"),
+    ],
+)
+def test_dollars_are_stripped_outside_strings(code: str, stripped: str | None) -> None:
+    got = strip_dollars(code)
+    assert got.count("\n") == code.count("\n")
+    if stripped is not None:
+        assert got == stripped
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("sum(u['age'] for u in users)", {"users"}),
+        ("f'{users[0]} {$orders!r:>{width}}'", {"users", "orders", "width"}),
+        ("(lambda: users)()", {"users"}),
+        ("df('users').merge(df(\"orders\"))", {"df", "users", "orders"}),
+        ("frame.query('a > @limit and b < @ other')", {"frame", "limit", "other"}),
+        ("q = f'a > @limit'\nframe.query(q)", {"limit"}),
+        ("'{users}'.format(**locals())", {"users"}),
+        ("globals()['orders']", {"orders"}),
+        ("match x:\n    case Point(y): y", {"x", "Point"}),
+        ("def broken(:\n  users", {"users"}),
+        ("del users", {"users"}),
+        ("x += 1", {"x"}),
+        ("df($name)", {"name"}),
+    ],
+)
+def test_names_are_a_superset_of_what_is_read(code: str, names: set[str]) -> None:
+    assert names <= Analysed(code).uses.names
+
+
+def test_strings_are_no_names() -> None:
+    assert "users" not in Analysed("print('all users')").uses.names
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "(" * 100_000,
+        "(" * 50_000 + "users" + ")" * 50_000,
+        "-" * 100_000 + "users",
+        "not " * 25_000 + "users",
+        "x" + ".a" * 50_000 + "+users",
+        "x" + "()" * 50_000 + "+users",
+        "[" * 95 + "users" + "]" * 95,
+        "lambda: " * 10_000 + "users",
+        "1 if users else " * 10_000 + "1",
+        "users\0",
+        "f'" + "{" * 50_000 + "users",
+        "$" * 100_000 + "users",
+        "'" * 99_999 + "users",
+        "users\n" + " " * 100_000,
+        "if 1:\n" * 200 + "users",
+        "users\udcff",
+        "users + " * 10_000 + "1",
+        "x = '''" + "$a " * 30_000 + "''' + users",
+    ],
+)
+def test_hostile_code_is_read_without_harm(code: str) -> None:
+    started = time.perf_counter()
+    strip_dollars(code)
+    assert "users" in Analysed(code).uses.names or "users" not in code
+    assert time.perf_counter() - started < 5
+
+
+def test_the_host_side_imports_nothing_heavy() -> None:
+    heavy = "{'pandas', 'numpy', 'RestrictedPython', 'pyarrow'}"
+    code = f"import sys, byref_sandbox.code.analysis; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "tables", "only"),
+    [
+        ("df('a')", {"a"}, {"a"}),
+        ("df(a)", {"a"}, {"a"}),
+        ("df($a).shape, len(a)", {"a"}, set()),
+        ("df('a').query('x > @a')", {"a"}, {"a"}),
+        ("for name in ('a', 'b'): df(name)", {"a", "b", "name"}, {"name"}),
+        ("df('a' + 'b')", {"a", "b"}, set()),
+        ("df('a'); globals()", {"a"}, set()),
+        ("def f(df): return df('a')", {"a"}, set()),
+        ("a = 1", set(), set()),
+    ],
+)
+def test_tables_are_told_from_values(code: str, tables: set[str], only: set[str]) -> None:
+    uses = Analysed(code).uses
+    assert (uses.tables, uses.only_tables) == (tables, only)
+
+
+def test_what_code_assigns() -> None:
+    code = "a = b\nfor c in d: e += 1\ndef f(g): h = 1\nclass I: pass\n[j for j in k]\nimport l"
+    assert Analysed(code).uses.assigned == {"a", "c", "e", "f", "g", "h", "I", "j"}
+    assert Analysed("def broken(:\n  a = 1").uses.assigned == frozenset()
+
+
+def test_it_is_a_text_that_travels_without_its_tree() -> None:
+    code = Analysed("$a + 1")
+    assert code.uses == Uses(frozenset({"a"}), frozenset(), frozenset(), frozenset())
+    for other in (pickle.loads(pickle.dumps(code)), copy.deepcopy(code)):
+        assert type(other) is Analysed and other == "$a + 1" and not vars(other)
+    assert Analysed.of(code) is code and len(pickle.dumps(code)) < 200
