@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import threading
 import zlib
 from binascii import a2b_base64
@@ -28,15 +29,21 @@ Kind = Literal["text", "json"]
 EXACT_BYTES = 32 * 1024
 """Text of up to this many UTF-8 bytes is counted exactly; the worst input of this size takes 8 ms."""
 
-_SAMPLES = 64
-_SAMPLE_BYTES = 768
-_FEW_SAMPLES = 32
-_SHORT_BYTES = 256
+_SAMPLES = (32, 96), (32, 256), (64, 768)
+"""How many samples are taken, and of how many UTF-8 bytes: each next row where the one before differs by too much. A stretch
+that is unlike the rest and falls between the samples is at most 3 % of the text."""
 _EVEN = 0.01
-"""Standard error, as a part of the estimate, up to which few short samples are enough: 3 % are hardly ever reached then."""
-# Tokens are at most 128 characters of blanks or 64 of most repeated signs, so a sample that follows this much of what
-# stands before it is cut where the whole text would be cut.
+"""Standard error, as a part of the estimate, up to which samples are enough: 3 % are hardly ever reached then."""
+_FEWEST = 16
+"""Tokens that a sample has in the mean, at least: of a run of one sign a sample of few tokens is off as all others are."""
+_CUT = re.compile(r"[A-Za-z0-9][ !\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\t\r\n]")
+"""A place, between its two characters, where the split pattern begins anew whatever stands around them. A text that is cut
+there has as many tokens as its two parts together."""
+_REACH = 64
+"""So far behind each end of a sample such a place is looked for."""
 _LEAD = 64
+"""Where there is none, this much of what stands before the sample is encoded with it and without it: tokens are at most 128
+characters of blanks or 64 of most repeated signs, so behind that the sample is cut where the whole text would be cut."""
 
 # The split pattern and the digest of o200k_base, as in tiktoken_ext/openai_public.py.
 _O200K_SPLIT = "|".join(
@@ -54,10 +61,20 @@ _O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text; deterministic, thread-safe, and never raising for any `str`."""
+    """Counts the tokens of a text, as the model that reads it would.
+
+    An engine has one counter for all of its sessions and calls it from any thread, several at once: it is thread-safe. It is
+    the host's: the engine neither closes nor copies it. It is called while an output is fitted into its envelope, some ten
+    times for each, so it takes a few milliseconds at most, and reads from no network.
+    """
 
     def count(self, text: str, kind: Kind = "text") -> int:
-        """The number of tokens in `text`, of which `kind` tells whether it is prose or JSON."""
+        """Return the number of tokens in a text, at least 0; an estimate will do.
+
+        The same text has the same number at every call: what was fitted is counted again. `text` is any `str`, empty or of
+        hundreds of MB, lone surrogates and NUL among it; nothing is raised for any. `kind` tells a counter that knows no
+        vocabulary whether the text is JSON, of which a token has fewer characters.
+        """
 
 
 class CharCounter:
@@ -71,8 +88,9 @@ class CharCounter:
 class SampledCounter:
     """Tokens of o200k_base: exact up to `EXACT_BYTES`, beyond it estimated from samples.
 
-    They are 32 of 256 bytes where these are alike, as in most records, else 64 of 768 bytes. The estimate takes the same time at any size and the same value at every call. The first count in a process loads
-    the vocabulary (about 0.25 s, once, whatever the number of counters and threads).
+    These are 32 short samples where they are alike, as in most records, else more and longer ones. The estimate takes the
+    same time at any size and the same value at every call. The first count in a process loads the vocabulary (about 0.25 s,
+    once, whatever the number of counters and threads).
     """
 
     def count(self, text: str, kind: Kind = "text") -> int:
@@ -100,27 +118,30 @@ def _utf8_within(text: str, limit: int) -> bool:
 
 def _estimate(encoding: Encoding, text: str) -> int:
     """The mean density of samples times the length: of few, unless they differ by too much."""
-    densities = _densities(encoding, text, _FEW_SAMPLES, _SHORT_BYTES)
-    mean = math.fsum(densities) / _FEW_SAMPLES
-    variance = math.fsum((density - mean) ** 2 for density in densities) / (_FEW_SAMPLES - 1)
-    if variance > _FEW_SAMPLES * (_EVEN * mean) ** 2:
-        mean = math.fsum(_densities(encoding, text, _SAMPLES, _SAMPLE_BYTES)) / _SAMPLES
+    mean = 0.0
+    for samples, size in _SAMPLES:
+        densities = [_density(encoding, text, *window) for window in _windows(text, samples, size)]
+        mean = math.fsum(densities) / samples
+        variance = math.fsum((density - mean) ** 2 for density in densities) / (samples - 1)
+        if mean * size >= _FEWEST and variance <= samples * (_EVEN * mean) ** 2:
+            break
     return max(1, round(mean * len(text)))
 
 
-def _densities(encoding: Encoding, text: str, samples: int, size: int) -> list[float]:
-    """The tokens per character of each sample."""
+def _density(encoding: Encoding, text: str, start: int, end: int) -> float:
+    """The tokens per character of a sample."""
     encode = encoding.encode_ordinary
-    densities = []
-    for start, end in _windows(text, samples, size):
-        lead = text[max(0, start - _LEAD) : start]
-        # Both ends of the difference are cut at arbitrary places: what a cut adds to the one it adds to the other.
-        tokens = len(encode(lead + text[start:end])) - len(encode(lead))
-        densities.append(max(0, tokens) / (end - start))
-    return densities
+    first, last = _CUT.search(text, start, start + _REACH), _CUT.search(text, end, end + _REACH)
+    if first is not None and last is not None and first.start() < last.start():
+        start, end = first.start() + 1, last.start() + 1
+        return len(encode(text[start:end])) / (end - start)
+    lead = text[max(0, start - _LEAD) : start]
+    # Both ends of the difference are cut at arbitrary places: what a cut adds to the one it adds to the other.
+    tokens = len(encode(lead + text[start:end])) - len(encode(lead))
+    return max(0, tokens) / (end - start)
 
 
-def _windows(text: str, samples: int = _SAMPLES, most: int = _SAMPLE_BYTES) -> Iterator[tuple[int, int]]:
+def _windows(text: str, samples: int, most: int) -> Iterator[tuple[int, int]]:
     """The spans of the samples: one in every part of the text, at offsets that no period of the text can follow."""
     is_ascii = text.isascii()
     for i in range(samples):
