@@ -109,7 +109,8 @@ def _no_dunder_labels() -> None:
 
 
 def _numpy(guards: Guards, modules: Modules, files: Files) -> None:
-    exposed = {n: v for n, v in public(np, _listed(np)).items() if n not in NUMPY_HIDDEN and not n.startswith("_")}
+    # Filtered by name, before the look-up: numpy imports f2py and ctypeslib as soon as somebody asks for them.
+    exposed = public(np, (n for n in _listed(np) if n not in NUMPY_HIDDEN and not n.startswith("_")))
     for name in NUMPY_PARTS:
         part: types.ModuleType = getattr(np, name)
         listed = {n: v for n, v in public(part, getattr(part, "__all__", None)).items() if n not in NUMPY_HIDDEN}
