@@ -90,12 +90,14 @@ TOGETHER = {
     "docs/mcp.md": "programs",
     "docs/migrations.md": "programs",
     "docs/providers.md": "programs",
+    "tests/sandbox/test_wire.py": "breakable",
+    "tests/sandbox/zygote/": "breakable",
     "tests/stores/": "objects",
     "tests/artifacts/test_damage.py": "objects",
     "tests/statements/test_stores.py": "objects",
 }
 """Files of one worker, by what takes it seconds to start and is used by all of them: a process that programs are forked
-from, an S3 server.
+from, a sandbox that may be broken, an S3 server.
 """
 
 

@@ -272,15 +272,47 @@ def test_the_report_tells_what_each_layer_costs(sandbox: Sandbox) -> None:
     assert layers["environment"].run_us == 0.0
 
 
-def test_a_host_may_choose_the_language_alone() -> None:
+@pytest.fixture(scope="module")
+def language_only() -> Iterator[Sandbox]:
+    """A sandbox whose host does without the second wall."""
+    with Sandbox(jail="language-only") as sandbox:
+        yield sandbox
+
+
+def test_a_host_may_choose_the_language_alone(language_only: Sandbox) -> None:
     layers = {layer.name: layer for layer in probe(jail="language-only")}
     assert not layers["seccomp"].in_force
     assert not layers["seccomp"].mandatory
     assert layers["seccomp"].detail == "left out by the host's choice"
     assert layers["limits"].in_force
-    with Sandbox(jail="language-only") as sandbox:
-        assert sandbox.run("1 + 1").value == 2
-        assert not {layer.name: layer for layer in sandbox.report()}["seccomp"].in_force
+    assert language_only.run("1 + 1").value == 2
+    assert not {layer.name: layer for layer in language_only.report()}["seccomp"].in_force
+
+
+def test_queries_of_a_host_that_chose_so(language_only: Sandbox) -> None:
+    query = "SELECT region, sum(amount) AS total FROM $rows GROUP BY 1 ORDER BY 1"
+    rows = [{"region": "n", "amount": 1}, {"region": "n", "amount": 2}, {"region": "s", "amount": 4}]
+    for session in (None, "s"):
+        outcome = language_only.sql(query, {"rows": rows}, session=session, keep="totals")
+        assert outcome.error is None
+        assert outcome.value == [{"region": "n", "total": 3}, {"region": "s", "total": 4}]
+        assert list(outcome.bound) == ["totals"]
+    for hostile in (
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "COPY (SELECT 1) TO '/tmp/byref_leak.csv'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "ATTACH '/tmp/byref_leak.db' AS d",
+    ):
+        refused = language_only.sql(hostile)
+        assert refused.error is not None, hostile
+    assert not list(Path("/tmp").glob("byref_leak*"))
+    endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+    stopped = language_only.sql(endless, limits=Limits(wall_seconds=3, cpu_seconds=0.3))
+    assert stopped.error is not None
+    assert stopped.error.kind in ("CpuLimit", "TimeLimit", "MemoryLimit")
+    assert language_only.sql("SELECT 1 AS a").value == [{"a": 1}]
 
 
 def test_a_missing_mandatory_layer_is_named() -> None:

@@ -334,11 +334,11 @@ def test_a_big_frame_converts_quickly() -> None:
 
     frame = pd.DataFrame(
         {
-            "n": range(200_000),
-            "f": np.linspace(0, 1, 200_000),
-            "d": pd.date_range("2024-01-01", periods=200_000, freq="min"),
+            "n": range(50_000),
+            "f": np.linspace(0, 1, 50_000),
+            "d": pd.date_range("2024-01-01", periods=50_000, freq="min"),
         }
     )
     began = time.process_time()
-    assert len(values.records_json(frame)) > 10_000_000
-    assert time.process_time() - began < 4
+    assert len(values.records_json(frame)) > 2_500_000
+    assert time.process_time() - began < 1

@@ -385,7 +385,9 @@ def chaos(sandbox: Sandbox, kills: int, seed: int) -> None:
         if root is None:  # it is being started
             continue
         if number % 40 == 5:  # it takes everything with it, and two seconds to come back
+            below = everyone(root.pid)
             root._process.kill()
+            assert until(lambda below=below: not alive(below))  # type: ignore[misc]
         elif victims := sorted(everyone(root.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(draw.choice(victims), signal.SIGKILL)

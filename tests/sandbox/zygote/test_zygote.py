@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -59,10 +58,10 @@ def test_the_zygote_has_one_thread_and_no_environment(sandbox: Sandbox) -> None:
 def host(script: Script) -> list[str]:
     """What a host of its own prints that leaves a descriptor open and forks, and what its copy prints.
 
-    The copy closes its sandbox, the host itself ends without a word to it.
+    The copy drops its last reference to the sandbox, the host itself ends without a word to it: neither calls `close`.
     """
     source = """
-import os, sys
+import gc, os, sys, warnings
 from pathlib import Path
 from byref_sandbox import Sandbox
 from byref_sandbox.testing import run_in_jail
@@ -87,7 +86,9 @@ child = os.fork()
 if child == 0:
     value = sandbox.run("2", session="s").value
     print("child", value, sandbox._root.pid != parent, len(children()))
-    sandbox.close()
+    warnings.simplefilter("ignore", ResourceWarning)  # Python says so of a socket that nobody closed
+    del sandbox
+    gc.collect()
     print(children(), flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
@@ -100,7 +101,11 @@ print(parent)
 
 
 def test_it_starts_when_it_is_first_used(host: list[str]) -> None:
-    assert [host[0], host[3]] == ["[] 2 1", "[]"]
+    assert host[0] == "[] 2 1"
+
+
+def test_a_sandbox_nobody_holds_is_ended(host: list[str]) -> None:
+    assert host[3] == "[]"
 
 
 def test_a_descriptor_the_host_left_open_does_not_reach_a_run(host: list[str]) -> None:
@@ -351,40 +356,6 @@ def test_three_hundred_runs_leave_nothing_behind(own: Sandbox) -> None:
         assert own.run("len(rows)", {"rows": rows}, session="s" if number % 2 else None).value == 2
     assert until(lambda: held()[:2] == before[:2]), (before, held())
     assert until(lambda: held()[2] - before[2] < 512), (before, held())  # pages: two megabytes
-
-
-@pytest.mark.parametrize("during", [pytest.param("idle", marks=pytest.mark.slow), "a run"])
-def test_a_killed_host_leaves_no_orphan(during: str) -> None:
-    source = """
-import sys, time
-from byref_sandbox import Limits, Sandbox
-sandbox = Sandbox(Limits(wall_seconds=60))
-sandbox.run("1", session="a")
-sandbox.run("1", session="b")
-print("ready", flush=True)
-if sys.argv[1] == "a run":
-    sandbox.run("import time\\ntime.sleep(50)", session="a")
-time.sleep(60)
-"""
-    host = subprocess.Popen([sys.executable, "-c", source, during], stdout=subprocess.PIPE, text=True)
-    with host:
-        assert host.stdout is not None
-        assert host.stdout.readline() == "ready\n"
-        assert until(lambda: len(descendants(host.pid)) == (4 if during == "a run" else 3))
-        below = everyone(host.pid)
-        host.kill()
-        assert until(lambda: not alive(below)), below
-
-
-def test_a_killed_root_takes_all_with_it(own: Sandbox) -> None:
-    own.run("1", session="a")
-    in_background(lambda: own.run("import time\ntime.sleep(4)", session="a"))
-    root = root_pid(own)
-    assert until(lambda: len(descendants(root)) == 2)
-    below = everyone(root)
-    os.kill(root, signal.SIGKILL)
-    assert until(lambda: not alive(below))
-    assert own.run("1 + 1", session="a").value == 2
 
 
 def test_a_forked_host_makes_its_own(host: list[str]) -> None:
