@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -315,6 +316,51 @@ def test_nothing_is_left_when_the_client_leaves_in_the_midst_of_a_call(
     while not gone(working) and time.monotonic() < began + 10:
         time.sleep(0.05)
     assert gone(working)
+
+
+@contextmanager
+def by_hand(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A connection over stdio that is initialized."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(FORKS.command(*WORDS), cwd=folder, stdin=pipe, stdout=pipe, bufsize=0) as process:
+        watch = threading.Timer(60, process.kill)  # else who reads an answer that never comes would wait for ever
+        watch.start()
+        try:
+            speak(process, initialize("2025-06-18"), {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            answer(process, 0)
+            yield process
+        finally:
+            watch.cancel()
+            process.kill()
+
+
+def test_what_a_client_sends_is_weighed_before_anything_is_made_of_it(folder: Path) -> None:
+    with by_hand(folder) as process:
+        deep: Any = 0
+        for _ in range(300):
+            deep = [deep]
+        speak(process, request(1, "tools/call", name="process_output", arguments={"output": deep}))
+        refused = answer(process, 1)["error"]
+        assert (refused["code"], "more than 200 levels" in refused["message"]) == (types.INVALID_REQUEST, True)
+        speak(process, request(2, "tools/call", name="process_output", arguments={"output": "still here"}))
+        assert answer(process, 2)["result"]["content"][0]["text"] == "still here"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["eof", "sigterm"])
+def test_a_client_that_does_not_read_its_answer_keeps_no_process(folder: Path, how: str) -> None:
+    with by_hand(folder) as process:
+        value = {"name": f"text_{how}", "value": "x" * 1_000_000}
+        speak(process, request(1, "tools/call", name="store_artifact", arguments=value))
+        answer(process, 1)
+        speak(process, request(2, "resources/read", uri=f"byref://artifact/text_{how}"))
+        time.sleep(1)  # until the pipe is full
+        if how == "eof":
+            assert process.stdin
+            process.stdin.close()
+        else:
+            process.terminate()
+        assert process.wait(10) == 0
 
 
 @pytest.mark.slow

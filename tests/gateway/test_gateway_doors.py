@@ -168,7 +168,7 @@ async def served(kind: str, folder: Path, *, tokens: dict[str, str] | None = TEN
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(connections.Server, "__init__", noted)
-            running = asyncio.create_task(serving.serve(server, place, idle_seconds=1800, max_body_bytes=LIMIT))
+            running = asyncio.create_task(serving.serve_http(server, place, idle_seconds=1800, max_body_bytes=LIMIT))
             while not (opened and opened[0].started):
                 assert not running.done(), running.result()
                 await asyncio.sleep(0.01)

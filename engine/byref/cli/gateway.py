@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import sys
 import tempfile
-import threading
 from argparse import Namespace
 from pathlib import Path
 
@@ -19,13 +17,9 @@ from byref.errors import ConfigurationError
 from byref.stores.paths import check_own, make_folders
 
 try:
-    import anyio
-
     from byref.adapters import mcp as adapter
     from byref.cli import serving
-    from byref.cli.serving import Place
     from byref.gateway.config import GatewayConfig, command_config, read_config
-    from byref.gateway.pipes import claimed, client_messages
     from byref.gateway.server import Gateway
 except ImportError as error:
     raise missing("byref gateway", "mcp", "mcp") from error
@@ -49,8 +43,6 @@ def gateway(options: Namespace) -> int:
     gc.set_threshold(*COLLECTED)
     config = _config(options)
     place = serving.place_of(options)
-    last = threading.Timer(LEAVE_SECONDS, os._exit, (0,))
-    last.daemon = True
     options.db = _database(options)
     with opening.engine_to_write(options, config.policy) as engine:
         door = Gateway(
@@ -62,13 +54,13 @@ def gateway(options: Namespace) -> int:
             model=options.model,
             context_window=options.context_window,
         )
-        try:
-            if place is None:
-                asyncio.run(_serve_stdio(door, last))
-            else:
-                asyncio.run(_serve_http(door, place, last))
-        finally:
-            last.cancel()
+        serving.serve(
+            door.server,
+            place,
+            leave_seconds=LEAVE_SECONDS,
+            idle_seconds=IDLE_SECONDS,
+            max_body_bytes=MAX_BODY_BYTES,
+        )
     return 0
 
 
@@ -97,32 +89,3 @@ def _database(options: Namespace) -> str:
         if os.access(folder, os.W_OK):
             return f"sqlite:///{folder / 'gateway.db'}"
     raise Failed("there is no folder for the database: name one with --db or BYREF_DB")
-
-
-async def _serve_stdio(door: Gateway, last: threading.Timer) -> None:
-    loop = asyncio.get_running_loop()
-    with anyio.CancelScope() as serving_scope:
-        for kind in serving.SIGNALS:
-            loop.add_signal_handler(kind, _leave, serving_scope, last)
-        try:
-            with claimed() as (given, taken):
-                async with client_messages(given, taken) as (reading, writing):
-                    await door.server.run(reading, writing, door.server.create_initialization_options())
-        except* (BrokenPipeError, ConnectionResetError):
-            pass  # the client has gone without a word
-        finally:
-            _leave(serving_scope, last)
-
-
-def _leave(scope: anyio.CancelScope, last: threading.Timer) -> None:
-    if not last.is_alive():
-        last.start()
-    scope.cancel()
-
-
-async def _serve_http(door: Gateway, place: Place, last: threading.Timer) -> None:
-    try:
-        await serving.serve(door.server, place, idle_seconds=IDLE_SECONDS, max_body_bytes=MAX_BODY_BYTES)
-    finally:
-        if not last.is_alive():
-            last.start()

@@ -1,15 +1,17 @@
-"""Serving MCP over HTTP: where, to whom, and what every request has to be."""
+"""Serving MCP, over standard input and output or over HTTP: where, to whom, and how it ends."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import os
 import re
 import resource
 import socket
+import threading
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,7 @@ from byref.cli.failures import Failed, WrongUsage
 from byref.stores.paths import read_whole
 
 try:
+    import anyio
     from mcp.server import Server
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.middleware.cors import CORSMiddleware
@@ -28,18 +31,17 @@ try:
     from byref.cli import connections
     from byref.cli.connections import SIGNALS
     from byref.cli.door import METHODS, PATH, Door
+    from byref.gateway.pipes import claimed, client_messages
 except ImportError as error:
     raise missing("byref mcp and byref gateway", "mcp", "mcp") from error
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 MAX_TOKENS_BYTES = 16 << 20
-LEAVE_SECONDS = 2.0
-"""What may still be going on has so long to end, once the server is told to leave."""
+CONNECTION_SECONDS = 2
+"""Requests over HTTP that are under way get so long to end, once the server is told to leave."""
 MAX_FILES = 16_384
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
-
-__all__ = ["LEAVE_SECONDS", "SIGNALS", "Place", "place_of", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,61 @@ def place_of(options: Namespace) -> Place | None:
     return Place(host, port, tenants, _names(host, options.allow_host or [], has_tokens=bool(tenants)))
 
 
-async def serve(server: Server[Any], place: Place, *, idle_seconds: float, max_body_bytes: int) -> None:
-    """Serve until a signal. A connection without a request for `idle_seconds` is forgotten.
+def serve(
+    server: Server[Any], place: Place | None, *, leave_seconds: float, idle_seconds: float, max_body_bytes: int
+) -> None:
+    """Serve at `place`, or the client at standard input and output, until a signal or until that client leaves.
+
+    The process is the server's own: threads cannot be stopped, so if it is still there `leave_seconds` later it is ended
+    with exit code 0. Over HTTP a connection without a request for `idle_seconds` is forgotten, and a body has at most
+    `max_body_bytes`.
 
     Raises:
         Failed: the address is taken, or is none of this machine's.
     """
+    last = threading.Timer(leave_seconds, os._exit, (0,))
+    last.daemon = True
+
+    def leave() -> None:
+        if not last.is_alive():
+            last.start()
+
+    async def work() -> None:
+        if place is None:
+            await _serve_stdio(server, leave)
+        else:
+            await serve_http(server, place, idle_seconds=idle_seconds, max_body_bytes=max_body_bytes)
+        leave()
+
+    try:
+        asyncio.run(work())
+    except BaseException:
+        last.cancel()  # whoever called is told what went wrong
+        raise
+
+
+async def _serve_stdio(server: Server[Any], leave: Callable[[], None]) -> None:
+    with anyio.CancelScope() as scope:
+
+        def stop() -> None:
+            leave()
+            scope.cancel()
+
+        for kind in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(kind, stop)
+        try:
+            with claimed() as (given, taken):
+                async with client_messages(given, taken) as (reading, writing):
+                    await server.run(reading, writing, server.create_initialization_options())
+                    leave()  # what is still to be written is written, unless the client does not read it either
+        except* (BrokenPipeError, ConnectionResetError):
+            pass  # the client has gone without a word
+        finally:
+            stop()
+
+
+async def serve_http(server: Server[Any], place: Place, *, idle_seconds: float, max_body_bytes: int) -> None:
+    """Serve over HTTP, as `serve` does, until a signal."""
     with _listening(place.host, place.port) as sock, _many_files():
         host = f"[{place.host}]" if ":" in place.host else place.host
         # The door looks at Host and Origin.
@@ -123,7 +174,7 @@ async def serve(server: Server[Any], place: Place, *, idle_seconds: float, max_b
             expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
         )
         output.note(f"byref: serving http://{host}:{sock.getsockname()[1]}{PATH}")
-        await connections.Server(answering, leave_seconds=LEAVE_SECONDS).serve([sock])
+        await connections.Server(answering, leave_seconds=CONNECTION_SECONDS).serve([sock])
 
 
 @contextmanager
