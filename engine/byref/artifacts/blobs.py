@@ -35,7 +35,7 @@ DRAIN_FRAMES = 4
 UNSEALED = bytes(32)
 """Stands for the digest of a blob that is still being written."""
 
-_PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store, BlobRow.size_bytes, BlobRow.line_count)
+_PUBLISHED = (BlobRow.id, BlobRow.key, BlobRow.store, BlobRow.digest, BlobRow.size_bytes, BlobRow.line_count)
 _UNUSED = ~exists().where(ArtifactRow.blob_id == BlobRow.id)
 # Built once: building takes longer than running what it builds.
 _STAGE = insert(BlobRow).returning(BlobRow.id)
@@ -149,6 +149,7 @@ class Published(NamedTuple):
     key: str
     store: str | None
     """None: in SQL."""
+    digest: bytes
     size: int
     lines: int
 

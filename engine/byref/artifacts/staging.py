@@ -118,7 +118,7 @@ def publish_held(connection: Connection, tenant: str, held: Held) -> Published |
         found = blobs.find_published(connection, tenant, held.content.digest)
         return found if found is not None and found.key == held.key else None
     blobs.add_frames(connection, tenant, blob_id, held.frames)
-    return Published(blob_id, held.key, None, size, lines)
+    return Published(blob_id, held.key, None, held.content.digest, size, lines)
 
 
 def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
@@ -145,7 +145,7 @@ def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) ->
     return blobs.published(connection, tenant, digest) or blobs.publish(connection, tenant, blob_id)
 
 
-def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
+def publish_kept(connection: Connection, place: Place, staged: Staged) -> Published:
     """Return the published blob with these bytes, as `publish`; what was deleted meanwhile is written once more, in here.
 
     Raises ArtifactMissing where it is deleted each time, or came as a stream.
@@ -154,7 +154,7 @@ def publish_kept(connection: Connection, place: Place, staged: Staged) -> int:
     for _ in range(_ATTEMPTS):
         published = publish(connection, place.tenant, staged.blob_id, staged.digest)
         if published is not None:
-            return published.id
+            return published
         if staged.content is None:
             break
         staged = stage(here, staged.content)

@@ -83,6 +83,12 @@ class Artifact:
     """Of JSON: whether it is the text that it came as, which holds JSON, rather than what that says."""
 
     @property
+    def description(self) -> Description:
+        """What its row says of its payload, for another artifact of the same bytes."""
+        said = self.kind, self.content_type, self.size_bytes, self.preview, self.tokens, self.shape, self.packed_schema
+        return Description(*said, name=self.name, is_string=self.is_string)
+
+    @property
     def pointer(self) -> str:
         """The id as models are shown it: with a colon in place of the underscore."""
         return "art:" + self.id.removeprefix("art_")
@@ -204,68 +210,31 @@ def new_id(*, as_uuid: bool = False) -> str:
     return "art_" + "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
 
 
-def insert_artifact(
-    connection: Connection,
-    *,
-    tenant: str,
-    session_row: int,
-    blob_id: int,
-    public_id: str,
-    step: int | None,
-    origin: str,
-    name: str | None,
-    about: Description,
-    ttl: timedelta | None,
-) -> int:
-    """Insert an artifact of a published blob and return its row id."""
-    return _insert(connection, tenant, session_row, blob_id, public_id, step, origin, name, about, ttl)[0]
-
-
-def new_artifact(
+def publish(
     connection: Connection,
     source: Source,
+    blob: Published,
+    about: Description,
     *,
     tenant: str,
     session_row: int,
-    blob: Published,
-    digest: bytes,
-    public_id: str,
-    step: int,
-    about: Description,
-    ttl: timedelta | None,
-) -> Artifact:
-    """Insert an artifact that a tool's output became and return it as it would be read."""
-    inserted = tenant, session_row, blob.id, public_id, step, "output", about.name, about, ttl
-    row_id, row = _insert(connection, *inserted)
-    stored = {"blob_id": blob.id, "blob_key": blob.key, "blob_store": blob.store, "stored_bytes": blob.size}
-    more = {"id": row_id, "line_count": blob.lines, "digest": digest, "kept": False}
-    return _artifact(SimpleNamespace(**row | stored | more), source)
-
-
-def _insert(
-    connection: Connection,
-    tenant: str,
-    session_row: int,
-    blob_id: int,
-    public_id: str,
     step: int | None,
     origin: str,
-    name: str | None,
-    about: Description,
     ttl: timedelta | None,
-) -> tuple[int, dict[str, Any]]:
-    """The row and its id."""
+    public_id: str | None = None,
+) -> Artifact:
+    """Insert an artifact of a published blob and return it as it would be read; `public_id` is one of `new_id`."""
     now = datetime.now(UTC)
     row = {
-        "public_id": public_id,
+        "public_id": public_id or new_id(),
         "tenant": tenant,
         "session_id": session_row,
         "step": step,
-        "blob_id": blob_id,
+        "blob_id": blob.id,
         "origin": origin,
         "kind": "text" if about.is_string else about.kind,
         "content_type": about.content_type,
-        "name": name,
+        "name": about.name,
         "size_bytes": about.size_bytes,
         "preview": about.preview,
         "tokens": about.tokens,
@@ -275,7 +244,10 @@ def _insert(
         "ttl_seconds": None if ttl is None else ttl.total_seconds(),
         "expires_at": None if ttl is None else now + ttl,
     }
-    return int(connection.execute(_INSERT, row).scalar_one()), row
+    row_id = int(connection.execute(_INSERT, row).scalar_one())
+    of_blob = {"blob_key": blob.key, "blob_store": blob.store, "digest": blob.digest}
+    sizes = {"stored_bytes": blob.size, "line_count": blob.lines}
+    return _artifact(SimpleNamespace(id=row_id, kept=False, **row, **of_blob, **sizes), source)
 
 
 def is_live(now: ColumnElement[datetime] | None = None) -> ColumnElement[bool]:

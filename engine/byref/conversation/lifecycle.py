@@ -33,7 +33,7 @@ from sqlalchemy import (
 
 from byref.accounting import ledger
 from byref.artifacts import blobs, quotas, store, tombstones
-from byref.artifacts.store import Artifact, Description
+from byref.artifacts.store import Artifact
 from byref.conversation import clearing
 from byref.conversation.scope import Scope
 from byref.db import sums
@@ -393,7 +393,7 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     if other is None:
         raise ConfigurationError(f"no session {shown(with_)} of tenant {scope.tenant!r} to share with")
 
-    def work(connection: Connection) -> str:
+    def work(connection: Connection) -> Artifact:
         ledger.lock(connection, other.row)
         adding = {artifact.digest: artifact.payload.size}
         whose: Any = {"tenant": scope.tenant, "session": with_, "session_row": other.row}
@@ -401,36 +401,10 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
         blob = blobs.published(connection, scope.tenant, artifact.digest)
         if blob is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
-        public_id = store.new_id()
-        about = Description(
-            artifact.kind,
-            artifact.content_type,
-            artifact.size_bytes,
-            artifact.preview,
-            artifact.tokens,
-            artifact.shape,
-            artifact.packed_schema,
-            is_string=artifact.is_string,
-        )
-        store.insert_artifact(
-            connection,
-            tenant=scope.tenant,
-            session_row=other.row,
-            blob_id=blob.id,
-            public_id=public_id,
-            step=None,
-            origin="host",
-            name=artifact.name,
-            about=about,
-            ttl=scope.policy.ttl,
-        )
-        return public_id
+        there = replace(scope, row=other.row)
+        return there.publish(connection, blob, artifact.description, step=None, origin="host")
 
-    public_id = scope.write(work)
-    shared = scope.read(lambda connection: store.find(connection, scope.source, other.row, public_id))
-    if shared is None:
-        raise ArtifactMissing(f"the artifact {public_id!r} was deleted while it was shared")
-    return shared
+    return scope.write(work)
 
 
 def keep(connection: Connection, session_row: int, artifact_row: int) -> bool:

@@ -15,7 +15,10 @@ from byref.accounting.calibration import Standing
 from byref.accounting.models import Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import Kind, TokenCounter
+from byref.artifacts import store
+from byref.artifacts.blobs import Published
 from byref.artifacts.staging import Place
+from byref.artifacts.store import Artifact, Description
 from byref.artifacts.uses import Uses
 from byref.conversation.interpreters import Interpreter
 from byref.db.database import Database, keeps_snapshot, retried
@@ -151,6 +154,20 @@ class Scope:
     def standing(self) -> Standing:
         """Return the session's context, as it is before the next commit."""
         return self.ask(lambda connection: ledger.standing(connection, self.row))
+
+    def publish(
+        self,
+        connection: Connection,
+        blob: Published,
+        about: Description,
+        *,
+        step: int | None,
+        origin: str,
+        public_id: str | None = None,
+    ) -> Artifact:
+        """Make an artifact of the session of a published blob: the one place where rows of artifacts come to be."""
+        where: Any = {"tenant": self.tenant, "session_row": self.row, "ttl": self.policy.ttl, "public_id": public_id}
+        return store.publish(connection, self.source, blob, about, step=step, origin=origin, **where)
 
     def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
         """Append a step to the session's ledger."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 
 from byref.accounting import ledger
-from byref.artifacts import staging, store, variables
+from byref.artifacts import staging, variables
 from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
@@ -313,18 +313,8 @@ def _publish(
             blob = staging.publish(connection, scope.tenant, kept.blob_id, kept.block.digest)
         if blob is None:
             raise _Replan("blob_gone")
-        artifact = store.new_artifact(
-            connection,
-            scope.source,
-            tenant=scope.tenant,
-            session_row=scope.row,
-            blob=blob,
-            digest=kept.block.digest,
-            public_id=new_id(scope),
-            step=turn.step,
-            about=kept.about,
-            ttl=scope.policy.ttl,
-        )
+        public_id = new_id(scope)
+        artifact = scope.publish(connection, blob, kept.about, step=turn.step, origin="output", public_id=public_id)
         artifacts.append(artifact)
         named = list(zip(islice(free, len(kept.parts)), kept.parts, strict=True))
         variables.bind(

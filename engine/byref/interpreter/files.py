@@ -73,18 +73,8 @@ def commit(connection: Connection, scope: Scope, files: Files, step: int | None)
         return
     room.check_within(connection, scope, {one.staged.digest: one.staged.size for one in files.staged})
     for one in files.staged:
-        store.insert_artifact(
-            connection,
-            tenant=scope.tenant,
-            session_row=scope.row,
-            blob_id=staging.publish_kept(connection, scope.place, one.staged),
-            public_id=store.new_id(),
-            step=step,
-            origin="run",
-            name=one.name,
-            about=one.about,
-            ttl=scope.policy.ttl,
-        )
+        blob = staging.publish_kept(connection, scope.place, one.staged)
+        scope.publish(connection, blob, one.about, step=step, origin="run")
 
 
 def text_of(scope: Scope, files: Files) -> str:

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, text, update
 
@@ -114,27 +113,10 @@ def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names
 def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
     """Publish what was staged as an artifact and return its row id; QuotaExceeded if there is no room any more."""
     room.check_within(connection, scope, kept.added)
-    blob_id = staging.publish_kept(connection, scope.place, kept.staged)
-    about: Any = {part.wanted: part.shape for part in kept.parts}
-    return store.insert_artifact(
-        connection,
-        tenant=scope.tenant,
-        session_row=scope.row,
-        blob_id=blob_id,
-        public_id=store.new_id(),
-        step=step,
-        origin="run",
-        name=None,
-        about=Description(
-            "json" if kept.content_type != EXACT else "document",
-            kept.content_type,
-            kept.staged.size,
-            kept.preview,
-            kept.tokens,
-            about,
-        ),
-        ttl=scope.policy.ttl,
-    )
+    blob = staging.publish_kept(connection, scope.place, kept.staged)
+    kind, shape = "document" if kept.content_type == EXACT else "json", {part.wanted: part.shape for part in kept.parts}
+    about = Description(kind, kept.content_type, kept.staged.size, kept.preview, kept.tokens, shape)
+    return scope.publish(connection, blob, about, step=step, origin="run").row_id
 
 
 def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step: int | None) -> int | None:
@@ -145,27 +127,8 @@ def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step:
     blob = blobs.published(connection, scope.tenant, artifact.digest)
     if blob is None:
         return None
-    return store.insert_artifact(
-        connection,
-        tenant=scope.tenant,
-        session_row=scope.row,
-        blob_id=blob.id,
-        public_id=store.new_id(),
-        step=step,
-        origin="run",
-        name=None,
-        about=Description(
-            artifact.kind,
-            artifact.content_type,
-            artifact.size_bytes,
-            artifact.preview,
-            artifact.tokens,
-            artifact.shape,
-            artifact.packed_schema,
-            is_string=artifact.is_string,
-        ),
-        ttl=scope.policy.ttl,
-    )
+    about = replace(artifact.description, name=None)
+    return scope.publish(connection, blob, about, step=step, origin="run").row_id
 
 
 def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tuple[str, Part]], step: int) -> None:

@@ -88,26 +88,10 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
         if _NUMBERED.fullmatch(plot.name):
             number += 1
             plot = replace(plot, name=f"plot_{number}")
-        store.insert_artifact(
-            connection,
-            tenant=scope.tenant,
-            session_row=scope.row,
-            blob_id=staging.publish_kept(connection, scope.place, plot.staged),
-            public_id=plot.id,
-            step=step,
-            origin="run",
-            name=plot.name,
-            about=Description(
-                "image",
-                CONTENT_TYPE,
-                len(plot.png),
-                f"[{plot.words}]",
-                plot.tokens,
-                f"image(png, {plot.width}x{plot.height})",
-                name=plot.name,
-            ),
-            ttl=scope.policy.ttl,
-        )
+        blob = staging.publish_kept(connection, scope.place, plot.staged)
+        size, shape = len(plot.png), f"image(png, {plot.width}x{plot.height})"
+        about = Description("image", CONTENT_TYPE, size, f"[{plot.words}]", plot.tokens, shape, name=plot.name)
+        scope.publish(connection, blob, about, step=step, origin="run", public_id=plot.id)
         named.append(plot)
     return named
 

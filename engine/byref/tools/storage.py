@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -140,21 +141,8 @@ def insert_value(
 ) -> str:
     """Publish a staged value as an artifact of the session and return its id."""
     room.check_within(connection, scope, {staged.digest: staged.size})
-    published = staging.publish_kept(connection, scope.place, staged)
-    public_id = store.new_id()
-    store.insert_artifact(
-        connection,
-        tenant=scope.tenant,
-        session_row=scope.row,
-        blob_id=published,
-        public_id=public_id,
-        step=step,
-        origin=origin,
-        name=name,
-        about=about,
-        ttl=scope.policy.ttl,
-    )
-    return public_id
+    blob = staging.publish_kept(connection, scope.place, staged)
+    return scope.publish(connection, blob, replace(about, name=name), step=step, origin=origin).id
 
 
 def _store(scope: Scope, arguments: StoreArguments) -> Answer:
