@@ -24,7 +24,7 @@ from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError, shown
 from byref.ingest import commit, replay, streamed
 from byref.ingest.streamed import Taken
-from byref.interpreter import files, plots, runs
+from byref.interpreter import persistence, runs
 from byref.policy import Policy
 from byref.policy.checks import check_limit
 from byref.references import resolve as references
@@ -163,15 +163,11 @@ class Session:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
-        execution = runs.execute(self._scope, code, inline_tokens=1 << 62)
-        drawn, written = plots.stage(self._scope, execution.outcome), files.stage(self._scope, execution.outcome)
+        execution = runs.run(self._scope, code, inline_tokens=1 << 62)
 
         def work(connection: Connection) -> Mapping[str, str]:
             step = ledger.lock(connection, self._scope.row)
-            made = runs.commit(connection, self._scope, execution, step, replied=False)
-            plots.commit(connection, self._scope, drawn, None)
-            files.commit(connection, self._scope, written, None)
-            return made.gone
+            return runs.commit(connection, self._scope, execution, step, replied=False).gone
 
         outcome, gone = execution.outcome, self._scope.write(work)
         return replace(outcome, unkept={**outcome.unkept, **gone}) if gone else outcome
@@ -186,7 +182,7 @@ class Session:
             SessionGone: the conversation has ended or was deleted.
             StorageFailure: the database failed.
         """
-        runs.reset(self._scope)
+        persistence.reset(self._scope)
 
     def resolve(
         self,

@@ -13,7 +13,7 @@ from sqlalchemy import delete, event, text, update
 from byref import Engine, Policy, Session
 from byref.db.integrity import examine
 from byref.db.tables import ArtifactRow, NameRow, VariableRow
-from byref.interpreter import runs
+from byref.interpreter import persistence
 from byref_sandbox import Sandbox
 
 LEFT = "rows = users\ntable = df('users')\nwhole = list_users"
@@ -139,16 +139,16 @@ def test_what_is_deleted_while_the_code_runs_is_told(
         engine.database.write(gone)
         return staged(*given, **knobs)
 
-    staged = runs.staged
+    staged = persistence.stage
     why = "its data expired, or was deleted, while the code ran"
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "staged", meanwhile)
+        patched.setattr(persistence, "stage", meanwhile)
         outcome = given.run("rows = users\nother = 7")
     assert outcome.error is None and outcome.unkept == {"rows": why}
     assert [variable.name for variable in given.variables()] == ["other"]
     given.process({"users": records(3_000), "total": 3_000}, tool="list_users", call_id="again")
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "staged", meanwhile)
+        patched.setattr(persistence, "stage", meanwhile)
         assert f"[not kept: rows ({why})]" in ask(given, "rows = users")
     assert given.variables() == []
 

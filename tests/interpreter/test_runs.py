@@ -419,3 +419,25 @@ def test_code_is_parsed_once_by_the_host(stocked: Session, monkeypatch: pytest.M
         texts.clear()
         run("1 +")
         assert texts == ["1 +"], "of what cannot be parsed it is known, too"
+
+
+def test_names_for_hints_are_looked_up_where_an_error_may_want_them(
+    stocked: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    names = variables.of_tools_first
+    monkeypatch.setattr(variables, "of_tools_first", lambda *given: (asked.append(1), names(*given))[1])
+    for code in ("1 + 1", "n = len(users)\nprint(n)", "df('users').shape", "sorted(r['id'] for r in $users)[:3]"):
+        assert stocked.run(code).error is None
+        assert asked == [], code
+    for code in (
+        "usrs",
+        "import os",
+        "open('users.csv')",
+        "pd.read_excel('users.xlsx')",
+        "from urllib.request import urlopen",
+        "def f():\n    import requests\nf()",
+    ):
+        asked.clear()
+        error = stocked.run(code).error
+        assert asked and error is not None and error.hint is not None and "users" in error.hint, code

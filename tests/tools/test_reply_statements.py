@@ -16,8 +16,8 @@ CALLS = {
     # call, statements, of them BEGINs where the driver shows them (SQLite)
     "artifact_read": ({"start_line": 20_000, "end_line": 20_010}, 4, 1),
     "artifact_grep": ({"pattern": "line 2[0-9] "}, 5, 1),
-    "artifact_jq": ({"expression": ".[3]"}, 6, 1),
-    "code_interpreter": ({"code": "1 + 1"}, 6, 2),
+    "artifact_jq": ({"expression": ".[3]"}, 5, 1),
+    "code_interpreter": ({"code": "1 + 1"}, 4, 2),
 }
 """By tool: its arguments, and how many statements and transactions the reply may take."""
 

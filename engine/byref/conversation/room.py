@@ -8,11 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from byref.artifacts import quotas
+from byref.artifacts import quotas, staging
+from byref.artifacts.definitions import digest_of
 from byref.artifacts.quotas import Excess
+from byref.artifacts.staging import Content, Staged
 from byref.conversation.scope import Scope
 from byref.db.sums import Bytes
 from byref.errors import QuotaExceeded, StorageFailure
+from byref.stores.frames import line_count
 
 
 def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -> Excess | None:
@@ -45,6 +48,16 @@ def excess_within(connection: Connection, scope: Scope, adding: Mapping[bytes, i
 def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
     """Raise QuotaExceeded where there is an excess, under the session's lock."""
     quotas.check(connection, scope.policy, adding=adding, is_locked=True, **_whose(scope))
+
+
+def stage(scope: Scope, data: bytes, content_type: str, beside: Mapping[bytes, int] | None = None) -> Staged:
+    """Write bytes where nobody sees them yet; QuotaExceeded if there is no room for them.
+
+    `beside` are sizes, by digest, of what will be stored with them.
+    """
+    digest = digest_of(data)
+    check(scope, {**(beside or {}), digest: len(data)})
+    return staging.stage(scope.place, Content(data, digest, line_count(data), content_type))
 
 
 def _whose(scope: Scope) -> dict[str, Any]:

@@ -9,15 +9,13 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from byref.artifacts import definitions as names_of
 from byref.artifacts import staging, store
-from byref.artifacts.staging import Content, Staged
+from byref.artifacts.staging import Staged
 from byref.artifacts.store import Description
 from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.describe.truncate import head_of
 from byref.errors import QuotaExceeded
-from byref.stores.frames import line_count
 from byref_sandbox import File, Outcome
 
 _OCTETS: Final = "application/octet-stream"
@@ -96,11 +94,8 @@ def text_of(scope: Scope, files: Files) -> str:
 
 
 def _stage(scope: Scope, file: File) -> Written:
-    digest, size = names_of.digest_of(file.data), len(file.data)
-    room.check(scope, {digest: size})
     about = _described(scope, file)
-    lines = line_count(file.data)
-    return Written(file.name, about, staging.stage(scope.place, Content(file.data, digest, lines, about.content_type)))
+    return Written(file.name, about, room.stage(scope, file.data, about.content_type))
 
 
 def _described(scope: Scope, file: File) -> Description:

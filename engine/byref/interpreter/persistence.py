@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, text, update
 
-from byref.artifacts import blobs, staging, store, variables
-from byref.artifacts import definitions as names_of
-from byref.artifacts.staging import Content, Staged
+from byref.accounting import ledger
+from byref.artifacts import blobs, definitions, staging, store, variables
+from byref.artifacts.staging import Staged
 from byref.artifacts.store import Artifact, Description
-from byref.artifacts.variables import Part, Variable
-from byref.conversation import room
+from byref.artifacts.variables import Part
+from byref.conversation import clearing, room
 from byref.conversation.scope import Scope
 from byref.db import sums
 from byref.db.tables import IS_VALUE, ArtifactRow, LedgerRow, NameRow, VariableRow
 from byref.describe.truncate import head_of
+from byref.errors import QuotaExceeded
+from byref.interpreter.inputs import Inputs
+from byref.interpreter.plots import Plot
 from byref.jsonscan import LazyJSON
-from byref.stores.frames import line_count
-from byref_sandbox import EXACT, Bound, Data, Same
+from byref_sandbox import EXACT, Bound, Outcome
+from byref_sandbox.outcome import DELETED, STOPPED
 
-Inside = Mapping[int, Mapping[variables.Path, str]]
-"""What variables stand for inside artifacts, by their row: path and shape."""
-_Path = tuple[str | int, ...]
+MAX_NAMES = 64
+"""Most names that one run leaves for the next."""
+RESULT_NAME = "result"
+WENT = "its data expired, or was deleted, while the code ran"
+_ROWS, _VALUES = 200, 100
+"""Names, and values that none names, which are forgotten at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +45,102 @@ class Aliases:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a run leaves behind, staged: names and values as one JSON object, or one value that is no JSON."""
+class Bundle:
+    """Names and their values, staged: as one JSON object, or one value that is no JSON."""
 
     staged: Staged
     parts: tuple[Part, ...]
-    preview: str
-    tokens: int
-    content_type: str = "application/json"
+    about: Description
     exact: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """By name, of values that the JSON does not give back."""
 
     @property
     def added(self) -> dict[bytes, int]:
         """Bytes that are stored with it, by digest."""
-        exact = {names_of.digest_of(data): len(data) for data in self.exact.values()}
+        exact = {definitions.digest_of(data): len(data) for data in self.exact.values()}
         return exact | {self.staged.digest: self.staged.size}
 
 
-def apart(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a run leaves, staged but not committed."""
+
+    bundles: tuple[Bundle, ...] = ()
+    aliases: tuple[Aliases, ...] = ()
+    """Further names of what the run was given, by artifact."""
+    result: Bundle | None = None
+    """The value, where it is too big to be read and becomes a variable of its own."""
+    definitions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """New functions, classes and imports by name: what each is, and its source."""
+    rebound: tuple[str, ...] = ()
+    """Names of stored data that the code assigned: for this run only."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Names that are not there in the next run, each with the reason."""
+    dropped: frozenset[str] = frozenset()
+    """Names of earlier runs that go: deleted, or assigned what could not be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of the names of a run."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    """New ones, with what they hold."""
+    result: tuple[str, str] | None = None
+    """The name that a value got which is too big to be read, and what it holds."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Names whose data was there no more, each with the reason."""
+    fresh: frozenset[str] = frozenset()
+    """Names that were not bound before."""
+    plots: Sequence[Plot] = ()
+    """The figures, under their names."""
+
+
+def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int) -> Left:
+    """Stage what a run left, as far as it may be kept; a value over `inline_tokens` becomes a variable."""
+    names = names_of(outcome)
+    given = inputs.variables
+    bound = dict(given)
+    if assigned := names - given.keys():
+        bound |= scope.read(lambda connection: variables.find(connection, scope.source, scope.row, assigned))
+    stored = {name for name, variable in bound.items() if variable.origin != "run"}
+    deleted = {name for name, reason in outcome.unkept.items() if reason == DELETED}
+    lost = {name: reason for name, reason in outcome.unkept.items() if name not in deleted} | {
+        name: "no name to keep" for name in names - stored if not variables.is_bindable(name)
+    }
+    new = [name for name in (*outcome.bound, *outcome.same) if name not in stored and name not in lost]
+    lost |= dict.fromkeys(new[MAX_NAMES:], f"more than {MAX_NAMES} names")
+    new = new[:MAX_NAMES]
+    bundles: list[Bundle] = []
+    for values in _bundled({name: outcome.bound[name] for name in new if name in outcome.bound}):
+        try:
+            bundles.append(_stage(scope, values))
+        except QuotaExceeded as error:
+            lost |= dict.fromkeys(values, str(error))
+    aliases = _aliases(outcome, [name for name in new if name in outcome.same], inputs)
+    made, too_many = _definitions(outcome, stored | lost.keys(), inputs.known.sources)
+    lost |= too_many
+    result = None
+    if (value := _big_value(scope, outcome, inline_tokens)) is not None:
+        with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
+            result = _stage(scope, {RESULT_NAME: value})
+    return Left(
+        tuple(bundles),
+        aliases,
+        result,
+        made,
+        rebound=tuple(sorted(stored & names - outcome.unkept.keys())),
+        lost=lost,
+        dropped=frozenset(deleted.union(name for name, why in lost.items() if why != STOPPED) - stored),
+    )
+
+
+def names_of(outcome: Outcome) -> set[str]:
+    """Return the names that a run bound, or let go of."""
+    return outcome.bound.keys() | outcome.same.keys() | outcome.defined.keys() | outcome.unkept.keys()
+
+
+def _bundled(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
     """What has a JSON form goes together, into one artifact; each table that has none into one of its own."""
     if together := {name: value for name, value in values.items() if value.data}:
         yield together
@@ -64,23 +149,23 @@ def apart(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
             yield {name: value}
 
 
-def stage(scope: Scope, values: Mapping[str, Bound]) -> Kept:
+def _stage(scope: Scope, values: Mapping[str, Bound]) -> Bundle:
     """Stage names and values, one member of a JSON object a line; QuotaExceeded if there is no room for it."""
     parts = tuple(_part(name, value) for name, value in values.items())
-    [*first] = values.values()
-    if not first[0].data:
-        document, content_type = first[0].exact, EXACT
-        shown, tokens = parts[0].shape, scope.count(parts[0].shape)
-        exact: dict[str, bytes] = {}
-    else:
-        document, content_type = _document(values), "application/json"
-        sent = LazyJSON(document)
-        shown, tokens = head_of(sent.text, store.PREVIEW_CHARS), sent.tokens(scope.count)
+    shapes: Any = {part.wanted: part.shape for part in parts}
+    [first, *_] = values.values()
+    exact: dict[str, bytes] = {}
+    if first.data:
+        document, kind, content_type = _document(values), "json", "application/json"
+        described = LazyJSON(document)
+        preview, tokens = head_of(described.text, store.PREVIEW_CHARS), described.tokens(scope.count)
         exact = {name: value.exact for name, value in values.items() if value.exact}
-    digest = names_of.digest_of(document)
-    room.check(scope, {names_of.digest_of(data): len(data) for data in exact.values()} | {digest: len(document)})
-    staged = staging.stage(scope.place, Content(document, digest, line_count(document), content_type))
-    return Kept(staged, parts, shown, tokens, content_type, exact)
+    else:
+        document, kind, content_type = first.exact, "document", EXACT
+        preview, tokens = parts[0].shape, scope.count(parts[0].shape)
+    beside = {definitions.digest_of(data): len(data) for data in exact.values()}
+    staged = room.stage(scope, document, content_type, beside)
+    return Bundle(staged, parts, Description(kind, content_type, staged.size, preview, tokens, shapes), exact)
 
 
 def _document(values: Mapping[str, Bound]) -> bytes:
@@ -95,31 +180,107 @@ def _part(name: str, bound: Bound) -> Part:
     return Part(name, (name,) if bound.data else (), shape, "dataframe" if bound.kind == "dataframe" else "value")
 
 
-def keep_exact(connection: Connection, scope: Scope, kept: Kept, row: int, names: Mapping[str, str], step: int) -> None:
-    """Keep the exact values of what was bound, under the names that it got."""
-    for name, bound in names.items():
-        if name in kept.exact:
-            names_of.keep(
-                connection,
-                tenant=scope.tenant,
-                session_row=scope.row,
-                name=bound,
-                data=kept.exact[name],
-                artifact_row=row,
-                step=step,
-            )
+def _aliases(outcome: Outcome, names: Sequence[str], inputs: Inputs) -> tuple[Aliases, ...]:
+    """What names stand for of what the run was given; paths are those that `data_of_variable` allowed."""
+    found: dict[bytes, Aliases] = {}
+    for name in names:
+        one = outcome.same[name]
+        variable = inputs.variables[one.variable]
+        path = (*variable.path, *one.path)
+        shape = one.shape if one.frame else inputs.inside[variable.artifact.row_id][path]
+        part = Part(name, path, shape, "dataframe" if one.frame else "value")
+        before = found.get(variable.artifact.digest)
+        parts = (*before.parts, part) if before is not None else (part,)
+        found[variable.artifact.digest] = Aliases(variable.artifact, parts)
+    return tuple(found.values())
 
 
-def insert(connection: Connection, scope: Scope, kept: Kept, step: int | None) -> int:
+def _definitions(
+    outcome: Outcome, without: set[str], known: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """The definitions that are new, each with what it is, and those for which there is no room, each with the reason."""
+    new, lost = dict[str, tuple[str, str]](), dict[str, str]()
+    names = definitions.MAX_DEFINITIONS - len(known)
+    chars = definitions.MAX_DEFINITION_CHARS - sum(map(len, known.values()))
+    for name, made in outcome.defined.items():
+        if name in without or known.get(name) == made.source:
+            continue
+        more = len(made.source) - len(known.get(name, ""))
+        if name not in known and names <= 0:
+            lost[name] = f"more than {definitions.MAX_DEFINITIONS} definitions"
+        elif more > chars:
+            lost[name] = f"definitions of more than {definitions.MAX_DEFINITION_CHARS:,} characters"
+        else:
+            new[name] = made.what, made.source
+            names -= name not in known
+            chars -= more
+    return new, lost
+
+
+def _big_value(scope: Scope, outcome: Outcome, inline_tokens: int) -> Bound | None:
+    """The last expression's value, if it is data and too big to be read."""
+    if outcome.kind not in ("json", "dataframe", "series"):
+        return None
+    kind = "dataframe" if outcome.kind == "dataframe" else "json"
+    if outcome.is_partial and outcome.json == b"null":
+        return Bound(kind, b"", "", outcome.exact, outcome.shape) if outcome.exact else None
+    if not outcome.exact and LazyJSON(outcome.json).tokens(scope.count) <= inline_tokens:
+        return None
+    return Bound(kind, outcome.json, "", outcome.exact, outcome.shape)
+
+
+def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_step: int | None) -> Committed:
+    """Publish what a run left and bind its names.
+
+    `step` is what the names are bound in, `reply_step` that of the reply, None without one. QuotaExceeded: others stored
+    so much meanwhile that there is no room for it.
+    """
+    names, gone = dict[str, str](), dict[str, str]()
+    variables.drop(connection, session_row=scope.row, names=left.dropped)
+    definitions.forget(connection, scope.row, left.dropped)
+    staged: tuple[Aliases | Bundle, ...] = (*left.aliases, *left.bundles)
+    taken = variables.taken(connection, scope.row, [part.wanted for one in staged for part in one.parts])
+    for alias in left.aliases:
+        again = _insert_again(connection, scope, alias.artifact, reply_step)
+        if again is not None:
+            names |= _bind(connection, scope, again, alias.parts, taken, step)
+        else:  # as if it had been so before the code ran
+            for part in alias.parts:
+                gone[part.wanted] = WENT
+                variables.unbind(connection, session_row=scope.row, name=part.wanted)
+            definitions.forget(connection, scope.row, [part.wanted for part in alias.parts])
+    for bundle in left.bundles:
+        row = _insert(connection, scope, bundle, reply_step)
+        names |= _bind(connection, scope, row, bundle.parts, taken, step)
+        for name, data in bundle.exact.items():
+            if name in names:
+                _keep(connection, scope, name, data, row, step)
+    for name, (what, source) in left.definitions.items():
+        if variables.unbind(connection, session_row=scope.row, name=name):
+            _keep(connection, scope, name, source.encode(), None, step)
+            if what != "import":
+                names[name] = what
+    result = None
+    if left.result is not None:
+        row = _insert(connection, scope, left.result, reply_step)
+        [part] = left.result.parts
+        [name] = variables.free(connection, scope.row, [part.wanted], left.definitions)
+        definitions.forget(connection, scope.row, [name])
+        _bind_new(connection, scope, row, [(name, part)], step)
+        for data in left.result.exact.values():
+            _keep(connection, scope, name, data, row, step)
+        result = name, part.shape
+    return Committed(names, result, gone, frozenset(names) - frozenset(taken))
+
+
+def _insert(connection: Connection, scope: Scope, bundle: Bundle, step: int | None) -> int:
     """Publish what was staged as an artifact and return its row id; QuotaExceeded if there is no room any more."""
-    room.check_within(connection, scope, kept.added)
-    blob = staging.publish_kept(connection, scope.place, kept.staged)
-    kind, shape = "document" if kept.content_type == EXACT else "json", {part.wanted: part.shape for part in kept.parts}
-    about = Description(kind, kept.content_type, kept.staged.size, kept.preview, kept.tokens, shape)
-    return scope.publish(connection, blob, about, step=step, origin="run").row_id
+    room.check_within(connection, scope, bundle.added)
+    blob = staging.publish_kept(connection, scope.place, bundle.staged)
+    return scope.publish(connection, blob, bundle.about, step=step, origin="run").row_id
 
 
-def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step: int | None) -> int | None:
+def _insert_again(connection: Connection, scope: Scope, artifact: Artifact, step: int | None) -> int | None:
     """Make another artifact of an artifact's bytes, which names of a run hold on to; None if they are gone.
 
     The first may expire or be deleted: what a run keeps lives as long as all that runs keep.
@@ -131,8 +292,27 @@ def insert_again(connection: Connection, scope: Scope, artifact: Artifact, step:
     return scope.publish(connection, blob, about, step=step, origin="run").row_id
 
 
-def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tuple[str, Part]], step: int) -> None:
-    """Bind names to parts of an artifact that a run left."""
+def _bind(
+    connection: Connection, scope: Scope, row: int, parts: Sequence[Part], taken: set[str], step: int
+) -> dict[str, str]:
+    """Bind names to parts of an artifact, but those that stand for what tools stored; return them with their shapes."""
+    names, fresh = {}, []
+    for part in parts:
+        if part.wanted not in taken:
+            fresh.append((part.wanted, part))
+        elif not variables.rebind(
+            connection, session_row=scope.row, name=part.wanted, artifact_row=row, part=part, step=step
+        ):
+            continue
+        names[part.wanted] = part.shape
+    definitions.forget(connection, scope.row, [part.wanted for part in parts])
+    _bind_new(connection, scope, row, fresh, step)
+    return names
+
+
+def _bind_new(
+    connection: Connection, scope: Scope, artifact_row: int, named: list[tuple[str, Part]], step: int
+) -> None:
     if named:
         variables.bind(
             connection,
@@ -145,6 +325,46 @@ def bind(connection: Connection, scope: Scope, artifact_row: int, named: list[tu
         )
 
 
+def _keep(connection: Connection, scope: Scope, name: str, data: bytes, artifact_row: int | None, step: int) -> None:
+    """Keep a variable's exact value, or, without an artifact, a definition's source."""
+    definitions.keep(
+        connection,
+        tenant=scope.tenant,
+        session_row=scope.row,
+        name=name,
+        data=data,
+        artifact_row=artifact_row,
+        step=step,
+    )
+
+
+def reset(scope: Scope) -> None:
+    """Forget the names that code bound in the session, and the values that nothing names any more.
+
+    In steps between which others write, but for a host's transaction: what another call binds meanwhile stays.
+    """
+    within = scope.host is not None
+    upto: tuple[int, int] | None = None
+
+    def step(connection: Connection) -> tuple[tuple[int, int], bool]:
+        ledger.lock(connection, scope.row)
+        until = float("inf") if within else time.monotonic() + clearing.STEP_SECONDS
+        last = upto or definitions.last(connection, scope.row)
+        while definitions.reset(connection, scope.row, last, _ROWS):
+            if time.monotonic() > until:
+                return last, True
+        while _discard_unnamed(connection, scope.row, _VALUES):
+            if time.monotonic() > until:
+                return last, True
+        return last, False
+
+    is_more = True
+    while is_more:
+        upto, is_more = scope.write(step)
+        if is_more:
+            time.sleep(clearing.PAUSE_SECONDS)
+
+
 _A_NAME = select(VariableRow.id).where(VariableRow.artifact_id == ArtifactRow.id).limit(1).scalar_subquery()
 _UNNAMED = (
     select(ArtifactRow.id, ArtifactRow.blob_id)
@@ -153,7 +373,7 @@ _UNNAMED = (
 )
 
 
-def discard_unnamed(connection: Connection, session_row: int, most: int) -> bool:
+def _discard_unnamed(connection: Connection, session_row: int, most: int) -> bool:
     """Delete some values of runs that no name stands for; tell whether there may be more.
 
     Figures and files stay, for replies name them, and what is kept beyond the session's end.
@@ -166,38 +386,3 @@ def discard_unnamed(connection: Connection, session_row: int, most: int) -> bool
     blobs.delete_unused(connection, sorted({one.blob_id for one in found}))
     sums.freed(connection, [session_row])
     return len(found) == most
-
-
-def each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:
-    """Let no value that a run kept be part of another one: what code changes in one of them stays in it."""
-    stored = {name: one for name, one in data.items() if isinstance(one, Data) and one.content_type != EXACT}
-    paths: dict[tuple[str, str], Counter[_Path]] = {}
-    above: set[tuple[str, _Path]] = set()
-    for one in stored.values():
-        paths.setdefault((one.key, one.content_type), Counter())[one.path] += 1
-        above.update((one.key, path) for path in _above(one.path))
-    apart = dict(data)
-    for name, one in stored.items():
-        same = paths[one.key, one.content_type]
-        is_part = same[one.path] > 1 or (one.key, one.path) in above or any(path in same for path in _above(one.path))
-        if is_part and name in bound and bound[name].origin == "run":
-            apart[name] = replace(one, key=f"{one.key} {name}")
-    return apart
-
-
-def _above(path: _Path) -> list[_Path]:
-    return [path[:steps] for steps in range(len(path))]
-
-
-def aliases(same: Mapping[str, Same], given: Mapping[str, Variable], inside: Inside) -> tuple[Aliases, ...]:
-    """Return what names stand for of what the run was given; paths are those that `data_of_variable` allowed."""
-    found: dict[bytes, Aliases] = {}
-    for name, one in same.items():
-        variable = given[one.variable]
-        path = (*variable.path, *one.path)
-        shape = one.shape if one.frame else inside[variable.artifact.row_id][path]
-        part = Part(name, path, shape, "dataframe" if one.frame else "value")
-        before = found.get(variable.artifact.digest)
-        parts = (*before.parts, part) if before is not None else (part,)
-        found[variable.artifact.digest] = Aliases(variable.artifact, parts)
-    return tuple(found.values())

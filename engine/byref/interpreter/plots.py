@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, text
 
-from byref.artifacts import definitions as names_of
 from byref.artifacts import staging, store
-from byref.artifacts.staging import Content, Staged
+from byref.artifacts.staging import Staged
 from byref.artifacts.store import Description
 from byref.content import formats, media
 from byref.conversation import room
@@ -19,7 +18,6 @@ from byref.conversation.scope import Scope
 from byref.db.tables import IS_FIGURE, ArtifactRow
 from byref.errors import QuotaExceeded
 from byref.policy import VIEWERS, gates
-from byref.stores.frames import line_count
 from byref_sandbox import Figure, Outcome
 
 MAX_SHOWN_BYTES: Final = 5_000_000
@@ -88,9 +86,9 @@ def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None)
         if _NUMBERED.fullmatch(plot.name):
             number += 1
             plot = replace(plot, name=f"plot_{number}")
+        shape = f"image(png, {plot.width}x{plot.height})"
+        about = Description("image", CONTENT_TYPE, len(plot.png), f"[{plot.words}]", plot.tokens, shape, name=plot.name)
         blob = staging.publish_kept(connection, scope.place, plot.staged)
-        size, shape = len(plot.png), f"image(png, {plot.width}x{plot.height})"
-        about = Description("image", CONTENT_TYPE, size, f"[{plot.words}]", plot.tokens, shape, name=plot.name)
         scope.publish(connection, blob, about, step=step, origin="run", public_id=plot.id)
         named.append(plot)
     return named
@@ -108,10 +106,8 @@ def text_of(scope: Scope, plots: Plots, named: Sequence[Plot]) -> str:
 
 
 def _stage(scope: Scope, figure: Figure) -> Plot:
-    digest, size = names_of.digest_of(figure.png), len(figure.png)
-    room.check(scope, {digest: size})
-    staged = staging.stage(scope.place, Content(figure.png, digest, line_count(figure.png), CONTENT_TYPE))
-    tokens = gates.media_tokens(scope.policy, is_image=True, size=size)
+    staged = room.stage(scope, figure.png, CONTENT_TYPE)
+    tokens = gates.media_tokens(scope.policy, is_image=True, size=len(figure.png))
     return Plot(store.new_id(), figure.name, figure.png, figure.width, figure.height, tokens, staged)
 
 

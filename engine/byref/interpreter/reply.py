@@ -11,7 +11,9 @@ from byref.artifacts.variables import LATEST, Variable
 from byref.conversation.scope import Scope
 from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
-from byref.interpreter.runs import Committed, Execution, missing_name, text_of
+from byref.interpreter import files, plots
+from byref.interpreter.persistence import Committed
+from byref.interpreter.runs import Execution, missing_name, text_of
 from byref.jsonscan import LazyJSON
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.outcome import NAMES_THERE
@@ -22,11 +24,17 @@ _SHARED_NAMES = 5
 
 
 def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> str:
-    """Return a run as the model reads it: output, value or error, and what became of its names.
+    """Return a run as the model reads it: figures and files, output, value or error, and what became of its names.
 
     `known` are the variables to choose from where a name is missing: the latest ones.
     """
-    outcome, limit, names = execution.outcome, scope.policy.reply_tokens, made.names
+    about = [plots.text_of(scope, execution.plots, made.plots), files.text_of(scope, execution.files)]
+    text = "\n".join(_parts(execution, made, scope, known))
+    return "\n".join(filter(None, [*about, text])) or NO_OUTPUT
+
+
+def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> list[str]:
+    outcome, limit = execution.outcome, scope.policy.reply_tokens
     parts: list[str] = []
     if outcome.stdout:
         budget = limit // 2 if outcome.kind != "none" and outcome.json != b'""' else limit * 3 // 4
@@ -39,14 +47,14 @@ def reply(execution: Execution, made: Committed, scope: Scope, known: list[Varia
                 f"[INCOMPLETE: {left} of what was printed are left out. Print less: keys, length, a slice, fewer fields.]"
             )
     if outcome.error is None:
-        parts.extend(_value_parts(execution, names, scope))
+        parts.extend(_value_parts(execution, made, scope))
     else:
         parts.append(_error_text(execution, known))
-    if execution.rebound:
-        parts.append(f"[{', '.join(execution.rebound)}: assigned for this run only; the stored data is unchanged]")
+    if execution.left.rebound:
+        parts.append(f"[{', '.join(execution.left.rebound)}: assigned for this run only; the stored data is unchanged]")
     if execution.changed:
         parts.append(f"[{_named(execution.changed, 'too')}: changed for this run only; the stored data is unchanged]")
-    listed = {name: shape for name, shape in names.items() if execution.result is None or name != list(names)[-1]}
+    listed = dict(made.names)
     for name, bound in outcome.bound.items():
         if bound.was and name in listed:
             listed[name] += f", no longer {bound.was}"
@@ -54,19 +62,19 @@ def reply(execution: Execution, made: Committed, scope: Scope, known: list[Varia
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
     if shared := _shared(execution, made):
         parts.append(f"[{shared}: from the next call on each has a copy of its own]")
-    if unkept := {**execution.lost, **made.gone}:
+    if unkept := {**execution.left.lost, **made.gone}:
         parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
-    return "\n".join(parts) or NO_OUTPUT
+    return parts
 
 
-def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -> list[str]:
+def _value_parts(execution: Execution, made: Committed, scope: Scope) -> list[str]:
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     if outcome.kind == "none":
         return []
     text, sent = text_of(outcome), LazyJSON(outcome.json)
     is_json = outcome.kind == "json" and outcome.json.startswith((b"[", b"{"))
     size = len(outcome.json) - outcome.json.count(b"\n")
-    if execution.result is None:
+    if made.result is None:
         budget = limit * 3 // 4
         whole = truncate(text, budget=budget, measure=scope.count)
         left = f"{whole.omitted_bytes:,} bytes of the value are left out. Select less: a slice, fewer fields."
@@ -76,9 +84,9 @@ def _value_parts(execution: Execution, names: Mapping[str, str], scope: Scope) -
             told = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
             return [incomplete_json(sent.glimpse, told, budget=budget, measure=scope.count, size=size)]
         return [whole.text, f"[INCOMPLETE: {left}]"]
-    name = list(names)[-1]
+    name, shape = made.result
     told = (
-        f"the value is too big to show; all of it is now the variable {name}: {names[name]}. "
+        f"the value is too big to show; all of it is now the variable {name}: {shape}. "
         f"Compute on {name} in the next call instead of printing it."
     )
     if is_json:

@@ -17,7 +17,7 @@ from byref.artifacts.variables import is_name
 from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError, shown
-from byref.interpreter import runs
+from byref.interpreter.inputs import data_of, limits_of
 from byref.references.projection import Unfit, cut_out, projected
 from byref.references.targets import NotThere, Target, jq_fault, jq_within, lookup, readings, unknown, walk
 from byref_sandbox import jsontext
@@ -334,8 +334,8 @@ class Substituter:
         for name in path:
             steps.append(int(name) if isinstance(value, list) else name)
             value = value[steps[-1]]
-        data = runs.data_of(target.artifact, for_jq=True)
-        limits = runs.limits_of(scope)
+        data = data_of(target.artifact, for_jq=True)
+        limits = limits_of(scope)
         limits = replace(limits, wall_seconds=max(0.01, min(limits.wall_seconds, self._jq_seconds)))
         with readable_failures(self._scope):
             reply = scope.sandbox.jq(jq_within(steps, program), data, limits=limits, max_bytes=JQ_BYTES)

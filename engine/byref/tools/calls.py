@@ -107,7 +107,7 @@ def _cure(scope: Scope, tool: str | None, error: ArtifactMissing) -> str:
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
     shown = None if answer.shown is None else native.blocks(answer.shown)
-    known = None if answer.commit is not None else _said(scope, answer, answer.content)
+    known = None if answer.content is None else _said(scope, answer, answer.content)
 
     def work(connection: Connection) -> ToolReply:
         turn = ledger.take_step(connection, scope.row, known.tokens if known else 0)
@@ -116,10 +116,11 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             before = ledger.given_before(connection, scope.row, "reply", digest, made.digest)
             if before is not None:
                 raise _Replay(before)
+        text = answer.content if answer.commit is None else answer.commit(connection, turn.step)
         said = known
         if said is None:
-            assert answer.commit is not None
-            said = _said(scope, answer, answer.commit(connection, turn.step))
+            assert text is not None
+            said = _said(scope, answer, text)
             ledger.reserve(connection, scope.row, said.tokens)
         columns = {
             "tool": made.name[:NAME_CHARS],

@@ -9,7 +9,9 @@ from sqlalchemy import Connection
 
 from byref.artifacts import variables
 from byref.conversation.scope import Scope
-from byref.interpreter import files, plots, reply, runs
+from byref.interpreter import persistence, reply, runs
+from byref.interpreter.persistence import Committed
+from byref.interpreter.runs import Execution
 from byref.references.coercion import as_code
 from byref.tools.record import Answer, Arguments, Tool
 from byref_sandbox.values.plots import is_available as can_plot
@@ -29,26 +31,25 @@ class CodeArguments(Arguments, frozen=True):
 
 def _run(scope: Scope, arguments: CodeArguments) -> Answer:
     if arguments.reset:
-        runs.reset(scope)
-    execution = runs.execute(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE))
+        persistence.reset(scope)
+    return answer(scope, runs.run(scope, arguments.code, inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE)))
+
+
+def answer(scope: Scope, execution: Execution) -> Answer:
+    """Return the answer of a run: what it left is bound, and the run recorded, with the reply's step."""
     error = execution.outcome.error
     known = (
         scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
         if error is not None and error.kind == "NameError"
         else []
     )
-
-    drawn, written = plots.stage(scope, execution.outcome), files.stage(scope, execution.outcome)
+    text = reply.reply(execution, Committed(), scope, known) if execution.names_nothing else None
 
     def commit(connection: Connection, step: int) -> str:
         made = runs.commit(connection, scope, execution, step, replied=True)
-        named = plots.commit(connection, scope, drawn, step)
-        files.commit(connection, scope, written, step)
-        text = reply.reply(execution, made, scope, known)
-        about = "\n".join(filter(None, (plots.text_of(scope, drawn, named), files.text_of(scope, written))))
-        return about if about and text == reply.NO_OUTPUT else "\n".join(filter(None, (about, text)))
+        return reply.reply(execution, made, scope, known) if text is None else text
 
-    return Answer("", is_error=error is not None, commit=commit, images=drawn.shown)
+    return Answer(text, is_error=error is not None, commit=commit, images=execution.plots.shown)
 
 
 _PLOTS = " matplotlib draws: figures come back." if can_plot() else ""

@@ -19,6 +19,7 @@ from byref.describe.jsontext import is_container, noted
 from byref.describe.preview import preview
 from byref.errors import ToolError
 from byref.interpreter import runs
+from byref.interpreter.inputs import check_size, data_of, limits_of
 from byref.references.coercion import as_filter, as_key, as_span
 from byref.references.targets import Target, find, jq_fault, jq_within, walk
 from byref.tools import native
@@ -122,8 +123,8 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
         raise ToolError(
             f"the expression has {len(expression):,} characters; at most {MAX_EXPRESSION_CHARS:,} are taken"
         )
-    runs.see_that_it_can_be_held(scope, target.artifact)
-    limits = runs.limits_of(scope)
+    check_size(scope, target.artifact)
+    limits = limits_of(scope)
     reply, note = _picked(scope, target, arguments, limits), ""
     if reply is None:
         reply = _ran(scope, target, expression, limits)
@@ -169,7 +170,7 @@ def _picked(scope: Scope, target: Target, arguments: JqArguments, limits: Limits
     with readable_failures(scope):
         return scope.sandbox.pick(
             arguments.expression,
-            runs.data_of(artifact, target.path, for_jq=True),
+            data_of(artifact, target.path, for_jq=True),
             session=f"{scope.tenant}\0{scope.name}",
             limits=limits,
             max_outputs=JQ_OUTPUTS,
@@ -210,7 +211,7 @@ def _ran(scope: Scope, target: Target, expression: str, limits: Limits) -> JqOut
         raise ToolError("artifact_jq is not available here")
     program = jq_within(target.path, expression) if target.path else expression
     with readable_failures(scope):
-        data = runs.data_of(target.artifact, for_jq=True)
+        data = data_of(target.artifact, for_jq=True)
         return scope.sandbox.jq(program, data, limits=limits, max_outputs=JQ_OUTPUTS, max_bytes=JQ_BYTES)
 
 

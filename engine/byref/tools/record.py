@@ -26,9 +26,10 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A handler's answer; `commit`, if any, runs in the transaction of the reply's step and returns the final text."""
+    """A handler's answer; `commit`, if any, runs in the transaction of the reply's step and returns the reply's text."""
 
-    content: str
+    content: str | None
+    """The reply's text; None where only `commit` can tell it."""
     is_error: bool = False
     commit: Callable[[Connection, int], str] | None = None
     shown: Artifact | None = None

@@ -15,7 +15,7 @@ from byref.artifacts.lines import read_lines
 from byref.conversation.scope import Scope
 from byref.describe.truncate import incomplete_json, truncate
 from byref.errors import ToolError
-from byref.interpreter.runs import MAX_VALUE_BYTES
+from byref.interpreter.inputs import MAX_VALUE_BYTES
 from byref.references.coercion import as_key, as_span
 from byref.references.targets import Target, find
 from byref.tools import native

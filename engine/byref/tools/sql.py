@@ -9,22 +9,22 @@ from typing import Annotated
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from byref.artifacts import definitions as names_of
-from byref.artifacts import variables
+from byref.artifacts import definitions, variables
+from byref.artifacts.definitions import Names
 from byref.artifacts.variables import Variable
 from byref.conversation import tracing
 from byref.conversation.failures import readable_failures
 from byref.conversation.scope import Scope
 from byref.errors import ToolError
-from byref.interpreter import reply, runs
+from byref.interpreter import runs
+from byref.interpreter.inputs import Inputs, data_of, data_of_variable, limits_of
 from byref.references.coercion import as_code, as_key
 from byref.references.targets import Target, lookup
+from byref.tools.code import INLINE_SHARE, answer
 from byref.tools.record import Answer, Arguments, Tool
 from byref_sandbox import Data
 from byref_sandbox.code import sqltext
 
-INLINE_SHARE = 0.5
-"""Of `reply_tokens`: a larger result becomes a variable instead of being shown."""
 _COMPARED = 1_000
 """Names among which one that differs only in case is looked for."""
 
@@ -45,48 +45,29 @@ def _run(scope: Scope, arguments: SqlArguments) -> Answer:
         raise ToolError(f"the query has {len(query):,} characters; at most {runs.MAX_CODE_CHARS:,} are taken")
     names = list(dict.fromkeys(reference.name for reference in sqltext.references(query)))
 
-    def look_up(connection: Connection) -> tuple[names_of.Names, dict[str, Variable]]:
+    def look_up(connection: Connection) -> tuple[Names, dict[str, Variable]]:
         found = _variables(connection, scope, names, keep)
-        exact = names_of.exact(connection, scope.row, {variable.name for variable in found.values()})
-        return replace(names_of.definitions(connection, scope.row), exact=exact), found
+        exact = definitions.exact(connection, scope.row, {variable.name for variable in found.values()})
+        return replace(definitions.definitions(connection, scope.row), exact=exact), found
 
     known, found = scope.read(look_up)
     _check_name(keep, found.pop(keep, None) if keep not in names else found.get(keep))
-    bound = {name: runs.data_of_variable(scope, known, variable) for name, variable in found.items()}
+    data: dict[str, object] = {name: data_of_variable(scope, known, variable) for name, variable in found.items()}
     for variable in found.values():
         variable.artifact.use()
     for name, target in lookup(scope, [name for name in names if name not in found]).items():
-        bound[name] = _data(target, name)
-    limits = runs.limits_of(scope)
+        data[name] = _data(target, name)
+    limits = limits_of(scope)
     with readable_failures(scope):
         outcome = tracing.run(
             scope,
             "sql",
             query,
-            lambda: sandbox.sql(query, bound, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep),
+            lambda: sandbox.sql(query, data, session=f"{scope.tenant}\0{scope.name}", limits=limits, keep=keep),
         )
-    execution = runs.staged(
-        scope,
-        known,
-        query,
-        outcome,
-        limits,
-        found,
-        inline_tokens=int(scope.policy.reply_tokens * INLINE_SHARE),
-        language="sql",
-    )
-    error = outcome.error
-    listed = (
-        scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
-        if error is not None and error.kind == "NameError"
-        else []
-    )
-
-    def commit(connection: Connection, step: int) -> str:
-        made = runs.commit(connection, scope, execution, step, replied=True)
-        return reply.reply(execution, made, scope, listed)
-
-    return Answer("", is_error=error is not None, commit=commit)
+    inline_tokens = int(scope.policy.reply_tokens * INLINE_SHARE)
+    given = Inputs(known, found, data)
+    return answer(scope, runs.stage(scope, query, given, outcome, limits, inline_tokens=inline_tokens, language="sql"))
 
 
 def _variables(connection: Connection, scope: Scope, names: list[str], keep: str) -> dict[str, Variable]:
@@ -117,7 +98,7 @@ def _check_name(keep: str, held: Variable | None) -> None:
 def _data(target: Target, name: str) -> Data:
     if target.artifact.is_binary:
         raise ToolError(f"{name} is {target.artifact.content_type}, binary: it is no table")
-    return runs.data_of(target.artifact, target.path)
+    return data_of(target.artifact, target.path)
 
 
 ARTIFACT_SQL = Tool(

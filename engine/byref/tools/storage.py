@@ -164,7 +164,7 @@ def _store(scope: Scope, arguments: StoreArguments) -> Answer:
             kept["note"] = f"the name means the variable {bare}: get this by its pointer"
         return _json(kept)
 
-    return Answer("", commit=commit)
+    return Answer(None, commit=commit)
 
 
 def _get(scope: Scope, arguments: GetArguments) -> Answer:

@@ -38,6 +38,8 @@ class Uses(NamedTuple):
     """Those it makes DataFrames of: `df("users")` or `df(users)`."""
     only_tables: frozenset[str]
     """Those it uses in no other way: their value need not be made."""
+    imports: frozenset[str] = frozenset()
+    """Packages that it imports something of."""
 
 
 class Analysed(str):
@@ -99,6 +101,7 @@ class _Found:
         self.named: set[str] = set()
         self.read: list[tuple[str, ast.Name]] = []
         self.assigned: set[str] = set()
+        self.imports: set[str] = set()
         self.texts: list[str] = []
         self.by_text: set[str] = set()
         """Names of tables, written as text: `df("users")`."""
@@ -115,18 +118,18 @@ class _Found:
 
     def uses(self) -> Uses:
         names = frozenset(self.named | self.inside | set(self._quoted()))
-        assigned = frozenset(self.assigned)
+        assigned, imports, none = frozenset(self.assigned), frozenset(self.imports), frozenset[str]()
         if FRAME not in names:
-            return Uses(names, assigned, frozenset(), frozenset())
-        short = frozenset(text for text in self.texts if text.isidentifier()) if self.is_computed else frozenset[str]()
+            return Uses(names, assigned, none, none, imports)
+        short = frozenset(text for text in self.texts if text.isidentifier()) if self.is_computed else none
         names |= short
         tables = frozenset(self.by_text).union(name for name, _ in self.by_name)
         if self.is_opaque:
-            return Uses(names | tables, assigned, tables, frozenset())
+            return Uses(names | tables, assigned, tables, none, imports)
         arguments = {id(node) for _, node in self.by_name}
         values = {name for name, node in self.read if id(node) not in arguments}
         quoted = names - self.named - self.by_text  # in the text of a query, say
-        return Uses(names | tables, assigned, tables | short, tables - values - short - quoted)
+        return Uses(names | tables, assigned, tables | short, tables - values - short - quoted, imports)
 
     def _quoted(self) -> Iterator[str]:
         """Names inside texts."""
@@ -161,6 +164,10 @@ class _Found:
         elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             self.assigned.add(node.name)
             self.is_opaque |= node.name == FRAME
+        elif isinstance(node, ast.Import):
+            self.imports.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            self.imports.add((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call | ast.Subscript | ast.BinOp):
             # A DataFrame cannot be called; a function under this name could, with what stands in for a value.
             self.is_opaque |= any(isinstance(n, ast.Name) and n.id == FRAME for t in node.targets for n in ast.walk(t))
