@@ -282,7 +282,7 @@ def page_of(texts: dict[str, list[Told]]) -> str:
 
 
 def test_the_page_shows_every_text_with_its_tokens(texts: dict[str, list[Told]]) -> None:
-    assert page_of(texts) == external_file("../../docs/texts.md", format=".txt")
+    assert page_of(texts) == external_file("../docs/texts.md", format=".txt")
 
 
 def test_the_words_are_the_models(texts: dict[str, list[Told]]) -> None:
