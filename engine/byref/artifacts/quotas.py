@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import BigInteger, Connection, bindparam, exists, func, null, or_, select, text, update
+from sqlalchemy import BigInteger, Connection, bindparam, exists, func, null, or_, select, text, union_all, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import aliased
 
@@ -163,7 +163,8 @@ def remember(connection: Connection, found: Excess, *, tenant: str, session: str
     mine = select(SessionRow.id).where(SessionRow.id == session_row).with_for_update(skip_locked=True)
     if connection.execute(mine).scalar_one_or_none() is not None:
         whole, about = (_SESSION, session_row) if found.reason == "max_session_bytes" else (_TENANT, tenant)
-        _count(connection, whole, about, _state(connection, whole, about, None), is_locked=True)
+        state = _state(connection, whole, about, _known(connection, whole, about))
+        _count(connection, whole, about, state, is_locked=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +173,10 @@ class _Whole:
 
     known: Any
     """What is kept: bytes, the row ids up to which they are those of payloads and of names, and `until`."""
-    since: Any
-    """What came behind row ids: bytes, and the rows that were looked at for it."""
+    most_came: Any
+    """Of what came behind row ids: at most how many bytes, and how many rows were looked at for it."""
+    came: Any
+    """The bytes of what came behind row ids: of a session's, PostgreSQL takes twice as long to plan this."""
     payloads: Any
     """What all payloads together have."""
     names: Any
@@ -196,8 +199,6 @@ class _State:
     kept: Bytes
     came: int
     """Bytes, behind those."""
-    rows: int
-    """That were looked at for them."""
 
 
 def _stored(
@@ -213,13 +214,18 @@ def _stored(
 ) -> tuple[int, bool]:
     """What would be stored, or, where that is within the limit, at least as much; and whether all of it was known.
 
-    What is kept was counted once, and all that came since is added, whether or not it is still there. Only where that
-    leaves no room is it looked at whether all of it is.
+    What is kept was counted once, and all that came since is added, whether or not it is still there: a bound of it, which
+    is enough for most sessions, then the sum. Only where that leaves no room is it looked at whether all of it is there.
     """
+    known, more = known or _known(connection, whole, about), sum(adding.values())
+    came, rows = connection.execute(whole.most_came, _since(about, known)).one()
+    is_long = is_locked and rows > whole.most_since
+    if not is_long and known.stored + came + more <= limit:
+        return int(known.stored + came + more), True
     state = _state(connection, whole, about, known)
-    at_most, more = state.kept.stored + state.came, sum(adding.values())
+    at_most = state.kept.stored + state.came
     if at_most + more <= limit:
-        if is_locked and state.rows > whole.most_since:
+        if is_long:
             _keep(connection, whole, about, state, at_most, None)
         return at_most + more, True
     until = state.kept.until
@@ -231,13 +237,17 @@ def _stored(
     return at_most + more - there, is_known or is_locked
 
 
-def _state(connection: Connection, whole: _Whole, about: int | str, known: Bytes | None) -> _State:
-    if known is None:
-        row = connection.execute(whole.known, {"whose": about}).one_or_none()
-        known = Bytes(0, 0, 0, None) if row is None else Bytes(*row)
-    since = {**_whose(about), "payload": known.payload, "name": known.name}
-    came, rows = connection.execute(whole.since, since).one()
-    return _State(known, int(came), int(rows))
+def _known(connection: Connection, whole: _Whole, about: int | str) -> Bytes:
+    row = connection.execute(whole.known, {"whose": about}).one_or_none()
+    return Bytes(0, 0, 0, None) if row is None else Bytes(*row)
+
+
+def _state(connection: Connection, whole: _Whole, about: int | str, known: Bytes) -> _State:
+    return _State(known, int(connection.execute(whole.came, _since(about, known)).scalar_one()))
+
+
+def _since(about: int | str, known: Bytes) -> dict[str, Any]:
+    return {**_whose(about), "payload": known.payload, "name": known.name}
 
 
 def _count(connection: Connection, whole: _Whole, about: int | str, state: _State, *, is_locked: bool) -> int:
@@ -258,8 +268,8 @@ def _keep(
 ) -> None:
     """Keep the sum of all, so far as nothing can come between."""
     payload, name = whole.last(connection, about, state)
-    since = connection.execute(whole.since, {**_whose(about), "payload": payload, "name": name}).one()
-    kept = {"new_bytes": total - int(since.came), "new_payload": payload, "new_name": name, "new_until": until}
+    came = connection.execute(whole.came, {**_whose(about), "payload": payload, "name": name}).scalar_one()
+    kept = {"new_bytes": total - int(came), "new_payload": payload, "new_name": name, "new_until": until}
     whole.keep(connection, about, kept)
 
 
@@ -278,41 +288,37 @@ _OF_ANY_KIND = text("kind IN ('source', 'exact')")
 _LIVE_HERE = ArtifactRow.session_id == _WHOSE, is_live(_NOW)
 
 
-def _came_to_session() -> tuple[Any, ...]:
+def _new_to_session() -> Any:
     """A payload that the session has had before is none that came."""
     new = select(ArtifactRow.blob_id).where(*_LIVE_HERE, ArtifactRow.id > _PAYLOAD)
     had = aliased(ArtifactRow)
     is_live_still = or_(had.expires_at.is_(None), had.expires_at > _NOW)
     before = exists().where(had.session_id == _WHOSE, had.blob_id == BlobRow.id, had.id <= _PAYLOAD, is_live_still)
-    names = NameRow.session_id == _WHOSE, _OF_ANY_KIND, NameRow.id > _NAME
-    return _both(
-        select(_sum(BlobRow.size_bytes)).where(BlobRow.id.in_(new), ~before),
-        select(_sum(NameRow.size_bytes)).where(*names),
-        select(func.count())
-        .select_from(ArtifactRow)
-        .where(ArtifactRow.session_id == _WHOSE, ArtifactRow.id > _PAYLOAD),
-        select(func.count()).select_from(NameRow).where(*names),
-    )
+    return select(BlobRow.size_bytes).where(BlobRow.id.in_(new), ~before)
 
 
-def _came_to_tenant() -> tuple[Any, ...]:
-    blobs, names = ((row.tenant == _WHOSE, row.id > behind) for row, behind in ((BlobRow, _PAYLOAD), (NameRow, _NAME)))
-    return _both(
-        select(_sum(BlobRow.size_bytes)).where(*blobs, BlobRow.published_at.is_not(None)),
-        select(_sum(NameRow.size_bytes)).where(*names),
-        select(func.count()).select_from(BlobRow).where(*blobs),
-        select(func.count()).select_from(NameRow).where(*names),
-    )
+# What came behind row ids: sizes, one of each row.
+_NEW_TO_SESSION = _new_to_session()
+_PAYLOADS_OF_SESSION = (
+    select(BlobRow.size_bytes)
+    .join(ArtifactRow, ArtifactRow.blob_id == BlobRow.id)
+    .where(ArtifactRow.session_id == _WHOSE, ArtifactRow.id > _PAYLOAD)
+)
+_NAMES_OF_SESSION = select(NameRow.size_bytes).where(NameRow.session_id == _WHOSE, _OF_ANY_KIND, NameRow.id > _NAME)
+_BLOBS_OF_TENANT = select(BlobRow.size_bytes).where(BlobRow.tenant == _WHOSE, BlobRow.id > _PAYLOAD)
+_NAMES_OF_TENANT = select(NameRow.size_bytes).where(NameRow.tenant == _WHOSE, NameRow.id > _NAME)
 
 
-def _sum(column: Any) -> Any:
-    return func.coalesce(func.sum(column), 0)
+def _both(payloads: Any, names: Any) -> Any:
+    """The bytes of both."""
+    of_payloads, of_names = (select(func.sum(sizes.subquery().c.size_bytes)) for sizes in (payloads, names))
+    return select(func.coalesce(of_payloads.scalar_subquery(), 0) + func.coalesce(of_names.scalar_subquery(), 0))
 
 
-def _both(*queries: Any) -> tuple[Any, Any]:
-    """Bytes of payloads and of names, and rows of both."""
-    payloads, names, payload_rows, name_rows = (query.scalar_subquery() for query in queries)
-    return (payloads + names).label("came"), (payload_rows + name_rows).label("rows")
+def _at_most(payloads: Any, names: Any) -> Any:
+    """The bytes of both, and their rows, whatever else is known of them."""
+    each = union_all(payloads, names).subquery()
+    return select(func.coalesce(func.sum(each.c.size_bytes), 0), func.count()).select_from(each)
 
 
 def _last_of_session(connection: Connection, whose: Any, state: _State) -> tuple[int, int]:
@@ -368,7 +374,8 @@ _KEEP = (
 )
 _SESSION = _Whole(
     known=select(*BYTES).where(SessionRow.id == _WHOSE),
-    since=select(*_came_to_session()),
+    most_came=_at_most(_PAYLOADS_OF_SESSION, _NAMES_OF_SESSION),
+    came=_both(_NEW_TO_SESSION, _NAMES_OF_SESSION),
     payloads=select(func.sum(BlobRow.size_bytes)).where(BlobRow.id.in_(select(ArtifactRow.blob_id).where(*_LIVE_HERE))),
     names=select(func.sum(NameRow.size_bytes)).where(NameRow.session_id == _WHOSE),
     soonest=select(func.min(ArtifactRow.expires_at)).where(*_LIVE_HERE),
@@ -381,7 +388,8 @@ _TENANT = _Whole(
     known=select(TenantRow.stored_bytes, TenantRow.stored_blob, TenantRow.stored_name, TenantRow.stored_until).where(
         TenantRow.tenant == _WHOSE
     ),
-    since=select(*_came_to_tenant()),
+    most_came=_at_most(_BLOBS_OF_TENANT, _NAMES_OF_TENANT),
+    came=_both(_BLOBS_OF_TENANT.where(BlobRow.published_at.is_not(None)), _NAMES_OF_TENANT),
     payloads=select(func.sum(BlobRow.size_bytes)).where(BlobRow.tenant == _WHOSE, BlobRow.published_at.is_not(None)),
     names=select(func.sum(NameRow.size_bytes)).where(NameRow.tenant == _WHOSE),
     soonest=select(null()),

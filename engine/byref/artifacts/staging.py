@@ -113,11 +113,10 @@ def hold(content: Content) -> Held:
 def publish_held(connection: Connection, tenant: str, held: Held) -> Published | None:
     """Write and publish a payload; None if there is a published blob of the digest: `stage` is to look at its bytes first."""
     size, lines = len(held.content.data), held.content.lines
-    blob_id = blobs.publish_new(connection, tenant, held.content.digest, size, lines, key=held.key)
+    blob_id = blobs.publish_new(connection, tenant, held.content.digest, size, lines, held.frames, key=held.key)
     if blob_id is None:
         found = blobs.find_published(connection, tenant, held.content.digest)
         return found if found is not None and found.key == held.key else None
-    blobs.add_frames(connection, tenant, blob_id, held.frames)
     return Published(blob_id, held.key, None, held.content.digest, size, lines)
 
 

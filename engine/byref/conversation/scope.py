@@ -169,6 +169,9 @@ class Scope:
         where: Any = {"tenant": self.tenant, "session_row": self.row, "ttl": self.policy.ttl, "public_id": public_id}
         return store.publish(connection, self.source, blob, about, step=step, origin=origin, **where)
 
-    def append(self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any]) -> None:
-        """Append a step to the session's ledger."""
-        ledger.append(connection, tenant=self.tenant, session_row=self.row, step=turn.step, kind=kind, **columns)
+    def append(
+        self, connection: Connection, turn: ledger.Turn, kind: str, columns: Mapping[str, Any], pending: int = 0
+    ) -> None:
+        """Append a step to the session's ledger, and add `pending` tokens to its context."""
+        whose: Any = {"tenant": self.tenant, "session_row": self.row, "pending": pending}
+        ledger.append(connection, step=turn.step, kind=kind, **whose, **columns)

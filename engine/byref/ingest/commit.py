@@ -252,9 +252,8 @@ def _write(connection: Connection, prepared: Prepared, plan: Plan, outlook: Outl
     if plan.beside:
         beside = _publish(connection, prepared, plan.beside, turn, committed)
         committed.beside = [artifact.row_id for artifact in beside]
-    if not certain:
-        ledger.reserve(connection, scope.row, committed.tokens)
-    scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn))
+    pending = 0 if certain else committed.tokens
+    scope.append(connection, turn, "output", _columns(prepared, plan, committed, turn), pending)
     return committed
 
 

@@ -121,7 +121,6 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
         if said is None:
             assert text is not None
             said = _said(scope, answer, text)
-            ledger.reserve(connection, scope.row, said.tokens)
         columns = {
             "tool": made.name[:NAME_CHARS],
             "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
@@ -133,7 +132,7 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
             "is_error": answer.is_error,
             "detail": _seen(answer),
         }
-        scope.append(connection, turn, "reply", columns)
+        scope.append(connection, turn, "reply", columns, 0 if known else said.tokens)
         beside = _beside(said.text, [plot.block for plot in answer.images])
         return ToolReply(shown or beside, answer.is_error, turn.step, said.tokens, made.name)
 
