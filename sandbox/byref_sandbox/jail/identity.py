@@ -1,4 +1,7 @@
-"""Who a zygote is: no root, no capabilities, no network or IPC namespace shared with the host."""
+"""Who a zygote is to the kernel: no root, no capabilities, and no network or IPC namespace that the host is in.
+
+Runs inherit all of it. Nothing here is undone: each step gives up a right that it would take to go back.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,22 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
 def isolate() -> str:
-    """Moves the process into network and IPC namespaces of its own and says which; must be single-threaded; OSError."""
+    """Move the process into network and IPC namespaces of its own and return which, in words; raise OSError.
+
+    The process must have one thread: the kernel refuses a new user namespace to several.
+    """
+    # Network: not even the loopback device is up in a new namespace, so neither the host's services nor cloud metadata are in
+    # reach. IPC: shared memory and queues of System V have names that any process of the namespace can use.
     flags = _CLONE_NEWNET | _CLONE_NEWIPC
     if os.geteuid() == 0:
         _unshare(flags)
         return "own network and IPC namespaces"
+    # Only root may make these namespaces, or whoever has a user namespace of its own. The ids are read before: in the new
+    # namespace nobody has a name until the maps are written, and the process looks like the overflow user.
     uid, gid = os.getuid(), os.getgid()
     _unshare(flags | _CLONE_NEWUSER)
+    # The kernel takes a group map from an unprivileged process only after setgroups is denied: dropping a group could give
+    # access to files that are closed to that group.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -34,9 +46,11 @@ def isolate() -> str:
 
 
 def become_nobody() -> str:
-    """Gives up root for nobody (65534), for good, and says who it is now; raises OSError where that is refused."""
+    """Give up root for nobody (65534), for good, and return who the process is now, in words; raise OSError."""
     if os.geteuid() != 0:
-        return f"the host's own user {os.geteuid()}, not root"
+        return f"the host's own user {os.geteuid()}, not root"  # only root can become somebody else
+    # Groups first and the user last: without root neither can be changed. All three ids of each: from a saved id of root a
+    # process could come back.
     os.setgroups([])
     os.setresgid(_NOBODY, _NOBODY, _NOBODY)
     os.setresuid(_NOBODY, _NOBODY, _NOBODY)
@@ -44,7 +58,7 @@ def become_nobody() -> str:
 
 
 def can_nobody_read(path: Path) -> bool:
-    """Whether what root reads now can still be read by who it becomes."""
+    """Whether `become_nobody` keeps the right to read a file: it and each folder above must be open to all others."""
     if os.geteuid() != 0:
         return True
     try:
@@ -54,7 +68,9 @@ def can_nobody_read(path: Path) -> bool:
 
 
 def drop_capabilities() -> None:
-    """Empties every capability set; never fails (what cannot be dropped is not held)."""
+    """Empty every capability set. Never fails: a capability that cannot be dropped is not held."""
+    # The bounding set is emptied one by one, while CAP_SETPCAP is still there. It bounds what a program may gain when it is
+    # executed; numbers beyond the kernel's last are refused, which says nothing.
     for capability in range(64):
         with contextlib.suppress(OSError):
             prctl(PR_CAPBSET_DROP, capability)
@@ -63,11 +79,12 @@ def drop_capabilities() -> None:
     number = _CAPSET.get(os.uname().machine)
     if number is not None:
         header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+        # 24 bytes: effective, permitted and inheritable, of 32 bits each, twice. Emptying the permitted set is final.
         libc.syscall(ctypes.c_long(number), header, bytes(24))
 
 
 def effective_capabilities() -> int:
-    """The process's effective capability mask."""
+    """Return this process's effective capabilities as a mask; raise OSError."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
             return int(line.split()[1], 16)

@@ -1,4 +1,7 @@
-"""The C library, resolved once while files can still be opened."""
+"""Calls of the C library that Python has no function for.
+
+`ctypes` finds the library by opening a file, so this module is imported, and all names are resolved, before the jail is entered.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 from typing import Final
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
+libc.syscall.restype = ctypes.c_long  # the default, int, would cut an address or a size
 
 PR_SET_PDEATHSIG: Final = 1
 PR_GET_PDEATHSIG: Final = 2
@@ -23,7 +26,8 @@ PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """One call of prctl; raises OSError."""
+    """Make one call of prctl and return its result; raise OSError."""
+    # prctl is variadic and the kernel reads all five registers. Some options refuse a call whose unused ones are not 0.
     padded = (*arguments, 0, 0, 0, 0)[:4]
     result: int = libc.prctl(ctypes.c_int(option), *(ctypes.c_ulong(value) for value in padded))
     if result < 0:
@@ -33,21 +37,21 @@ def prctl(option: int, *arguments: int) -> int:
 
 
 def name_process(name: str) -> None:
-    """What process listings show, at most 15 bytes; never fails."""
+    """Set the name that process listings show, at most 15 bytes of it; never fails."""
     text = ctypes.create_string_buffer(name.encode())
     with contextlib.suppress(OSError):
         prctl(PR_SET_NAME, ctypes.addressof(text))
 
 
 def parent_death_signal() -> int:
-    """The signal this process gets when its parent dies; 0 for none."""
+    """Return the signal that this process gets when its parent dies, or 0 for none; raise OSError."""
     number = ctypes.c_int(0)
     prctl(PR_GET_PDEATHSIG, ctypes.addressof(number))
     return number.value
 
 
 def c_environment() -> list[bytes]:
-    """The environment as C code sees it."""
+    """Return the environment as C code sees it, which may be more than Python's copy has."""
     entries = ctypes.POINTER(ctypes.c_char_p).in_dll(libc, "environ")
     found: list[bytes] = []
     while entries and (entry := entries[len(found)]) is not None:
@@ -56,7 +60,7 @@ def c_environment() -> list[bytes]:
 
 
 def give_back_memory() -> None:
-    """Returns freed memory to the system: a fork that got it would copy what nobody needs, page by page."""
+    """Return freed memory to the system: forks would share it, and copy page by page what nobody needs."""
     trim = getattr(libc, "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(ctypes.c_size_t(0))

@@ -1,7 +1,10 @@
-"""The system calls a run may make: an allow-list, compiled once to BPF and installed last.
+"""The system calls that a run may make: an allow-list, compiled once to BPF and installed last.
 
-What is not named here fails with EPERM (x32 numbers and calls of newer kernels included); what no honest program
-tries kills the process. Arguments are checked where an allowed call could do more than the run needs.
+A call that is not named here fails with EPERM. That includes the numbers of the x32 ABI, which reach the same code of the kernel
+under other numbers, and calls of kernels newer than this list. A call that no honest program makes kills the process: whoever
+probes for a way out gets no second try. Arguments are checked where an allowed call could do more than a run needs.
+
+The filter sees registers and no memory. So a call whose danger lies behind a pointer (`clone3`, `openat2`) is refused as a whole.
 """
 
 from __future__ import annotations
@@ -17,38 +20,44 @@ from byref_sandbox.jail.libc import libc
 
 _SET_MODE_FILTER: Final = 1
 _PROT_EXEC: Final = 4
+"""Memory that is code: without it, whoever can write to memory still has to make do with the code that is there."""
 _F_GETFD, _F_GETFL = 1, 3
 _INT: Final = 0xFFFFFFFF
-"""What the kernel looks at where an argument is an int."""
+"""The bits of a register that the kernel reads where an argument is an int. A filter that compared all 64 could be passed by
+setting one of the upper bits."""
 _MAP_LOCKED, _MAP_HUGETLB = 0x2000, 0x40000
 _MAX_CLOCK: Final = 15
-"""Clock numbers beyond it stand for other processes."""
+"""Larger clock numbers stand for the processor time of other processes."""
 _FUTEX_FLAGS: Final = 128 | 256
 _FUTEX_PLAIN: Final = (0, 1, 3, 4, 5, 9, 10)
-"""Waiting and waking; what inherits priorities has been a way into the kernel, and nothing here needs it."""
+"""Waiting and waking. The operations that inherit priorities have been a way into the kernel, and nothing here needs them."""
 _ADVICE: Final = (0, 1, 2, 3, 4, 8, 14, 15)
-"""What allocators ask for. Memory that is merged or paged out can be timed by others, who share it."""
+"""The advice that allocators give. Not MADV_MERGEABLE or MADV_PAGEOUT: how long an access then takes tells others who share the
+page what is in it."""
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+# Nothing in this list opens, connects or starts anything. `write` reaches one descriptor, the reply's pipe: no other is open. Signals
+# are not in it, not even to oneself: `tgkill` would reach other processes of the same user as well.
 _ALLOWED: Final = _names("""
-    read write readv writev pread64 lseek close fstat munmap brk mremap sched_yield getcpu rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall exit
-    exit_group nanosleep gettimeofday time getrandom getpid gettid
-    getppid getuid geteuid getgid getegid getrusage times sysinfo poll ppoll select pselect6
+    read write readv writev pread64 lseek close fstat munmap brk mremap sched_yield getcpu rt_sigaction rt_sigprocmask
+    rt_sigreturn sigaltstack restart_syscall exit exit_group nanosleep gettimeofday time getrandom getpid gettid getppid
+    getuid geteuid getgid getegid getrusage times sysinfo poll ppoll select pselect6
 """)
 
 _CLOCKS: Final = _names("clock_gettime clock_getres clock_nanosleep")
 
-# Reading what exists is refused as "no access" rather than "not permitted": libraries that look for optional files
-# take EACCES for an answer.
+# These are refused as "no access" (EACCES) instead of "not permitted" (EPERM): a library that looks for an optional file takes the
+# first for "it is not there" and goes on, and the second for an error of its own.
 _NO_ACCESS: Final = _names("""
     open openat openat2 creat newfstatat stat lstat statx access faccessat faccessat2 readlink readlinkat
     getdents getdents64 getcwd chdir
 """)
 
+# What no honest program does in here: execute, trace, mount, load code into the kernel, open sockets, change who it is, share memory.
 _KILLED: Final = _names("""
     execve execveat ptrace process_vm_readv process_vm_writev process_madvise kcmp mount umount2 pivot_root
     chroot setns unshare move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr bpf perf_event_open
@@ -63,30 +72,32 @@ _KILLED: Final = _names("""
 
 
 def build() -> bytes:
-    """The BPF program for this machine; raises OSError on an architecture it does not know."""
+    """Return the BPF program for this machine; raise OSError on an architecture that the builder does not know."""
     rules = Filter(default=int(Action.ERRNO) | errno.EPERM)
     for name in _ALLOWED:
         _rule(rules, "allow", name)
     not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=_PROT_EXEC)
-    # Locked memory and huge pages are taken from what the whole machine has.
+    # Locked memory and explicit huge pages come out of a store of the whole machine, past the limits of this process.
     rules.allow("mmap", args=[not_executable, ArgCmp(3, CmpOp.MASKED_EQ, 0, mask=_MAP_LOCKED | _MAP_HUGETLB)])
-    rules.allow("mprotect", args=[not_executable])
+    rules.allow("mprotect", args=[not_executable])  # or written memory could be made code afterwards
     for advice in _ADVICE:
         rules.allow("madvise", args=[ArgCmp(2, CmpOp.MASKED_EQ, advice, mask=_INT)])
     for operation in _FUTEX_PLAIN:
         rules.allow("futex", args=[ArgCmp(1, CmpOp.MASKED_EQ, operation, mask=_INT & ~_FUTEX_FLAGS)])
-    # Of this process, not of others: both would tell which processes there are, clocks also what they do.
+    # Of this process (0) and of no other: both calls would tell which process ids exist, clocks also how busy each one is.
     rules.allow("sched_getaffinity", args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT)])
     for name in _CLOCKS:
         rules.allow(name, args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, mask=_INT & ~_MAX_CLOCK)])
-    # F_SETOWN and F_SETSIG would let the kernel send signals to other processes for us.
+    # Reading flags only. F_SETOWN and F_SETSIG would have the kernel send signals to other processes in our name, F_DUPFD would
+    # make descriptors.
     rules.allow("fcntl", args=[ArgCmp(1, CmpOp.EQ, _F_GETFL)])
     rules.allow("fcntl", args=[ArgCmp(1, CmpOp.EQ, _F_GETFD)])
-    # Limits may be read, of this process only.
+    # Limits may be read (no new ones given: argument 2 is null), of this process only (argument 0).
     rules.allow("prlimit64", args=[ArgCmp(0, CmpOp.EQ, 0), ArgCmp(2, CmpOp.EQ, 0)])
     _rule(rules, "allow", "getrlimit")
+    # Python asks whether its output is a terminal; ENOTTY is the honest answer.
     rules.errno("ioctl", errno.ENOTTY)
-    # glibc falls back to clone, which is not permitted.
+    # "No such call" makes glibc fall back to clone, which then fails with EPERM. Another answer would be an error it does not expect.
     rules.errno("clone3", errno.ENOSYS)
     for name in _NO_ACCESS:
         _rule(rules, "errno", name)
@@ -104,11 +115,14 @@ def _rule(rules: Filter, action: str, name: str) -> None:
         else:
             rules.kill(name)
     except ValueError:
-        return  # this architecture has no such call: the default covers it
+        return  # this architecture has no such call; its number, if it is used at all, meets the default
 
 
 def install(program: bytes) -> None:
-    """Puts the calling thread and all it starts under `program`, for good; needs no_new_privs; raises OSError."""
+    """Put the calling thread, and all that it starts, under `program` for good; needs no_new_privs; raise OSError.
+
+    A run has one thread, so no other thread is left outside the filter.
+    """
     number = syscall_nr("seccomp")
     buffer = ctypes.create_string_buffer(program, len(program))
     fprog = _SockFprog(len(program) // 8, ctypes.addressof(buffer))
@@ -118,4 +132,6 @@ def install(program: bytes) -> None:
 
 
 class _SockFprog(ctypes.Structure):
+    """`struct sock_fprog`: how many instructions of 8 bytes, and where they are."""
+
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_void_p))
