@@ -1,11 +1,16 @@
 """What the processes of the sandbox say to each other, and how.
 
-Host to zygote: one datagram per order (`Run`, `Fork`, `Kill`) on a sequenced-packet socket, descriptors beside it, so
-that an order arrives whole or not at all. A run's order carries a call socket (for `Missing`, `Payload`, `Working`, `Started`,
-`Refused`, `Ended`), the write end of its reply pipe, and its `Request` in a memfd.
+Host to zygote: one datagram per order (`Run`, `Fork`, `Kill`) on a sequenced-packet socket, with descriptors beside it. Such a socket
+keeps the bounds of messages, so an order arrives whole or not at all. The order of a run carries three descriptors: a socket for this
+call alone, the write end of the run's reply pipe, and a memfd with the `Request`.
 
-Run to host: frames on the pipe, each a length and one typed record, msgpack. A run is hostile by then: the host takes
-data of the expected types under hard caps, and nothing else.
+Zygote to host, on the call's socket: `Missing` (the host answers with `Give`), `Working`, `Started`, `Refused`, `Ended`. Zygotes are
+trusted, but a mistake of one side must not hang the other: each receives one typed message of bounded size, or raises `Broken`.
+
+Run to host: frames on the reply pipe. Each is a length in four bytes, big-endian, and one typed record in msgpack. A run is hostile by
+then, so the host takes data of the expected types under hard caps and nothing else; nothing in a frame is executed, unpickled or
+used as a path. Two other things may stand between frames: print output (`write_printed`), and what `faulthandler` writes in a
+signal handler of a run that is about to be killed, which can keep to no format.
 """
 
 from __future__ import annotations
@@ -24,31 +29,36 @@ import msgspec
 from byref_sandbox.jail.jail import Layer, SandboxUnavailable
 
 MAX_FRAMES: Final = 12_000
-"""Frames of one reply; a variable, an output or the outcome is one each."""
+"""Frames of one reply; each variable, each output and the outcome is one. Bounds what a flood of tiny frames costs the host."""
 MAX_TEXT_BYTES: Final = 16 << 20
-"""Of one reply: names, sources, messages and what values look like. A text takes up to four times as much in memory."""
+"""Bytes of text in one reply: names, sources, messages and what values look like. As Python's `str`, one character of four bytes makes
+each other character of its text take four bytes too."""
 MAX_PATH_STEPS: Final = 64
+"""Steps of a path inside what a run was given, which a reply may name."""
 MAX_DATAGRAM: Final = 64 << 10
+"""Bytes of one message between host and zygote. What may be larger goes beside it, in a memfd."""
 MAX_ORDER_DESCRIPTORS: Final = 3
 KILL_GRACE_SECONDS: Final = 0.5
-"""Beyond its own timer a run has this long to say where it stopped."""
+"""After its own timer a run has so long to say where it stopped; then its zygote kills it."""
 ASK_SECONDS: Final = 0.2
-"""So long before it is killed a run that said nothing is asked where it is."""
+"""So long before the kill a run that has said nothing is asked where it is."""
 ASK_SIGNAL: Final = signal.SIGUSR1
+"""Has `faulthandler` in the run write the current line into the reply, even where compiled code never returns to Python."""
 LOAD_BYTES_PER_SECOND: Final = 10_000_000
-"""The least that is expected of decoding; what a throwaway run has to decode first prolongs its deadline."""
+"""The least that is expected of decoding. A run that decodes its payloads itself gets so much more time."""
 _SEND_SECONDS: Final = 30
-"""A zygote takes what it is sent within this time, though it may be busy loading."""
+"""A zygote must take a message within this time; it may be busy loading data."""
 PRINTED_BYTES: Final = 4_000
-"""Of print output that is sent at once: a pipe takes so much whole or not at all, whatever signal comes meanwhile."""
+"""Print output that is written at once. A pipe takes up to 4,096 bytes whole or not at all, so a kill cannot cut it."""
 PRINTED_COST: Final = 5
-"""Bytes on the wire of one byte that is printed alone."""
+"""Bytes that the smallest piece of print output takes on the wire: four of the length, one of the text."""
 _PRINTED: Final = 1 << 31
-"""In place of a frame's length: print output follows, of the length in the other bits."""
+"""This bit in place of a frame's length says that print output follows; the other bits are its length."""
 _LENGTH: Final = struct.Struct("!I")
 _DUMPS: Final = (b"Stac", b"Curr")
-"""How what `faulthandler` writes begins: as the length of a frame it would be more than a gigabyte."""
+"""How the output of `faulthandler` begins. Read as a length it would be more than a gigabyte, beyond the cap of any frame."""
 MAX_DUMP_BYTES: Final = 16 << 10
+"""Bytes of that output which are looked at."""
 _READ_BYTES: Final = 1 << 20
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
@@ -59,28 +69,29 @@ class Broken(Exception):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """Descriptors: call socket, write end of the reply pipe, memfd of the Request.
+    """Begin a run. Descriptors: the call's socket, the write end of the reply pipe, a memfd of the Request.
 
-    The root does not look into the request: what it once held, every run forked from it could find in its memory.
+    Beside the request and not in it stands what the root must know. The root does not read the request: what it once held in its
+    memory, each run that is forked from it later could find there.
     """
 
     wall_seconds: float
     given: list[int]
-    """Payloads, by index, that the host gives when asked."""
+    """Payloads, by index, that the host gives when it is asked: a warm session may have them already."""
     plots: bool = False
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
-    """Starts a session zygote; descriptor: its own order socket."""
+    """Start a session zygote. Descriptor: its end of its own order socket."""
 
     session: int
     memory_bytes: int
     plots: bool = False
-    """The root loads matplotlib first, so that this session and all later ones have it."""
+    """Load matplotlib in the root first, so that this session and all later ones have it."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Ends a session zygote that no longer answers; descriptor: a call socket, closed once that is done."""
+    """Kill a session zygote that no longer answers. Descriptor: a socket that is closed once that is done."""
 
     session: int
 
@@ -89,7 +100,7 @@ Order = Run | Fork | Kill
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """One value's bytes, under the name by which a session zygote keeps it; `inline` ones are small and never kept."""
+    """One value's bytes, by the key under which a session zygote stores them. `inline` bytes are small and are not stored."""
 
     key: str
     content_type: str
@@ -97,30 +108,30 @@ class Payload(msgspec.Struct, frozen=True):
 
     @property
     def entry(self) -> str:
-        """What a session zygote keeps it under: the same bytes may be a text here and JSON there."""
+        """The name of its entry in the store: the same bytes may be a text for one variable and JSON for another."""
         return f"{self.content_type}\0{self.key}"
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """A name bound to a payload, or to what is at a path inside it (JSON array of keys and indexes)."""
+    """A name that is bound to a payload, or to what is at `path` inside it (a JSON array of keys and indexes)."""
 
     name: str
     payload: int
     path: bytes
     frame: bool = False
-    """It is bound as a DataFrame."""
+    """Bind a DataFrame of it."""
     is_value: bool = True
-    """The code uses it as it is."""
+    """The code uses the value itself."""
     is_table: bool = False
-    """The code makes a DataFrame of it."""
+    """The code makes a DataFrame of it: `df(name)`."""
     parts: list[list[str]] = []
-    """Paths below that a reply may name instead of sending what is there; empty: that is the value itself."""
+    """Paths inside the value that a reply may name (`Same`) instead of sending what is there. The empty path is the value itself."""
     is_kept: bool = False
-    """An earlier run left it: what changes in it is kept again."""
+    """An earlier run left it: if the code changes it, the reply has it again."""
 
 
 class GivenFile(msgspec.Struct, frozen=True):
-    """A file that the code may read, and its payload."""
+    """A file that the code may read: its name, and its payload by index."""
 
     name: str
     payload: int
@@ -141,19 +152,19 @@ class Request(msgspec.Struct, frozen=True):
     """One run."""
 
     mode: Literal["code", "raw", "jq", "pick", "sql", "template"]
-    """pick: a jq program of `plainjq`'s, over decoded data."""
+    """`pick` is a jq program that `plainjq` understands, over decoded data; `raw` is plain CPython, for attacks on the jail in tests."""
     source: str
     terms: Terms
     payloads: list[Payload] = []
     variables: list[Variable] = []
     sources: list[str] = []
-    """Definitions of earlier runs, to be run before the code, each after those it needs."""
+    """Definitions of earlier runs, to be run before the code; each stands after those that it needs."""
     names: list[str] = []
-    """Names there are, for messages."""
+    """All names that exist in the session, for messages."""
     files: list[GivenFile] = []
-    """What earlier runs wrote."""
+    """Files that earlier runs wrote."""
     others: int = 0
-    """How many of them, at the end, earlier runs left: no data of tools."""
+    """How many of `names`, at its end, earlier runs left; those before them are data of tools."""
     keep: str = ""
     """The name under which the result of a query is kept."""
     plots: bool = False
@@ -161,67 +172,75 @@ class Request(msgspec.Struct, frozen=True):
     max_outputs: int = 0
     max_output_bytes: int = 0
     without: list[str] = []
-    """Layers of the jail left out of this run, beside those of its zygote."""
+    """Layers of the jail to leave out of this run, beside those that its zygote lacks; for tests that try one layer alone."""
 
 
 class Missing(msgspec.Struct, frozen=True, tag="missing"):
-    """The zygote needs these payloads, by index."""
+    """The zygote needs these payloads, by index, and waits for a `Give` of each."""
 
     payloads: list[int]
 
 
 class Give(msgspec.Struct, frozen=True, tag="give"):
-    """A payload's bytes; descriptor: its memfd."""
+    """A payload's bytes, by index. Descriptor: a memfd that holds them."""
 
     payload: int
 
 
 class Take(msgspec.Struct, frozen=True):
-    """Zygote to standby: the run it was forked for; descriptors: write end of the reply pipe, Request, payloads."""
+    """Zygote to standby: do this run. Descriptors: the write end of the reply pipe, a memfd of the Request, one of each payload."""
 
     files: list[int]
-    """The payloads, by index."""
+    """Which payloads these are, by index."""
 
 
 class Working(msgspec.Struct, frozen=True, tag="working"):
-    """The zygote makes tables of what it holds, and answers nobody meanwhile."""
+    """The zygote makes DataFrames of values that it holds, and answers nobody meanwhile: the host waits longer before it gives it up."""
 
     held_bytes: int
-    """Of what it makes them of, about."""
+    """About how many bytes of memory those values take."""
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
-    """The run begins; the clock runs."""
+    """The run begins, and its clock. From here on the host never repeats it."""
 
     held_bytes: int
-    """What the zygote keeps loaded, about."""
+    """About how many bytes of memory all that the zygote has loaded takes."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The run could not start."""
+    """The run could not begin; as `Failure`."""
 
     kind: str
     message: str
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The run's process is gone."""
+    """The run's process has ended, as the kernel says."""
 
     signal: int
+    """The signal that killed it; 0 if it exited."""
     status: int
+    """Its exit status; 0 if it was killed."""
     timed_out: bool
+    """Its zygote killed it at its deadline."""
     cpu_seconds: float
+    """What it used, by the kernel's count: the run's own report may lie."""
 
 
 News = Missing | Working | Started | Refused | Ended
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The root zygote's greeting."""
+    """The root zygote's first message: everything is imported, and orders are taken."""
 
     layers: list[Layer]
     threads: int
     started_ms: float
+
+
+# Frames, run to host. `forbid_unknown_fields` bounds their length as well; `array_like` saves the names of fields on the wire. What a
+# run may say in each field is checked further in `host.reading`.
 
 
 class Error(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="error"):
@@ -234,34 +253,35 @@ class Error(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="kept"):
-    """A top-level name, as data."""
+    """A top-level name that is data: the next run has it again."""
 
     name: str
     kind: Literal["json", "dataframe"]
     data: bytes
     was: str = ""
-    """The name of the type that the data stands for, where nothing gives it back."""
+    """The name of the value's type, where the next run does not get that type back."""
     exact: bytes = b""
-    """The value itself, for the next run alone to read, where JSON does not give it back."""
+    """The value with its types, where JSON does not give it back. Only another run reads it, inside the jail: a run wrote it."""
     shape: str = ""
+    """What it is, in words, where JSON does not tell."""
     shares: str = ""
     """A name, its own or another, with which it has a mutable part in common."""
 
 
 class Same(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="same"):
-    """A top-level name that stands for what the run was given, unchanged."""
+    """A top-level name whose value is what the run was given, unchanged: it is named instead of sent."""
 
     name: str
     variable: str
     path: Annotated[list[str], msgspec.Meta(max_length=MAX_PATH_STEPS)]
     frame: bool = False
-    """It is the DataFrame of that."""
+    """Its value is the DataFrame of that, not that itself."""
     shape: str = ""
     shares: str = ""
 
 
 class Defined(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="defined"):
-    """A top-level name that is kept as its source."""
+    """A top-level name that is an import, a function or a class: the next run executes its source."""
 
     name: str
     what: Literal["import", "function", "class"]
@@ -269,14 +289,14 @@ class Defined(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lost"):
-    """A top-level name that is no data, or too big."""
+    """A top-level name that the next run will not have: it is no data, or too big."""
 
     name: str
     reason: str
 
 
 class Image(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="image"):
-    """A figure, drawn."""
+    """A figure, drawn to a PNG image; the host checks every part of it."""
 
     name: str
     png: bytes
@@ -297,26 +317,26 @@ class Output(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="done"):
-    """The last frame."""
+    """The last frame: the value of the last expression, and what the run cost. A reply without it is a run that died."""
 
     kind: Literal["none", "json", "dataframe", "series", "repr"] = "none"
     value: bytes = b"null"
     text: str | None = None
-    """None: the value is text, or its JSON is its text."""
+    """The value as a model reads it best; None if that is the text that it is, or its JSON."""
     stdout: str = ""
     stdout_dropped: int = 0
     truncated: bool = False
     cpu_ms: float = 0.0
     peak_bytes: int = 0
     exact: bytes = b""
-    """The value itself, where JSON does not give it back and it may be kept."""
+    """The value with its types, where JSON does not give it back and it may be stored."""
     shape: str = ""
     is_partial: bool = False
     """A table too big for JSON: `value` is null, `exact` is all of it."""
     figures_dropped: int = 0
     """Figures beyond the most that may be sent."""
     not_finite: bool = False
-    """As of a JqOutcome."""
+    """As `JqOutcome.not_finite`."""
 
 
 Frame = Error | Kept | Same | Defined | Lost | Image | File | Output | Done
@@ -325,28 +345,33 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _frames: Final = msgspec.msgpack.Decoder(Frame)
 _fields: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _FIELDS: Final = range(0x90, 0xA0)
-"""The first byte of a frame: an array of at most fifteen fields."""
+"""The first byte of a frame in msgpack: an array of at most fifteen fields."""
 _BYTES: Final = range(0xC4, 0xC7)
-"""The first byte of a field that is bytes: they take in memory what they take on the wire."""
+"""The first byte of a field that is bytes. Bytes take as much memory as they take on the wire, so they do not count as text."""
 
 
 def pack(frame: Frame) -> bytearray:
-    """The frame with its length before it; raises MemoryError."""
+    """Return the frame with its length before it; raise MemoryError."""
+    # Not `encode`: where memory runs out in it, msgspec 0.22 ends the process. This is the run that has just run out of it.
     packed = bytearray(_LENGTH.size)
-    _encoder.encode_into(frame, packed, _LENGTH.size)  # where memory runs out, `encode` crashes: msgspec 0.22
+    _encoder.encode_into(frame, packed, _LENGTH.size)
     _LENGTH.pack_into(packed, 0, len(packed) - _LENGTH.size)
     return packed
 
 
 def write_printed(descriptor: int, text: bytes) -> None:
-    """Sends print output at once; raises OSError."""
+    """Send print output at once, so that the host has it if the run is killed later; raise OSError."""
     for start in range(0, len(text), PRINTED_BYTES):
         part = text[start : start + PRINTED_BYTES]
         os.write(descriptor, _LENGTH.pack(_PRINTED | len(part)) + part)
 
 
 class FrameReader:
-    """Takes a reply's bytes as they come and gives whole frames, under caps; `feed` raises Broken or OverflowError."""
+    """Takes the bytes of one reply as they come and returns whole frames, under caps.
+
+    The bytes are hostile. Each cap is checked before memory is spent on what it bounds: all bytes of the reply, the length of a frame,
+    the number of frames, the bytes of text in them, the print output. One reader is for one reply and one thread.
+    """
 
     def __init__(self, max_bytes: int, max_text_bytes: int = MAX_TEXT_BYTES, max_printed_bytes: int = 0) -> None:
         self._max_bytes = max_bytes
@@ -356,13 +381,13 @@ class FrameReader:
         self._frames = 0
         self._buffer = bytearray()
         self.printed = bytearray()
-        """What the code printed, as it came: a run that ends says it again in its last frame."""
+        """What the code printed, as it came. A run that ends repeats all of it in its last frame, which then holds."""
         self._is_dumping = False
         self.dump = b""
-        """Where the run was when it was asked, as `faulthandler` writes it; nothing comes behind it."""
+        """Where the run was when it was asked, as `faulthandler` writes it: the last thing in a reply."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes; OverflowError beyond the caps of bytes, text and frames, Broken on anything odd."""
+        """Return the frames that `data` completes. Raise OverflowError beyond a cap, Broken of bytes that are no frame."""
         self._received += len(data)
         self._buffer += data
         if self._received > self._max_bytes:
@@ -374,6 +399,7 @@ class FrameReader:
             self._buffer.clear()
         while len(self._buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer, start)
+            # Print output: four bytes that no frame's length can be, since the first bit is set.
             if 0 < length - _PRINTED <= PRINTED_BYTES:
                 end = start + _LENGTH.size + length - _PRINTED
                 if len(self._buffer) < end:
@@ -383,11 +409,13 @@ class FrameReader:
                     raise OverflowError
                 start = end
                 continue
+            # The signal handler wrote without a length. A frame may not be so long, so this is no frame that looks like it. Whatever
+            # comes behind it is part of it: the run is being killed.
             if length > self._max_bytes and self._buffer.startswith(_DUMPS, start):
                 self._is_dumping, self.dump = True, bytes(self._buffer[start : start + MAX_DUMP_BYTES])
                 self._buffer.clear()
                 return found
-            if length > self._max_bytes:
+            if length > self._max_bytes:  # refused by its length, before any of it is waited for
                 raise OverflowError
             end = start + _LENGTH.size + length
             if len(self._buffer) < end:
@@ -404,7 +432,7 @@ class FrameReader:
         return found
 
     def _frame(self, data: memoryview) -> Frame:
-        """The frame, once its texts are known to be short enough."""
+        """Decode a frame, but measure its texts first: a text of one byte a character may take four in memory."""
         if not data or data[0] not in _FIELDS:
             raise Broken("no frame")
         fields = [memoryview(field) for field in _fields.decode(data)]
@@ -416,12 +444,12 @@ class FrameReader:
 
 
 def read_some(descriptor: int) -> bytes:
-    """What a readable pipe holds now, at most 1 MiB; empty at its end."""
+    """Return what a readable pipe holds now, at most 1 MiB; nothing at its end."""
     return os.read(descriptor, _READ_BYTES)
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Writes all of `data`; raises OSError."""
+    """Write all of `data`; raise OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -429,7 +457,7 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
 
 @contextmanager
 def granted() -> Iterator[None]:
-    """What the system refuses the host, descriptors, memory or processes, is raised as SandboxUnavailable."""
+    """Raise SandboxUnavailable where the system refuses the host descriptors, memory or processes."""
     try:
         yield
     except OSError as error:
@@ -437,7 +465,10 @@ def granted() -> Iterator[None]:
 
 
 def packet_sockets() -> tuple[socket.socket, socket.socket]:
-    """The host's end, on which sending does not block for ever, and the zygote's; raises SandboxUnavailable."""
+    """Return the host's end and the zygote's; raise SandboxUnavailable.
+
+    Sending on the host's end fails after some seconds: a zygote that hangs must not hang its host.
+    """
     with granted():
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
@@ -445,7 +476,10 @@ def packet_sockets() -> tuple[socket.socket, socket.socket]:
 
 
 def send(channel: socket.socket, message: msgspec.Struct, descriptors: tuple[int, ...] = ()) -> None:
-    """One datagram; raises Broken when the other side is gone or does not take it in time."""
+    """Send one datagram with descriptors beside it; raise Broken if the other side is gone or does not take it in time.
+
+    The caller still owns the descriptors and closes them.
+    """
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())] if descriptors else []
     try:
         channel.sendmsg([msgspec.msgpack.encode(message)], rights, socket.MSG_NOSIGNAL)
@@ -456,7 +490,10 @@ def send(channel: socket.socket, message: msgspec.Struct, descriptors: tuple[int
 def receive(
     channel: socket.socket, decoder: msgspec.msgpack.Decoder[_Message], descriptors: int = 0
 ) -> tuple[_Message, list[int]]:
-    """One datagram and its descriptors; raises Broken at the end or on anything that is no message of this type."""
+    """Return one datagram's message and its descriptors, which the caller now owns.
+
+    At most `descriptors` are expected. Raise Broken at the end of the stream and of anything that is no message of this type.
+    """
     item = array.array("i").itemsize
     try:
         data, ancillary, flags, _ = channel.recvmsg(
@@ -464,11 +501,13 @@ def receive(
         )
     except OSError as error:
         raise Broken(str(error)) from None
+    # The kernel has opened the descriptors in this process already. From here on each is returned or closed, or they would pile up.
     received: list[int] = []
     for level, kind, rights in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             received.extend(array.array("i", rights[: len(rights) - len(rights) % item]))
     try:
+        # A message that was cut, or whose descriptors were, is refused whole: half an order could mean something else.
         if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise Broken("end of stream" if not data else "a message too long")
         return decoder.decode(data), received
@@ -479,7 +518,10 @@ def receive(
 
 
 def memory_file(chunks: Iterable[bytes | memoryview]) -> int:
-    """A descriptor of an anonymous file that holds the chunks one behind the other; raises SandboxUnavailable."""
+    """Return a descriptor of an anonymous file that holds the chunks in order; raise SandboxUnavailable.
+
+    Such a file has no name and no disk, is handed over without copying, and goes with its last descriptor. The caller owns this one.
+    """
     with granted():
         descriptor = os.memfd_create("byref", os.MFD_CLOEXEC)
     try:
@@ -493,7 +535,7 @@ def memory_file(chunks: Iterable[bytes | memoryview]) -> int:
 
 
 def read_memory_file(descriptor: int) -> bytes:
-    """All bytes of an anonymous file, whatever its offset."""
+    """Return all bytes of an anonymous file. Its offset is not used: those who share the file share that as well."""
     size = os.fstat(descriptor).st_size
     parts: list[bytes] = []
     offset = 0

@@ -1,4 +1,7 @@
-"""Where a sandbox process begins: a fresh Python, isolated before its first heavy import, jailed after its last."""
+"""Where a sandbox process begins: a fresh Python that is isolated before its first heavy import and jailed after its last.
+
+The order of the steps in `zygote` is the point of this module; each comment says what it needs from those before it.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,25 @@ from byref_sandbox.jail.jail import Jail, Layer, Terms, address_space
 from byref_sandbox.jail.libc import give_back_memory, name_process
 
 _CHECK_BYTES = 64 << 20
+"""Memory that the check of the layers may use beyond what is mapped."""
 
 
 def zygote(order_descriptor: int, without: str) -> NoReturn:
-    """The root zygote; `without` names the layers left out, separated by commas."""
+    """Be the root zygote, from the start of its process to its end.
+
+    `order_descriptor` is its end of the order socket, `without` names the layers of the jail to leave out, separated by commas.
+    """
     started = time.monotonic()
     jail = _begin(without)
-    orders = socket.socket(fileno=os.dup(order_descriptor))  # low, whatever the host's number was
+    # Moved to a low number: the host's may lie beyond the limit of descriptors that `_begin` has just set.
+    orders = socket.socket(fileno=os.dup(order_descriptor))
     os.close(order_descriptor)
-    # A run that eats the machine's memory is the first to go, not the host.
+    # When the machine runs out of memory, the kernel kills a run and not the host.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
+    # Imported here and not above: `check` needs none of it, and a library that starts a thread when it is imported would keep
+    # `_begin` from making a user namespace.
     from byref_sandbox import wire
     from byref_sandbox.code import sqltext
     from byref_sandbox.language.policy import Language
@@ -48,13 +58,17 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
     _forget_the_host()
     name_process("byref:root")
     jail.prepare()
+    # Forks share this process's memory until somebody writes to it, and the collector writes to each object that it looks at.
+    # So what is garbage goes now, and what is left is taken out of the collector's sight, for good.
     gc.collect()
     give_back_memory()
     gc.freeze()
     gc.disable()
+    # A fork copies the calling thread alone. A lock that another thread held would stay locked in every run, so the host is told
+    # how many threads there are, and tests hold it to one.
     threads = sum(1 for _ in Path("/proc/self/task").iterdir())
     layers = _check_in_child(jail)
-    # Whatever is said on standard error from now on would pile up in the host's memory.
+    # Standard error goes to a file in the host's memory, for complaints of a start that fails. From now on runs could fill it.
     with Path(os.devnull).open("wb") as nothing:
         os.dup2(nothing.fileno(), 2)
     wire.send(orders, wire.Ready(layers, threads, round((time.monotonic() - started) * 1000, 1)))
@@ -62,7 +76,7 @@ def zygote(order_descriptor: int, without: str) -> NoReturn:
 
 
 def check(without: str) -> None:
-    """Enters the jail with nothing in it and prints its layers as JSON."""
+    """Enter a jail in which nothing is imported and print its layers as JSON: `probe` asks so, in a tenth of a second."""
     jail = _begin(without)
     jail.prepare()
     layers = _check_in_child(jail)
@@ -70,20 +84,23 @@ def check(without: str) -> None:
 
 
 def _forget_the_host() -> None:
-    """What Python remembers of it: command line and host name; paths of imported modules stay."""
+    """Remove what Python remembers of the host: command line and host name. Paths of imported modules stay."""
     sys.argv = [""]
     vars(platform)["_uname_cache"] = platform.uname()._replace(node="")
 
 
 def _begin(without: str) -> Jail:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the host, which ends us as it wants
     jail = Jail(without.split(",") if without else ())
     jail.isolate()
     return jail
 
 
 def _check_in_child(jail: Jail) -> list[Layer]:
-    """The layers as a run would find them: tested in a fork, which then ends."""
+    """Return the layers as a run would find them: a fork enters the jail, tests it and ends.
+
+    Empty if the fork ended without a word, which `require` takes for every layer missing.
+    """
     read_end, write_end = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -95,6 +112,6 @@ def _check_in_child(jail: Jail) -> list[Layer]:
             os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
-        told = pipe.read()
+        report = pipe.read()
     os.waitpid(pid, 0)
-    return msgspec.json.decode(told, type=list[Layer]) if told else []
+    return msgspec.json.decode(report, type=list[Layer]) if report else []

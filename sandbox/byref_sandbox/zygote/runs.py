@@ -1,4 +1,9 @@
-"""From a fork to a run: its request is read, its data found or decoded, its body made; then the worker takes over."""
+"""From a fork to a run: the request is read, its data is found or decoded, its body is made; then `run.worker` takes over.
+
+All of this happens in the run's own process and before the jail. The request comes from the host, the payloads from tools: they
+are decoded by the same bounded readers as in a session's zygote, and what goes wrong ends this process alone. What another run wrote
+(`EXACT`) is only carried along here: it is read inside the jail.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ table.groupby("g")["n"].sum().round(2).to_dict()
 
 
 def read_request(body: int) -> wire.Request:
-    """The request in a memfd; raises DecodeError, which all that is no request does."""
+    """Read the request in a memfd; raise DecodeError of anything that is no request, deep nesting and bad UTF-8 included."""
     try:
         return _REQUESTS.decode(wire.read_memory_file(body))
     except (UnicodeDecodeError, RecursionError) as error:
@@ -38,7 +43,7 @@ def read_request(body: int) -> wire.Request:
 
 
 class Runs:
-    """What the runs of one zygote have in common; `store` is None in the root."""
+    """What the runs of one zygote have in common. `store` holds the session's decoded data; the root has none."""
 
     def __init__(self, jail: Jail, language: Any, store: Store | None) -> None:
         self._jail = jail
@@ -46,9 +51,9 @@ class Runs:
         self._store = store
 
     def rehearse(self) -> None:
-        """In a standby: does what runs do, and what runs over the tables of this session do, if they are big.
+        """In a standby: do what runs do, and, where this session has big tables, what runs over tables do.
 
-        Nothing of it is kept but that memory pages are this process's own.
+        All that is left of it are memory pages of the process's own.
         """
         _be_no_zygote("byref:standby")
         has_tables = self._store is not None and self._store.has_big_tables
@@ -59,7 +64,7 @@ class Runs:
         address_space()
 
     def run(self, parent: int, reply: int, body: int, files: Mapping[int, int]) -> NoReturn:
-        """In a process forked for it: one run, from its request to its end; `files` are memfds of payloads, by index."""
+        """In a process of its own: do one run, from its request to its end. `files` are memfds of payloads, by index."""
         try:
             _be_no_zygote("byref:run")
             try:
@@ -81,7 +86,8 @@ class Runs:
             source = files[0] if files else payload.inline or b""
             return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
         if request.mode == "template":
-            from byref_sandbox.run import templateworker  # loaded by now, where there is Jinja
+            # Not imported above, since Jinja may be missing. Where it is there, `warm` has loaded this.
+            from byref_sandbox.run import templateworker
 
             return templateworker.template_body(request)
         loaded = self._loaded(request, files)
@@ -95,9 +101,9 @@ class Runs:
         return bodies.language_body(self._language, request, bindings)
 
     def _loaded(self, request: wire.Request, files: Mapping[int, int]) -> dict[int, Loaded]:
-        """The request's payloads, by index."""
+        """Return the request's payloads, by index."""
         loaded: dict[int, Loaded] = {}
-        budget = Budget()  # without bounds: this process has its own
+        budget = Budget()  # without a bound: this process is the run's, whose deadline has begun
         for index, (payload, wanted) in enumerate(zip(request.payloads, wanted_of(request), strict=True)):
             if payload.inline is None and index not in files:
                 assert self._store is not None
@@ -111,13 +117,14 @@ class Runs:
 
 
 def _be_no_zygote(name: str) -> None:
+    """Undo in a fork what its zygote set up for its loop: a signal would write to a pipe that is no longer there."""
     name_process(name)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _seed() -> None:
-    """Python's `random` seeds itself anew in each fork; numpy's global generator would go on from its zygote's state."""
+    """Seed numpy's global generator: otherwise all runs of a zygote draw the same numbers. Python's `random` does so by itself."""
     np.random.seed(np.frombuffer(os.urandom(32), np.uint32))
 
 

@@ -1,7 +1,9 @@
-"""A fork ahead of its run: what a fork costs is paid before anybody waits for it.
+"""A standby is a fork made ahead of its run, so that nobody waits for what a fork costs.
 
-It has rehearsed a run of its own, so that the pages which a run writes to are its own already, and then waits for one
-message. From there it is what a fork made for that run would be: the same data, and the jail still ahead of it.
+After the fork it rehearses a run. That makes the memory pages to which runs write its own: a fork shares all pages, and the kernel
+copies each at the first write. Then it waits for one message. From there it is what a fork made for that run would be: it has the same
+data, and it has not yet entered the jail. It runs no hostile code before that message and takes one run only, so no run finds
+anything that another left.
 """
 
 from __future__ import annotations
@@ -20,25 +22,25 @@ from byref_sandbox import wire
 from byref_sandbox.jail.jail import close_descriptors, die_with
 
 MAX_FILES: Final = 16
-"""Memfds that are handed over; a run that needs more is forked."""
+"""Payloads that can be handed over, as memfds beside one message; a run that needs more is forked for itself."""
 _TAKES: Final = msgspec.msgpack.Decoder(wire.Take)
 
 _SCHEDULED: Final = 2
-"""CPUCLOCK_SCHED: behind the inverted number of a process, it names the clock of its processor time."""
+"""CPUCLOCK_SCHED of the kernel: the clock with the number `~pid << 3 | 2` counts the processor time of that process."""
 
 Work = Callable[[int, int, dict[int, int]], NoReturn]
-"""Does a run, of these descriptors: write end of the reply, request, payloads by index."""
+"""Does a run and ends the process. Its arguments are descriptors: the reply pipe's write end, the request, the payloads by index."""
 
 
 class Standby:
-    """The zygote's side of one: it takes one run, or is killed."""
+    """A standby as its zygote holds it: it takes one run, or is killed."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
         self._channel = channel
 
     def take(self, reply: int, body: int, files: Mapping[int, int]) -> bool:
-        """Hands a run over; False where it is gone, and then nothing was begun."""
+        """Hand a run over. False if the standby is gone: then nothing has begun, and another process may do the run."""
         with self._channel:
             try:
                 wire.send(self._channel, wire.Take([*files]), (reply, body, *files.values()))
@@ -47,23 +49,23 @@ class Standby:
         return True
 
     def cpu_seconds(self) -> float:
-        """Processor time it has used, which is not the run's."""
+        """Return the processor time that it has used so far: its rehearsal is not charged to the run."""
         with contextlib.suppress(OSError):
             return time.clock_gettime(~self.pid << 3 | _SCHEDULED)
         return 0.0
 
     def close(self) -> None:
-        """Lets go of one that has ended."""
+        """Let go of a standby that has ended."""
         self._channel.close()
 
     def discard(self) -> None:
-        """Ends it; it must not have been waited for."""
+        """Kill it. The caller must not have reaped it yet: its number could belong to another process by now."""
         self._channel.close()
         os.kill(self.pid, signal.SIGKILL)
 
 
 def fork(keep: Sequence[int], rehearse: Callable[[], None], work: Work) -> Standby:
-    """Forks one that keeps these descriptors; raises OSError."""
+    """Fork a standby that keeps the descriptors in `keep`, calls `rehearse`, and waits for its run; raise OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     try:
@@ -77,13 +79,14 @@ def fork(keep: Sequence[int], rehearse: Callable[[], None], work: Work) -> Stand
         return Standby(pid, ours)
     try:
         die_with(parent)
+        # The zygote's sockets and pipes go before anything else happens: with the order socket a run could give orders.
         close_descriptors((0, 1, 2, theirs.fileno(), *keep))
         rehearse()
         take, (reply, body, *files) = wire.receive(theirs, _TAKES, 2 + MAX_FILES)
         theirs.close()
-        os.closerange(
-            0, 3
-        )  # kept until now, so that what was received has higher numbers, as in a fork made for the run
+        # The standard descriptors were kept until now so that none of those received got their numbers: a library that prints to
+        # descriptor 1 must not write into the reply.
+        os.closerange(0, 3)
         work(reply, body, dict(zip(take.files, files, strict=True)))
     finally:
-        os._exit(1)
+        os._exit(1)  # whatever happened: a fork must never return into its zygote's loop

@@ -1,7 +1,12 @@
-"""Touches, once, in the root zygote, what libraries import or read on first use: a run can do neither."""
+"""Warming up: in the root zygote libraries do once what they do on first use.
+
+A run can neither import nor read a file, and has one thread. So whatever a library would load later is loaded here, and whatever it
+would hand to a pool of threads is put on the thread that asks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import pkgutil
@@ -9,8 +14,10 @@ import warnings
 import zoneinfo
 from typing import Any, Final
 
+import pyarrow
+from pyarrow import compute
+
 from byref_sandbox.code.words import words
-from byref_sandbox.zygote import engines
 
 _CODECS: Final = words("""idna punycode latin_1 ascii utf_7 utf_8_sig utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be unicode_escape
     raw_unicode_escape cp1250 cp1251 cp1252 cp1253 cp1254 cp437 cp850 cp037 iso8859_1 iso8859_2 iso8859_5 iso8859_7 iso8859_9
@@ -67,27 +74,34 @@ print(frame)
 
 
 def warm(language: Any) -> None:
-    """Imports and runs everyday analytics, plainly and under `language`."""
+    """Import what code may use, and run everyday analytics: plainly, and under `language`."""
     import numpy
     import pandas
 
     methods = importlib.import_module("pandas.core.methods")  # which ones there are differs between versions
     for name in (*_MODULES, *(f"{methods.__name__}.{part.name}" for part in pkgutil.iter_modules(methods.__path__))):
         importlib.import_module(name)
-    engines.make_ready(pandas)
-    # Zones stay in their class's cache only as long as someone holds them. pandas 3 asks the class written in Python as well.
+    pyarrow.set_cpu_count(1)
+    pyarrow.set_io_thread_count(1)
+    _group_on_this_thread(pyarrow.lib)
+    _load_arrow_zones()
+    with contextlib.suppress(ImportError):  # Jinja or tabulate was uninstalled: pandas says so when it is needed
+        _load_formats(pandas)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("byref_sandbox.run.templateworker").templates.warm()
+    # Zones stay in their class's cache only as long as somebody holds them. pandas 3 also asks the class written in Python.
     for kind in (zoneinfo.ZoneInfo, importlib.import_module("zoneinfo._zoneinfo").ZoneInfo):
         _zones.extend(kind(name) for name in zoneinfo.available_timezones())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        frame_free = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
-        exec(compile(_EVERYDAY, "<warm>", "exec"), frame_free)
+        space = {"pd": pandas, "np": numpy, "print": lambda *_values: None}
+        exec(compile(_EVERYDAY, "<warm>", "exec"), space)
         language.run(language.compile("import pandas as pd, numpy as np\n" + _EVERYDAY), {}, io.StringIO())
-        _keep_and_read(pandas)
+        _write_and_read_values(pandas)
 
 
-def _keep_and_read(pandas: Any) -> None:
-    """Values with their types and tables of JSON: reading each kind of column imports something."""
+def _write_and_read_values(pandas: Any) -> None:
+    """Write values of every kind of column, with their types, and read them and a table of JSON: each kind imports something."""
     from byref_sandbox.values import exact, shown, tables, values
 
     days = pandas.date_range("2024-01-01", periods=2, freq="D")
@@ -113,6 +127,37 @@ def _keep_and_read(pandas: Any) -> None:
     tables.from_json(
         b'[{"a":1,"b":"2024-01-01","c":"2024-01-01T00:00:00Z","d":null,"e":[1],"f":true,"g":"x","h":1.5}]', ()
     )
+
+
+def _group_on_this_thread(lib: Any) -> None:
+    """Have Arrow group on the thread that asks: pandas has it group text, decimals and dates, and a run has no other thread.
+
+    pandas could be told not to use Arrow, but its own way knows no `min_count` and rounds decimals.
+    """
+    importlib.import_module("pyarrow.acero")
+    threaded = lib.TableGroupBy
+
+    class GroupBy(threaded):  # type: ignore[misc, valid-type]
+        def __init__(self, table: Any, keys: Any, use_threads: bool = True) -> None:
+            super().__init__(table, keys, use_threads=False)
+
+    lib.TableGroupBy = GroupBy
+
+
+def _load_formats(pandas: Any) -> None:
+    """Use `to_latex` and `to_markdown`: Jinja reads a template on first use, and later would look whether its file has changed."""
+    frame = pandas.DataFrame({"text": ["a"], "number": [1.5]})
+    frame.to_latex(), frame.to_latex(longtable=True)
+    importlib.import_module("pandas.io.formats.style").Styler.env.auto_reload = False
+    frame.to_markdown()
+
+
+def _load_arrow_zones() -> None:
+    """Use each time zone: Arrow has its own database, reads a zone on first use, and ends the process where it cannot."""
+    moment = pyarrow.array([0], pyarrow.timestamp("s"))
+    for zone in sorted(zoneinfo.available_timezones()):
+        with contextlib.suppress(pyarrow.ArrowInvalid):  # a zone that its database lacks
+            compute.assume_timezone(moment, zone)
 
 
 _zones: Final[list[zoneinfo.ZoneInfo]] = []

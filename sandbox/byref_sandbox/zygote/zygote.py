@@ -1,8 +1,13 @@
-"""The processes that runs are forked from: a root with everything imported, and one per warm session with its data.
+"""Zygotes are the processes that runs are forked from: a root with everything imported, and one for each warm session with its data.
 
-Single-threaded, so that a fork is safe; one loop over order socket, call sockets, children and deadlines. The root forks
-session zygotes and throwaway runs; a session zygote keeps the session's data decoded and forks the session's runs,
-which share it copy-on-write.
+The root forks session zygotes, and the runs that belong to no session. A session zygote keeps the session's data decoded and forks
+the session's runs, which share that data copy-on-write: a run that changes it changes its own copy.
+
+A zygote has one thread, since a fork copies only the thread that calls it. One loop waits for orders, calls, ended children and
+deadlines, and must never block on any of them: all sessions of the host wait for the root, all runs of a session for its zygote.
+
+Whom does a zygote trust? Its host alone. Runs are hostile, and nothing that they say is read here: they write into the reply pipe,
+which leads to the host. A zygote knows of a run only its process id and, from the kernel, how it ended.
 """
 
 from __future__ import annotations
@@ -31,15 +36,19 @@ from byref_sandbox.zygote import standby
 from byref_sandbox.zygote.runs import Runs, read_request
 
 MAX_CALLS: Final = 256
+"""Calls that are open at once; each takes three descriptors."""
 _OWN_DESCRIPTORS: Final = 64
+"""Descriptors left free for the zygote itself: sockets, pipes, the standby's."""
 _BIG_BYTES: Final = 1 << 20
+"""From this size on a payload is worth giving memory back to the system, and trimming the store."""
 _TRIM_EVERY: Final = 64
-"""Small payloads, of thousands that a call may have: trimming looks at all."""
+"""After so many small payloads the store is trimmed as well. A call may have thousands, and trimming looks at each entry."""
 _RETRY_SECONDS: Final = 1.0
+"""After a standby could not be made, or was killed, none is made for so long: the machine may be short of memory."""
 _ORDERS: Final = msgspec.msgpack.Decoder(wire.Order)
 _GIVES: Final = msgspec.msgpack.Decoder(wire.Give)
 _LULL_MS: Final = 5
-"""Without news for so long, a zygote forks the standby of the next run: sooner it would slow down the run that began."""
+"""A zygote that has heard nothing for so long forks the standby of the next run. Sooner it would slow down the run that just began."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,30 +61,31 @@ class _Call:
     """The request's memfd."""
     wall_seconds: float
     request: wire.Request | None = None
-    """None in the root, which leaves it to the run to read."""
+    """None in the root, which does not read it: what it had read, all runs forked later could find in its memory."""
     wanted: list[Wanted] = field(default_factory=list)
     budget: Budget = field(default_factory=lambda: Budget(CALL_SECONDS))
     waiting: set[int] = field(default_factory=set)
     """Payloads the host still has to give, by index."""
     files: dict[int, int] = field(default_factory=dict)
-    """Payloads for this run alone: their memfds, by index."""
+    """Payloads for this run alone, as memfds by index: the root hands them on unread."""
     pid: int = 0
     cpu_before: float = 0.0
-    """Processor time of its process that was not the run's."""
+    """Processor time that its process had used as a standby, before the run."""
     deadline: float = 0.0
     asked: bool = False
-    """Where it is, shortly before its deadline."""
+    """It was asked, shortly before its deadline, to write down in which line it is."""
     timed_out: bool = False
+    """It was killed at its deadline."""
 
     def close_files(self) -> None:
-        """Lets go of what only the run itself needs."""
+        """Close what only the run itself needs. If it stayed open here, the host would wait in vain for the reply pipe's end."""
         for descriptor in (self.reply, self.body, *self.files.values()):
             os.close(descriptor)
         self.files.clear()
 
 
 class Zygote:
-    """The loop of one zygote; `store` is None in the root, whose runs leave nothing behind."""
+    """The loop of one zygote. `store` holds a session's data; the root has none, so that its runs leave nothing behind."""
 
     def __init__(self, orders: socket.socket, jail: Jail, language: Any, store: Store | None = None) -> None:
         self._orders = orders
@@ -84,19 +94,23 @@ class Zygote:
         self._store = store
         self._calls: list[_Call] = []
         self._sessions: dict[int, int] = {}
+        """Process ids of the root's session zygotes, by the host's number of the session."""
         self._has_plots = False
         self._runs = Runs(jail, language, store)
         self._standby: standby.Standby | None = None
         self._no_standby_before = 0.0
-        # Of all descriptors those that are left when each call has its three, and some for the zygote itself.
+        # Without a free descriptor no order could be received any more, not even one that ends something. So payloads get those
+        # that are left when each possible call has its three and the zygote has its own.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._max_files = max(standby.MAX_FILES, limit - 3 * MAX_CALLS - _OWN_DESCRIPTORS)
+        # SIGCHLD must wake the poll. A signal handler alone cannot: the child may end between the look at the children and the poll.
+        # So the interpreter writes a byte into this pipe, which the poll watches. Non-blocking: a full pipe wakes just as well.
         self._wake, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
 
     def serve(self) -> NoReturn:
-        """Until the host closes the order socket, or dies."""
+        """Work until the host closes the order socket, or dies."""
         while True:
             poll = select.poll()
             poll.register(self._orders, select.POLLIN)
@@ -109,16 +123,16 @@ class Zygote:
                 self._make_standby()
             for descriptor, _events in ready:
                 if descriptor == self._orders.fileno():
-                    self._take_order()
+                    self._receive_order()
                 elif descriptor == self._wake:
                     os.read(self._wake, 4096)
-                elif calls[descriptor] in self._calls:
-                    self._hear(calls[descriptor])
+                elif calls[descriptor] in self._calls:  # what was heard before in this round may have ended it
+                    self._receive_payload(calls[descriptor])
             self._reap()
             self._enforce()
 
     def _patience(self) -> int | None:
-        """Milliseconds until there is something to do without news."""
+        """Return the milliseconds until there is something to do without news; None if there is nothing."""
         deadlines = [
             call.deadline - (0 if call.asked else wire.ASK_SECONDS)
             for call in self._calls
@@ -129,22 +143,25 @@ class Zygote:
             waits.append(max(_LULL_MS, int((self._no_standby_before - time.monotonic()) * 1000) + 1))
         return min(waits, default=None)
 
-    def _take_order(self) -> None:
+    def _receive_order(self) -> None:
         try:
             order, descriptors = wire.receive(self._orders, _ORDERS, wire.MAX_ORDER_DESCRIPTORS)
         except wire.Broken:
+            # The host is gone, or what came is no order. After the second nobody knows what the host believes, so all end, and
+            # the host starts anew.
             self._quit()
         if isinstance(order, wire.Run):
             self._begin(order, *descriptors)
         elif isinstance(order, wire.Fork):
             self._fork_session(order, *descriptors)
         else:
+            # The number is a child's that has not been reaped yet: `_reap` forgets both at once. So it is nobody else's.
             if (pid := self._sessions.get(order.session)) is not None:
                 os.kill(pid, signal.SIGKILL)
-            os.close(*descriptors)
+            os.close(*descriptors)  # the host waits for this end of the stream
 
     def _quit(self) -> NoReturn:
-        # Their parent-death signal would do it as well, a moment later.
+        # Their parent-death signal would do the same a moment later, in which a run could still reply.
         self._dismiss_standby()
         for pid in (*self._sessions.values(), *(call.pid for call in self._calls if call.pid)):
             os.kill(pid, signal.SIGKILL)
@@ -169,7 +186,7 @@ class Zygote:
             self._start(call)
 
     def _has_room(self, call: _Call) -> bool:
-        """Whether what is given for this run alone can be received, since without descriptors there is no hearing."""
+        """Whether there are descriptors for all that is given to this run alone."""
         if len(call.waiting) > self._max_files:
             self._refuse(
                 call,
@@ -183,7 +200,7 @@ class Zygote:
         return True
 
     def _look_up(self, call: _Call, store: Store) -> bool:
-        """Leaves only those payloads to wait for that the store lacks, and says whether the request makes sense."""
+        """Have the call wait only for payloads that the store lacks. False, and the call is refused, if the request makes no sense."""
         try:
             request = read_request(call.body)
             wanted = wanted_of(request)
@@ -196,8 +213,8 @@ class Zygote:
         call.request, call.wanted = request, wanted
         return True
 
-    def _hear(self, call: _Call) -> None:
-        """A payload that was missing, or the end of the call: the host no longer wants the run."""
+    def _receive_payload(self, call: _Call) -> None:
+        """Receive a payload that was missing, or the end of the call: the host no longer wants the run."""
         try:
             give, (descriptor,) = wire.receive(call.channel, _GIVES, 1)
         except (wire.Broken, ValueError):
@@ -212,10 +229,14 @@ class Zygote:
             self._start(call)
 
     def _load(self, call: _Call, store: Store, request: wire.Request, index: int, descriptor: int) -> bool:
-        """Decodes a payload into the store and says whether that worked."""
+        """Decode a payload into the store. False, and the call is refused, if that did not work.
+
+        The payload came from a tool, so it may be as hostile as a run. Decoding it here is what sessions are for: it is done
+        once for all runs. The readers are bounded, and what takes long is left to the run itself (`Budget`).
+        """
         payload = request.payloads[index]
         entry = store.entry(payload.entry)
-        self._dismiss_standby()
+        self._dismiss_standby()  # it was forked before this payload came
         try:
             raw = wire.read_memory_file(descriptor)
             size = len(raw)
@@ -232,7 +253,7 @@ class Zygote:
             store.trim(())
             self._refuse(call, "MemoryLimit", "the data does not fit into the memory of a session")
             return False
-        except Exception as error:  # noqa: BLE001  whatever a library makes of odd data, others' data stays
+        except Exception as error:  # noqa: BLE001  (a library may raise anything at odd data; the session's other data stays)
             self._refuse(call, "ValueError", f"the data of this variable could not be read: {error}")
             return False
         finally:
@@ -242,14 +263,15 @@ class Zygote:
         return True
 
     def _start(self, call: _Call) -> None:
-        """Forks the run; its clock begins."""
+        """Begin the run, in the standby or in a fork of its own; its clock starts."""
         if self._store is not None and call.request is not None:
             self._build_frames(call, call.request, self._store)
         size = sum(os.fstat(descriptor).st_size for descriptor in call.files.values())
-        # Told first: a run whose beginning the host does not know of might be repeated.
+        # Before the fork: if the zygote dies in between, the host thinks that the run began, and does not repeat it. The other way
+        # round a run could happen twice.
         self._tell(call, wire.Started(self._store.held_bytes if self._store is not None else 0))
         if not self._hand_over(call):
-            gc.freeze()
+            gc.freeze()  # what was decoded since: the run's collector would write to it, and so copy it page by page
             parent = os.getpid()
             try:
                 call.pid = os.fork()
@@ -258,12 +280,13 @@ class Zygote:
                 return
             if call.pid == 0:
                 self._run(call, parent)
+        # The run's own timer is due first, and what it has to decode by itself is added. This deadline is for a run that ignores it.
         seconds = call.wall_seconds + wire.KILL_GRACE_SECONDS + size / wire.LOAD_BYTES_PER_SECOND
         call.deadline = time.monotonic() + seconds
         call.close_files()
 
     def _hand_over(self, call: _Call) -> bool:
-        """Gives the run to the standby, if there is one that can take it."""
+        """Give the run to the standby. False if there is none, or it cannot take it."""
         if self._standby is None or len(call.files) > standby.MAX_FILES:
             return False
         ahead, self._standby = self._standby, None
@@ -275,20 +298,20 @@ class Zygote:
 
     def _make_standby(self) -> None:
         gc.freeze()
-        work = functools.partial(self._runs.run, os.getpid())
+        work = functools.partial(self._runs.run, os.getpid())  # asked here: in the fork the number is another
         try:
             self._standby = standby.fork(self._jail.descriptors, self._runs.rehearse, work)
-        except OSError:  # runs are forked then, if they can be
+        except OSError:  # then runs are forked when they come
             self._no_standby_before = time.monotonic() + _RETRY_SECONDS
 
     def _dismiss_standby(self) -> None:
-        """What it holds is no longer all that a run is to find."""
+        """End the standby: it was forked before something that the next run must find."""
         if self._standby is not None:
             self._standby.discard()
             self._standby = None
 
     def _run(self, call: _Call, parent: int) -> NoReturn:
-        """In the new process: nothing of the zygote's own stays in reach."""
+        """In the new process: close all that is the zygote's, and do the run."""
         try:
             die_with(parent)
             close_descriptors((call.reply, call.body, *call.files.values(), *self._jail.descriptors))
@@ -297,7 +320,7 @@ class Zygote:
             os._exit(1)
 
     def _build_frames(self, call: _Call, request: wire.Request, store: Store) -> None:
-        """DataFrames of values that are there already are built here, once, and shared by the session's runs."""
+        """Build the DataFrames that the request wants of stored values here, once: the session's runs share them."""
         is_sql = request.mode == "sql"
         for payload, wanted in zip(request.payloads, call.wanted, strict=True):
             if call.budget.is_spent:
@@ -317,7 +340,9 @@ class Zygote:
             return
         self._has_plots = True
         self._dismiss_standby()
-        with contextlib.suppress(Exception):  # a broken installation is none: the code is told that there are no plots
+        with contextlib.suppress(
+            Exception
+        ):  # a broken matplotlib counts as a missing one: the code is told that there are no plots
             self._language.learn_plots()
 
     def _fork_session(self, order: wire.Fork, channel: int) -> None:
@@ -335,9 +360,12 @@ class Zygote:
             return
         try:
             die_with(parent)
-            # The standard ones are the null device: no pipe or socket of this zygote gets a number that a run's output may go to.
+            # Of the root's descriptors all go but the jail's: a session must not hear other sessions' calls. The standard ones are the
+            # null device and stay, so that no pipe or socket of this zygote gets a number to which a library may print.
             close_descriptors((0, 1, 2, channel, *self._jail.descriptors))
             name_process("byref:session")
+            # The store trims itself to the order's bytes. This bound is for what it cannot foresee, such as one payload whose
+            # objects are far larger than its text: decoding then ends in a MemoryError, and not in the machine's memory.
             hard = resource.getrlimit(resource.RLIMIT_AS)[1]
             resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * order.memory_bytes, hard))
             store = Store(order.memory_bytes)
@@ -350,7 +378,7 @@ class Zygote:
         self._drop(call)
 
     def _drop(self, call: _Call) -> None:
-        """The host no longer waits for the run: what still runs is killed, and reaped in its time."""
+        """End a call for which the host no longer waits. A run that was begun is killed now and reaped by `_reap`."""
         self._calls.remove(call)
         call.channel.close()
         if call.pid:
@@ -359,10 +387,11 @@ class Zygote:
             call.close_files()
 
     def _tell(self, call: _Call, news: wire.News) -> None:
-        with contextlib.suppress(wire.Broken):  # the host gave up: the end of the stream comes next
+        with contextlib.suppress(wire.Broken):  # the host gave up: the poll brings the end of the stream next
             wire.send(call.channel, news)
 
     def _enforce(self) -> None:
+        """Ask runs where they are, and kill them, when their time has come; their own timers may be gone with the language."""
         now = time.monotonic()
         for call in self._calls:
             if call.pid and not call.asked and call.deadline - wire.ASK_SECONDS <= now:
@@ -373,6 +402,11 @@ class Zygote:
                 os.kill(call.pid, signal.SIGKILL)
 
     def _reap(self) -> None:
+        """Take note of all children that have ended, and tell the host of those that were runs.
+
+        A child keeps its number until it is reaped. Its call or session is forgotten in the same step, so that no number is
+        killed that has become another process's.
+        """
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -380,7 +414,8 @@ class Zygote:
                 return
             if pid == 0:
                 return
-            if self._standby is not None and self._standby.pid == pid:  # it was killed, for its memory perhaps
+            if self._standby is not None and self._standby.pid == pid:
+                # Somebody killed it: the kernel perhaps, for want of memory.
                 self._standby.close()
                 self._standby = None
                 self._no_standby_before = time.monotonic() + _RETRY_SECONDS
@@ -404,7 +439,7 @@ class Zygote:
 
 @contextlib.contextmanager
 def _sized(entry: Loaded, least: int) -> Iterator[None]:
-    """Notes what an entry grew by in here, as far as it can be told."""
+    """Add to an entry's size what this process has grown by in here, at least `least` bytes: objects cannot be weighed one by one."""
     before = resident()
     yield
     entry.size += max(least, resident() - before)
