@@ -62,12 +62,12 @@ TARGETS = {
 }
 """At 10 MB."""
 PARTS = {
-    "parsing": ("msgspec.json.Decoder", "chunks/parsing"),
+    "parsing": ("msgspec.json.Decoder", "jsonscan/parsing"),
     "schema": ("describe/columns", "describe/alike", "describe/schema"),
     "preview, shape and schema for the model": ("/describe/", "/envelope"),
     "tokens": ("/tokens.py", "encode_ordinary"),
     "hashing": ("digest", "blake3"),
-    "writing JSON": ("encode_lines", "content/values", "chunks/text"),
+    "writing JSON": ("encode_lines", "content/values", "jsonscan/chunks"),
     "matching": ("jsonscan/", "re2.Match"),
     "frames and compression": ("/frames.py", "/artifacts/", "zstandard", "_thread.lock"),
     "SQL": ("sqlite3", "psycopg", "sqlalchemy", "/byref/db/", "/ledger.py", "/variables.py"),

@@ -19,7 +19,7 @@ ROWS = [{"id": n, "name": f"user {n}", "score": n * 0.618033988749895 % 1} for n
 
 def test_the_text_of_long_json_is_made_only_where_it_is_asked_for() -> None:
     block = to_block(ROWS)
-    assert type(block) is Written and block.size > chunks.sizes.BIG
+    assert type(block) is Written and block.size > chunks.BIG
     assert block.tokens(SampledCounter().count, "json") and block.head(200)
     assert "text" not in vars(block)
     assert block.text == block.data.decode().replace("\n", "") and len(block.text) == block.size

@@ -14,7 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from byref.gateway import messages, pipes
-from byref.jsonscan.chunks import sizes
+from byref.jsonscan import chunks
 
 VALUES: dict[str, Any] = {
     "text": "näme 😀 \x00\n" * 2_000,
@@ -34,11 +34,11 @@ def answer(value: Any) -> JSONRPCResponse:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_message_is_the_same_chunk_by_chunk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "CHUNK", 4_000)
+    monkeypatch.setattr(chunks, "CHUNK", 4_000)
     pieces = list(messages.pieces_of(answer(VALUES[name])))
     assert json.loads(b"".join(pieces)) == {"jsonrpc": "2.0", "id": 7, "result": {"first": 1, "value": VALUES[name]}}
     assert len(pieces) > 2
-    assert max(map(len, pieces)) < 8 * sizes.CHUNK
+    assert max(map(len, pieces)) < 8 * chunks.CHUNK
 
 
 def test_what_is_long_is_known_without_looking_at_all_of_it() -> None:

@@ -1,4 +1,4 @@
-"""In slices or whole, a big payload becomes the same."""
+"""In chunks or whole, a big payload becomes the same."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_values import FORMS
 from material import records
 
 from byref import Engine, Policy
 from byref.content import values as written
 from byref.jsonscan import chunks
-from byref.jsonscan.chunks import parsing, sizes
 from byref_sandbox import jsontext
 
 
 @pytest.fixture(autouse=True)
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice of tens of characters is as good as one of hundreds of thousands."""
-    for name, size in {"BIG": 0, "SLICE": 40, "CHUNK": 7, "ITEMS": 3, "WINDOWS": (10, 20)}.items():
-        monkeypatch.setattr(sizes, name, size)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk of a few characters is as good as one of hundreds of thousands."""
+    for name, size in {"BIG": 0, "CHUNK": 7, "ITEMS": 3}.items():
+        monkeypatch.setattr(chunks, name, size)
 
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text('{}[]",: \\n\n\ud800é', max_size=8)
@@ -39,95 +39,6 @@ tables = st.lists(shapes, min_size=5, max_size=12)
 documents = values | tables | st.fixed_dictionaries({"a": tables, "n": values, "b": tables}) | st.lists(tables)
 
 
-def same(one: object, other: object) -> bool:
-    return repr(one) == repr(other)  # NaN is NaN, 1 is not 1.0, and members keep their order
-
-
-@given(documents, st.sampled_from([None, 1]), st.booleans())
-def test_json_is_the_same_value(value: Any, indent: int | None, escaped: bool) -> None:
-    text = json.dumps(value, indent=indent, ensure_ascii=escaped)
-    data = text.encode("utf-8", "surrogatepass")
-    assert same(chunks.parse(text, data), jsontext.decode(data))
-
-
-@given(tables, st.data())
-def test_what_is_no_json_is_refused_with_the_same_words(value: Any, data: st.DataObject) -> None:
-    text = json.dumps(value)
-    at = data.draw(st.integers(0, len(text) - 1))
-    broken = text[:at] + data.draw(st.sampled_from(["", "]", "}", '"', ",", "x", "\\"])) + text[at + 1 :]
-    try:
-        expected = jsontext.decode(broken.encode())
-    except jsontext.NotJSON as error:
-        with pytest.raises(jsontext.NotJSON) as raised:
-            chunks.parse(broken, broken.encode())
-        assert str(raised.value) == str(error)
-    else:
-        assert same(chunks.parse(broken, broken.encode()), expected)
-
-
-def test_arrays_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = []
-    monkeypatch.setattr(parsing, "_decode", lambda text: cut.append(len(text)) or json.loads(text))
-    text = json.dumps({"total": 5, "users": records(1_000), "next": None})
-    assert chunks.parse(text, text.encode()) == json.loads(text)
-    assert sum(cut) > 0.4 * len(text)
-    assert max(cut) < 200
-
-
-def nested(depth: int) -> Any:
-    inner: Any = records(3_000)
-    for _ in range(depth):
-        inner = [inner] if depth % 2 else {"inner": inner, "n": 1}
-    return inner
-
-
-FORMS = {
-    "arrays": [records(1_000), records(1_000)],
-    "groups": {"groups": [{"rows": records(500)}, {"rows": records(500)}]},
-    "deep arrays": nested(5),
-    "deep objects": nested(6),
-    "map": {str(i): record for i, record in enumerate(records(2_000))},
-    "numbers": [[i * 0.5 for i in range(5_000)] for _ in range(4)],
-    "one string": {"text": 'a "quoted" line, é🙂\n' * 3_000},
-    "strings": [{"id": 1, "text": "x" * 5_000}] * 20,
-}
-
-
-@pytest.mark.parametrize("value", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("escaped", [True, False])
-def test_no_slice_is_long_whatever_the_form(monkeypatch: pytest.MonkeyPatch, value: Any, escaped: bool) -> None:
-    """The longest text that one call of a parser reads is a slice, and little is read twice."""
-    for name, size in {"SLICE": 4_000, "WINDOWS": (100, 1_000)}.items():
-        monkeypatch.setattr(sizes, name, size)
-    lengths: list[int] = []
-
-    class Reader(parsing._Reader):
-        def __init__(self, text: str) -> None:
-            super().__init__(text)
-            scan = self._scan
-
-            def measured(text: str, at: int) -> tuple[Any, int]:
-                try:
-                    found, end = scan(text, at)
-                except (ValueError, StopIteration):
-                    lengths.append(len(text) - at)
-                    raise
-                lengths.append(end - at)
-                return found, end
-
-            self._scan = measured
-
-    decode, scanstring = parsing._decode, parsing._scanstring
-    monkeypatch.setattr(parsing, "_decode", lambda text: lengths.append(len(text)) or decode(text))
-    monkeypatch.setattr(
-        parsing, "_scanstring", lambda text, at, strict: lengths.append(len(text)) or scanstring(text, at, strict)
-    )
-    text = json.dumps(value, ensure_ascii=escaped)
-    assert same(Reader(text).read(), json.loads(text))
-    assert max(lengths) < 4 * 4_000 + 100
-    assert sum(lengths) < 2.5 * len(text)
-
-
 @given(documents | st.text(max_size=30) | st.lists(tables, min_size=20, max_size=40))
 def test_objects_are_written_the_same(value: Any) -> None:
     try:
@@ -139,7 +50,7 @@ def test_objects_are_written_the_same(value: Any) -> None:
     assert data.count(b"\n") == line_feeds
     with pytest.MonkeyPatch.context() as patch:
         for name, size in {"CHUNK": 1 << 19, "ITEMS": 1 << 13}.items():
-            patch.setattr(sizes, name, size)
+            patch.setattr(chunks, name, size)
         assert written.written(value)[1] == data
 
 
@@ -154,8 +65,8 @@ def test_json_of_several_lines_inside_a_value_is_joined() -> None:
 @pytest.mark.parametrize("value", FORMS.values(), ids=FORMS)
 def test_no_more_is_encoded_at_once(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     """Within a factor of what samples tell."""
-    monkeypatch.setattr(sizes, "CHUNK", 8_000)
-    monkeypatch.setattr(sizes, "ITEMS", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK", 8_000)
+    monkeypatch.setattr(chunks, "ITEMS", 1_000)
     lengths: list[int] = []
     checked = written._checked
     monkeypatch.setattr(written, "_checked", lambda data: lengths.append(len(data)) or checked(data))
@@ -165,7 +76,7 @@ def test_no_more_is_encoded_at_once(monkeypatch: pytest.MonkeyPatch, value: Any)
 
 
 def test_one_heavy_member_among_few_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "CHUNK", 8_000)
+    monkeypatch.setattr(chunks, "CHUNK", 8_000)
     heavy = {"id": 1, "meta": {"a": [1, 2]}, "rows": records(1_000)}
     for at in range(10):
         members: list[Any] = [{"id": i} for i in range(10)]
@@ -198,13 +109,13 @@ def test_bytes_are_the_same_text(data: bytes) -> None:
 
 
 @given(st.binary(max_size=30), st.sampled_from([b"\0", b"ab", b"\0\0\0"]))
-def test_a_word_is_found_across_slices(data: bytes, word: bytes) -> None:
+def test_a_word_is_found_across_chunks(data: bytes, word: bytes) -> None:
     assert chunks.holds(data, word) == (word in data)
     assert chunks.holds(b"123456" + word + data, word)
 
 
 def test_what_is_freed_is_empty_or_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "BIG", 60)
+    monkeypatch.setattr(chunks, "BIG", 60)
     inner, few, big = list(range(10)), [1, 2], {str(i): i for i in range(10)}
     value = {"inner": inner, "few": few, "map": {"big": big}}
     chunks.free(value)

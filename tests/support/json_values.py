@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+import random
 import sysconfig
 from pathlib import Path
 from typing import Any
 
+import material
 from hypothesis import strategies as st
 
 KEYS = st.sampled_from(["id", "name", "rows", "a", "b", "...", "…", "", "$ref"])
@@ -162,3 +164,31 @@ def spread(paths: list[Path], count: int) -> list[Path]:
 
 def load(path: Path) -> Any:
     return json.loads(path.read_bytes())
+
+
+def around(inner: Any, depth: int) -> Any:
+    """A value in arrays, if the depth is odd, else in objects."""
+    for _ in range(depth):
+        inner = [inner] if depth % 2 else {"inner": inner, "n": 1}
+    return inner
+
+
+def irregular(random_: random.Random, depth: int = 0) -> Any:
+    kind = random_.randrange(7 if depth < 6 else 3)
+    if kind < 3:
+        return [random_.random(), 'a, [b] "{c}"\\' * random_.randrange(4), None][kind]
+    inner = [irregular(random_, depth + 1) for _ in range(random_.randrange(8))]
+    return inner if kind < 5 else {f"{i} }}],": one for i, one in enumerate(inner)}
+
+
+FORMS: dict[str, Any] = {
+    "arrays": [material.records(1_000)] * 2,
+    "groups": {"groups": [{"rows": material.records(500)}, {"rows": material.records(500)}]},
+    "deep arrays": around(material.records(3_000), 5),
+    "deep objects": around(material.records(3_000), 6),
+    "map": {str(i): record for i, record in enumerate(material.records(2_000))},
+    "numbers": [[i * 0.5 for i in range(5_000)] for _ in range(4)],
+    "one string": {"text": 'a "quoted" line, é🙂\n' * 3_000},
+    "strings": [{"id": 1, "text": "x" * 5_000}] * 20,
+}  # fmt: skip
+"""JSON of some hundred KB whose parts are of very different sizes."""

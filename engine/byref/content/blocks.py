@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from byref.content import values
 from byref.describe.truncate import Ends, head_of
-from byref.jsonscan import Described, chunks, describe_text
+from byref.jsonscan import Described, chunks, describe_text, parse
 from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
@@ -120,7 +120,7 @@ class Block:
         if head not in (b"{", b"["):
             return "not a JSON object or array"
         try:
-            self._decoded = chunks.parse(self.text, self.data)
+            self._decoded = parse(self.data)
         except jsontext.NotJSON as error:
             return f"invalid JSON: {error}"
         return None
@@ -132,7 +132,7 @@ class Block:
         """
         self.__dict__.pop("parsed", None)
         try:
-            self.value = chunks.parse(self.text, self.data)
+            self.value = parse(self.data)
         except jsontext.NotJSON as error:
             self.give_up(f"invalid JSON: {error}")
             return None
@@ -146,7 +146,7 @@ class Block:
 
     def discard(self) -> None:
         """Free what was parsed; nothing of the block is used any more."""
-        if len(self.data) > chunks.sizes.BIG:
+        if len(self.data) > chunks.BIG:
             chunks.free(self._decoded)
 
     _decoded: object = field(default=None, repr=False)
@@ -232,6 +232,6 @@ def _value_block(value: object) -> Block:
     value, data, line_feeds = values.written(value)
     if type(value) is str:
         return _text_block(value)
-    if len(data) > chunks.sizes.BIG and data.isascii():
+    if len(data) > chunks.BIG and data.isascii():
         return Written(data, value, line_feeds)
     return Block(chunks.unbroken(data), data, value, from_value=True)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from byref.content.blocks import Block, to_block
-from byref.jsonscan import chunks
+from byref.jsonscan import chunks, parse
 from byref_sandbox import jsontext
 
 KEY: Final = "display_instructions_for_model"
@@ -56,7 +56,7 @@ def _lift_from_value(block: Block) -> tuple[Block, str | None]:
         if not chunks.holds(block.data, KEY.encode()):
             return block, None
         try:
-            value = chunks.parse(block.text, block.data)
+            value = parse(block.data)
         except jsontext.NotJSON:
             return block, None
     rest, lifted = lift_value(value)

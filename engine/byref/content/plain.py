@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from byref.content import values
 from byref.content.blocks import Block, to_block
-from byref.jsonscan import chunks
+from byref.jsonscan import parse
 from byref_sandbox import jsontext
 
 MAX_DEPTH: Final = 100
@@ -40,7 +40,7 @@ def value_of(block: Block) -> tuple[object] | None:
     if not block.from_value:
         return (block.text,)
     try:
-        value = chunks.parse(block.text, block.data)
+        value = parse(block.data)
         _look_down(value)
     except (jsontext.NotJSON, _TooDeep):
         return None

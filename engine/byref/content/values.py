@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from byref.jsonscan import chunks
+from byref.jsonscan import chunks, parse
 from byref_sandbox import jsontext
 
 MAX_DEPTH = 200
@@ -47,7 +47,7 @@ def written(value: object) -> tuple[object, bytes, int]:
         value = _top(value)
         data, line_feeds = _lines(value)
         if taken:  # iterators inside gave what they had
-            value = chunks.parse(chunks.decode(data), data)
+            value = parse(data)
     except RAISED:
         value = _plain(value, 0, set())
         data, line_feeds = _escaped(value)
@@ -119,7 +119,7 @@ def _top(value: object) -> object:
     if value is None or type(value) in (dict, list, str, int, float, bool):
         return value
     data = _encoded(value)
-    return chunks.parse(chunks.decode(data), data)
+    return parse(data)
 
 
 def _lines(value: object) -> tuple[bytes, int]:
@@ -133,7 +133,7 @@ def _lines(value: object) -> tuple[bytes, int]:
         few.append(piece)
         size += len(piece)
         line_feeds += feeds
-        if size > chunks.sizes.CHUNK:  # many small ones would take long to be joined at once
+        if size > chunks.CHUNK:  # many small ones would take long to be joined at once
             pieces += few if len(few) < _FEW else [b"".join(few)]
             few, size = [], 0
     return b"".join([*pieces, *few]), line_feeds
@@ -187,7 +187,7 @@ def _compact(value: Any) -> Iterable[bytes]:
         yield b'"'
     elif type(value) is dict:
         before, members = b"{", iter(value.items())
-        while some := list(islice(members, chunks.sizes.ITEMS)):
+        while some := list(islice(members, chunks.ITEMS)):
             for run in chunks.runs(some):
                 yield before
                 if len(run) == 1:

@@ -24,8 +24,7 @@ from pydantic_core import to_json
 
 from byref.gateway.containment import is_failure
 from byref.gateway.threads import on_thread
-from byref.jsonscan import chunks
-from byref.jsonscan.chunks import sizes
+from byref.jsonscan import chunks, parse_chunked
 from byref_sandbox import jsontext
 from byref_sandbox.values import weight
 
@@ -308,7 +307,7 @@ def _decoded(data: bytes) -> Any:
                 return msgspec.json.decode(text)
             return _sendable(json.loads(text, parse_int=jsontext.integer))
         with jsontext.collector_paused():
-            value = chunks.parse_chunked(text)
+            value = parse_chunked(data)
         return _sendable(value) if chunks.holds(data, b"\\ud") or chunks.holds(data, b"\\uD") else value
     return _decoded(chunks.encode(chunks.decode(data, "replace")))
 
@@ -397,7 +396,7 @@ async def sendable(message: JSONRPCMessage) -> bytes:
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    if weight_of(value, sizes.CHUNK) <= sizes.CHUNK:
+    if weight_of(value, chunks.CHUNK) <= chunks.CHUNK:
         yield _json(value)
     elif isinstance(value, str):
         yield b'"'
@@ -428,8 +427,8 @@ def _runs(members: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """The members in runs of one chunk; one that is more than a chunk is a run of its own."""
     first, weight = 0, 0
     for at, member in enumerate(members):
-        own = weight_of(member, sizes.CHUNK)
-        if at > first and weight + own > sizes.CHUNK:
+        own = weight_of(member, chunks.CHUNK)
+        if at > first and weight + own > chunks.CHUNK:
             yield members[first:at]
             first, weight = at, 0
         weight += own

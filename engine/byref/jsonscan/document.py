@@ -11,8 +11,9 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from byref.jsonscan import chunks, sizes
+from byref.jsonscan import sizes
 from byref.jsonscan.array import ArrayScan
+from byref.jsonscan.parsing import parse
 from byref_sandbox import jsontext
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class DocumentScan:
         text = bytes(memoryview(self._text)[:length])
         data = b"".join((self._prefix, text, suffix))
         try:
-            value = chunks.parse(chunks.decode(data), data) if len(data) > sizes.BIG else jsontext.decode(data)
+            value = parse(data) if len(data) > sizes.BIG else jsontext.decode(data)
         except jsontext.NotJSON:
             self._refuse(bytes(memoryview(self._text)[: length + 1]))
         self._go_on(text, end)

@@ -1,0 +1,156 @@
+"""Big payloads encoded, weighed and freed chunk by chunk, so that other threads get their turn in between.
+
+One call of a C function keeps the interpreter's lock until it returns; freeing what a parser made of 50 MB takes as long as
+parsing did. A chunk takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+BIG: Final = 1 << 20
+"""Characters or bytes from which on chunks are worth their while."""
+CHUNK: Final = 1 << 19
+"""Characters or bytes encoded or looked through at once."""
+COPIED: Final = 1 << 24
+"""Characters or bytes that are merely copied, at once."""
+ITEMS: Final = 1 << 13
+"""Members encoded or freed at once, at most."""
+_SEARCHED: Final = 1 << 16
+"""Bytes from which on it is worth its while to hand a search over to another library."""
+_SAMPLES: Final = 8
+"""Members looked at of a value or of a run, at least; at most twice as many."""
+_BUDGET: Final = 32
+"""Containers looked into for one weight, about."""
+_SCALAR: Final = 8
+"""What a number weighs, and the punctuation of a member."""
+_DEEP: Final = 32
+"""Levels of a value that are entered to free it."""
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield text in pieces."""
+    for at in range(0, len(text), CHUNK):
+        yield text[at : at + CHUNK]
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return the parts as one text.
+
+    CPython lengthens a string in place where nothing else refers to it; `str.join` would copy all of them at once.
+    """
+    text = ""
+    for part in parts:
+        text += part
+    return text
+
+
+def encode(text: str) -> bytes:
+    """Return text in UTF-8; raise UnicodeEncodeError for a lone surrogate."""
+    if len(text) <= (COPIED if text.isascii() else BIG):
+        return text.encode()
+    return b"".join([piece.encode() for piece in pieces(text)])  # which gives the lock back, unlike `str.join`
+
+
+def size(text: str) -> int:
+    """Return how many bytes text has in UTF-8."""
+    return len(text) if text.isascii() else sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces(text))
+
+
+def decode(data: bytes, errors: str = "strict") -> str:
+    """Return UTF-8 as text; raise UnicodeDecodeError, unless `errors` is "replace"."""
+    if len(data) <= BIG:
+        return data.decode("utf-8", errors)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors)
+    return joined(decoder.decode(data[at : at + CHUNK], at + CHUNK >= len(data)) for at in _steps(data))
+
+
+def unbroken(data: bytes) -> str:
+    """Return UTF-8 as text without its line feeds."""
+    if len(data) <= COPIED:
+        return data.replace(b"\n", b"").decode()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    return joined(decoder.decode(data[at : at + CHUNK].replace(b"\n", b"")) for at in _steps(data))
+
+
+def line_feeds(data: bytes) -> int:
+    """Return how many line feeds there are."""
+    if len(data) <= COPIED and data.find(b"\n") < 0:  # finding none is faster than counting them
+        return 0
+    return sum(data.count(b"\n", at, at + CHUNK) for at in _steps(data))
+
+
+def holds(data: bytes, word: bytes) -> bool:
+    """Tell whether the word is in the data."""
+    return word in data if len(data) < _SEARCHED else _search(word)(data) is not None
+
+
+@cache
+def _search(word: bytes) -> Callable[[bytes], object]:
+    """RE2 finds a word several times as fast as `bytes.find`, and without the lock."""
+    import re2
+
+    return re2.compile(re2.escape(word)).search  # type: ignore[no-any-return]
+
+
+def _steps(data: bytes) -> range:
+    return range(0, len(data), CHUNK)
+
+
+def is_heavy(value: object) -> bool:
+    """Tell whether a value is more than one slice."""
+    return _weight(value) > CHUNK
+
+
+def runs(members: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the members in runs of one slice, as far as samples tell; a heavy one that is seen is a run of its own."""
+    at, count = 0, 2 * _SAMPLES
+    while at < len(members):
+        run = members[at : at + count]
+        heaviest = max(map(_weight, run[:: len(run) // _SAMPLES or 1]))
+        fitting = CHUNK // heaviest or 1
+        if fitting < len(run) and count > 1:
+            count = max(1, min(fitting, count // 2))
+            continue
+        yield run
+        at += len(run)
+        count = min(fitting, count * 2, ITEMS)
+
+
+def free(value: object, depth: int = 0) -> None:
+    """Empty the big lists and objects in a value that nobody needs any more: freeing millions at once takes its time."""
+    if type(value) is list:
+        while value and (weight := _weight(value)) > BIG:
+            count = max(1, min(len(value) * CHUNK // weight, ITEMS))
+            if count == 1 and depth < _DEEP:
+                free(value[-1], depth + 1)
+            del value[-count:]
+    elif type(value) is dict:
+        while len(value) > ITEMS:
+            value.popitem()
+        if depth < _DEEP and _weight(value) > BIG:
+            for member in value.values():
+                free(member, depth + 1)
+
+
+def _weight(value: Any, budget: int = _BUDGET) -> int:
+    """Estimate the length of a value's JSON by some of its members, more than nothing."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) + _SCALAR
+    if kind is not list and kind is not dict and kind is not tuple:
+        return 2 * _SCALAR
+    if not value:
+        return 2
+    if not budget:
+        return _SCALAR * (1 + len(value))
+    members = value.values() if kind is dict else value[:: len(value) // _SAMPLES or 1]
+    budget = (budget - 1) // min(len(value), _SAMPLES)
+    weights = [_weight(member, budget) for member in islice(members, 2 * _SAMPLES)]
+    return _SCALAR + sum(weights) * len(value) // len(weights)
