@@ -22,8 +22,8 @@ from byref.conversation.result import Format, Result, ToolReply
 from byref.conversation.scope import Scope
 from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError, shown
-from byref.ingest import commit, replay, streamed
-from byref.ingest.streamed import Taken
+from byref.ingest import ingested, process, replay
+from byref.ingest.ingested import Ingested
 from byref.interpreter import persistence, runs
 from byref.policy import Policy
 from byref.policy.checks import check_limit
@@ -32,7 +32,6 @@ from byref.tools import TOOLS, calls, storage
 from byref.tools.render import render
 from byref.usage import is_count, normalise
 from byref_sandbox import Outcome
-from byref_sandbox.jsontext import collector_paused
 
 NAMED = 50
 """Variables that the error for an unknown one names."""
@@ -119,14 +118,10 @@ class Session:
             StorageFailure: the database failed and the policy says `on_storage_failure="raise"`.
         """
         tool, call_id = _text("tool", tool) or "tool", _call_id(call_id)
-        scope, failed = self._scope, bool(is_error)
-
-        def work() -> Result:
-            taken = streamed.of_tool(scope, output, tool, is_error=failed)
-            with collector_paused():
-                return commit.process(scope, taken, tool=tool, call_id=call_id, arguments=arguments, is_error=failed)
-
-        return tracing.process(scope, tool, call_id, arguments, work)
+        about: dict[str, Any] = {"tool": tool, "call_id": call_id, "arguments": arguments, "is_error": bool(is_error)}
+        return tracing.process(
+            self._scope, tool, call_id, arguments, lambda: process.process(self._scope, output, **about)
+        )
 
     # The session's own tools
 
@@ -409,7 +404,7 @@ class Session:
         """
         scope = self._scope
         storage.check(name, content_type, preview_chars)
-        value = streamed.of_host(scope, value, content_type)
+        value = ingested.of_host(scope, value, content_type)
         staged, about = storage.store_value(
             scope, value, name=name, content_type=content_type, preview_chars=preview_chars
         )
@@ -418,14 +413,14 @@ class Session:
             ledger.lock(connection, scope.row)
             return storage.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
 
-        taken = value if type(value) is Taken else None
-        with taken.released(scope) if taken else nullcontext():
+        stream = value if type(value) is Ingested else None
+        with stream.released(scope) if stream else nullcontext():
             public_id = scope.write(work)
         found = self.get_artifact(public_id)
         if found is None:
             raise ByrefError(f"the artifact {public_id!r} was deleted while it was stored")
-        if taken:
-            taken.settle(scope, {found.payload.blob_id})
+        if stream:
+            stream.settle(scope, {found.payload.blob_id})
         return found
 
     def share(self, artifact: Artifact | str, with_: str) -> Artifact:

@@ -160,10 +160,10 @@ def test_text_of_a_compaction_in_the_middle_is_shown(
 ) -> None:
     session = exact.session("s", tenant=tenant, context_window=200_000)
     session.process(prose(60_000), tool="log")
-    from byref.ingest import plan
+    from byref.ingest.stage import Stage
 
     compacted: list[int] = []
-    real: Callable[..., Any] = plan.restage
+    real: Callable[..., Any] = Stage.write
 
     def meanwhile(*arguments: Any) -> Any:
         if not compacted:
@@ -171,7 +171,7 @@ def test_text_of_a_compaction_in_the_middle_is_shown(
             session.on_compaction(1_000)
         return real(*arguments)
 
-    monkeypatch.setattr(plan, "restage", meanwhile)
+    monkeypatch.setattr(Stage, "write", meanwhile)
     assert session.process(prose(60_000), tool="log").content == prose(60_000)
 
 

@@ -20,7 +20,7 @@ from byref.content import lifting as lifting_module
 from byref.content.instructions import KEY
 from byref.content.lifting import Lifting
 from byref.db.tables import BlobRow
-from byref.ingest import streamed as intake
+from byref.ingest import ingested
 
 SAID = "Round amounts to whole dollars."
 ROWS = records(4_000)
@@ -33,7 +33,7 @@ EVERY = ["variables", "references", "pointers", "previews"]
 
 @pytest.fixture
 def collecting_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "COLLECTED", 64 << 10)
+    monkeypatch.setattr(ingested, "COLLECTED", 64 << 10)
 
 
 def cut_anywhere(whole: Any, seed: int = 1) -> Iterator[Any]:
@@ -95,7 +95,7 @@ def test_in_every_form(engine: Engine, tenant: str, form: Any) -> None:
 
 def test_more_than_is_collected(engine: Engine, tenant: str) -> None:
     session = engine.session("s", tenant=tenant, policy=Policy(trusted_instructions="all"))
-    text = f'{{"{KEY}": "{SAID}", "blob": "{"x" * (intake.COLLECTED + 1)}", "rows": {json.dumps(ROWS)}}}'
+    text = f'{{"{KEY}": "{SAID}", "blob": "{"x" * (ingested.COLLECTED + 1)}", "rows": {json.dumps(ROWS)}}}'
     result = session.process(io.BytesIO(text.encode()), tool="web")
     assert SAID not in everything_of(session, result) and result.instructions == SAID
 

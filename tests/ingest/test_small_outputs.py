@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, event, text
 
 from byref import Engine, Policy
 from byref.artifacts import staging, variables
-from byref.ingest import plan
+from byref.ingest import process
 from byref.ingest.outlook import Outlook
 
 POLICY = Policy(max_result_tokens=500)
@@ -140,7 +140,7 @@ def test_what_is_recorded_between_the_look_and_the_commit_is_seen(
     engine: Engine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = engine.session("s", tenant=tenant, policy=POLICY)
-    output, look, meanwhile = records("same"), plan.look, list[Any]()
+    output, look, meanwhile = records("same"), process.look, list[Any]()
 
     def late(*about: Any) -> Outlook:
         found = look(*about)
@@ -150,7 +150,7 @@ def test_what_is_recorded_between_the_look_and_the_commit_is_seen(
                 elsewhere.submit(work).result()
         return found
 
-    monkeypatch.setattr(plan, "look", late)
+    monkeypatch.setattr(process, "look", late)
     meanwhile.append(lambda: session.process(output, tool="rows", call_id="1"))
     result = session.process(output, tool="rows", call_id="1")
     assert (result.step, len(session.ledger()), len(session.artifacts())) == (1, 1, 1)

@@ -35,8 +35,7 @@ from byref import (
     db,
 )
 from byref.artifacts import staging
-from byref.ingest import streamed as intake
-from byref.ingest import streams
+from byref.ingest import ingested, streams
 from byref.stores import FileStore, MemoryStore
 from byref_sandbox import Sandbox
 
@@ -48,7 +47,7 @@ JSON = json.dumps(ROWS)
 
 @pytest.fixture(autouse=True)
 def collecting_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "COLLECTED", SMALL)
+    monkeypatch.setattr(ingested, "COLLECTED", SMALL)
 
 
 def pieces(whole: Any, seed: int = 1) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import pytest
 from material import records
 
 from byref import Engine, Policy, Session, ToolError
-from byref.ingest import streamed
+from byref.ingest import ingested
 from byref.policy import TOOL_NAMES
 
 ROWS = records(900)
@@ -44,12 +44,12 @@ def opened(engine: Engine, tenant: str, preset: str, name: str = "s") -> Session
     return engine.session(name, tenant=tenant, policy=policy, context_window=40_000, tools=ALL)
 
 
-@pytest.mark.parametrize("collected", [streamed.COLLECTED, 1 << 16], ids=["whole", "as it passes"])
+@pytest.mark.parametrize("collected", [ingested.COLLECTED, 1 << 16], ids=["whole", "as it passes"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_pointer_stands_for_the_text(
     engine: Engine, tenant: str, source: str, collected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed, "COLLECTED", collected)
+    monkeypatch.setattr(ingested, "COLLECTED", collected)
     session = opened(engine, tenant, "pointers")
     [artifact] = session.process(SOURCES[source](), tool="t").artifacts
     assert (artifact.kind, artifact.content_type, artifact.value) == ("json", "application/json", TEXT)

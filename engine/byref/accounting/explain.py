@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from byref.accounting.ledger import Entry
+from byref.policy.routes import Route
 
 _BECAUSE = {
     "disabled": "the policy is switched off",
@@ -60,9 +61,8 @@ class Explanation:
         because = _BECAUSE.get(self.reason, self.reason).format_map(
             {"value": 0, "limit": 0, "unit": "bytes", **self.numbers}
         )
-        text = f"{self.tool} (step {self.step}): {self.route}, because {because}."
-        if self.route == "wholesale":
-            text = f"{self.tool} (step {self.step}): wholesale: {because}, but the policy lets plaintext through whole."
+        explained = Route(self.route).explained.format(route=self.route, because=because)
+        text = f"{self.tool} (step {self.step}): {explained}"
         if (seen := self.numbers.get("seen")) is not None:
             text += f" The context still holds the same text from step {seen}: a notice alone stands for it."
         if unkept := self.numbers.get("unkept"):

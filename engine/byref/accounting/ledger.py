@@ -29,6 +29,7 @@ from byref.db.tables import (
     SessionRow,
 )
 from byref.errors import SessionGone
+from byref.policy.routes import Route
 from byref.usage import Usage
 
 ARGUMENT_CHARS = 16_384
@@ -185,7 +186,7 @@ _OUTPUT = (
 _OUTPUT_BEFORE = _ENTRIES.where(*_OUTPUT)
 
 
-def _first(*routes: str, after: Any = 0) -> Any:
+def _first(*routes: Route, after: Any = 0) -> Any:
     """The first step at which an output with this content took one of the routes.
 
     The same content may have been given any number of times, so each route is one look-up in the index. The look-up is
@@ -198,8 +199,8 @@ def _first(*routes: str, after: Any = 0) -> Any:
     return select(func.min(given.scalar_subquery().correlate(each))).select_from(each).scalar_subquery()
 
 
-_GIVEN = _first("inline", "variables", "artifact", "truncate", "wholesale", "placeholder")
-_SEEN = _first("inline", "wholesale", "truncate", after=_last("compaction"))
+_GIVEN = _first(*Route)
+_SEEN = _first(*(route for route in Route if route.shows_text), after=_last("compaction"))
 _GIVEN_AND_SEEN = select(_GIVEN.label("first"), _SEEN.label("seen"))
 BEFORE = SessionRow.next_step, *_STANDING
 """What is known of the session `of_session` before an output takes a step: columns."""

@@ -10,6 +10,7 @@ from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.content import rendering
 from byref.errors import ConfigurationError
+from byref.policy.routes import Route
 
 Format = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp"]
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -22,8 +23,8 @@ class Result:
 
     content: str | list[Any]
     """What the model reads: text, or content blocks where the tool returned some and not all of them became one text."""
-    route: str
-    """inline, variables, artifact, truncate, wholesale or placeholder"""
+    route: Route
+    """inline, variables, artifact, truncate, wholesale or placeholder: a str"""
     reason: str
     """Which rule decided: see `byref.policy.gates.Reason`."""
     step: int | None

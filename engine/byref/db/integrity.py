@@ -50,6 +50,7 @@ from byref.db.tables import (
     VariableRow,
 )
 from byref.errors import ArtifactMissing
+from byref.policy.routes import Route
 from byref.stores.frames import unpack
 from byref.stores.guarded import Guarded
 from byref.stores.protocol import BlobStore
@@ -386,7 +387,7 @@ def _states() -> Iterator[_Check]:
     stones = select(TombstoneRow.id, TombstoneRow.public_id).where(alive)
     yield "tombstone of a live artifact", TombstoneRow, stones, "{public_id} is there"
     lost = select(LedgerRow.id, LedgerRow.step).where(
-        LedgerRow.route.in_(("variables", "artifact")),
+        LedgerRow.route.in_([route.value for route in Route if route.is_reference]),
         LedgerRow.artifact_id.is_(None),
         LedgerRow.call_digest.is_not(None),
         exists().where(SessionRow.id == LedgerRow.session_id, SessionRow.ended_at.is_(None)),

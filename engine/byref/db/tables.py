@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
+from byref.policy.routes import Route
 from byref.stores.protocol import NAME_CHARS
 
 GRACE = timedelta(hours=1)
@@ -478,8 +479,7 @@ class LedgerRow(Base):
         CheckConstraint("step >= 1", name="step"),
         CheckConstraint(_one_of("kind", "output", "reply", "usage", "compaction", "resolution"), name="kind"),
         CheckConstraint(
-            "route IS NULL OR "
-            + _one_of("route", "inline", "variables", "artifact", "truncate", "wholesale", "placeholder"),
+            "route IS NULL OR " + _one_of("route", *Route),
             name="route",
         ),
         CheckConstraint(

@@ -37,7 +37,6 @@ _CONTENT: Final[Mapping[str, frozenset[str]]] = {
 }
 """What of a block is measured; of one of another type all is."""
 _OF_RESOURCES = frozenset({"uri", "mimeType", "text", "blob"})
-_WHOLE = ("inline", "wholesale")
 STRUCTURED_SINCE = "2025-06-18"
 _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
@@ -88,7 +87,7 @@ def process(
     raw = bounded(raw, tool)
     given = _given(raw)
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
-    if result.route in _WHOLE and not is_reshaped(session.policy, tool, given):
+    if result.route.passes_whole and not is_reshaped(session.policy, tool, given):
         return for_version(raw, version), False
     return _stood_for(raw, result, version), bool(result.artifacts)
 

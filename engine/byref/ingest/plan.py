@@ -1,62 +1,61 @@
-"""Plans: what an output may become, decided and described before anything is written."""
+"""Plan: what an output may become, decided and described before anything is written.
+
+A plan is made from the prepared output and the outlook alone: it asks no database and stores no byte. Where the commit
+finds that it does not hold, it raises `Replan`, and `next_plan` says what comes instead.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from byref.accounting.calibration import Standing
-from byref.accounting.ledger import Given
 from byref.artifacts import quotas, staging, store
 from byref.artifacts.quotas import Excess
-from byref.artifacts.staging import HELD_BYTES, Content, Held
 from byref.artifacts.store import Description
 from byref.artifacts.variables import Part, identifier
 from byref.content import Block, Media
-from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.db.payloads import uri_of
 from byref.describe.shape import kind_of
-from byref.ingest.draft import Shape, drafted, words_of
-from byref.ingest.envelope import Draft, Reference, Rendered, TruncateDraft, VariablesDraft
-from byref.ingest.outlook import Outlook, look
+from byref.ingest.envelope import FORMS, Brief, Builder, Form, Reference, Rendered, TruncatedBuilder, VariablesBuilder
+from byref.ingest.envelope.forms import builder_of
+from byref.ingest.outlook import Outlook
 from byref.ingest.prepare import Measured, Prepared
-from byref.policy import FOLLOWERS, INTERPRETER, gates
+from byref.policy import INTERPRETER, gates
 from byref.policy.gates import Reason, Verdict
+from byref.policy.routes import Route
 
 logger = logging.getLogger("byref")
 
-ALONE_BYTES = 2 << 20
-"""Up to so many, a payload is compressed when it is stored, and not before."""
 SCHEMA_CHARS = 262_144
 """Most of a kept schema whose maps had to be folded."""
-_FITTING = ("disabled", "own_tool", "error", "below_floor", "fits")
-"""Reasons for which an output passes, and is not stored."""
 LEAST_ENVELOPE = 300
 """Tokens under which an envelope says too little: of many blocks the largest have one each, the others share one."""
+_UNSTORED = "INCOMPLETE: nothing of this was stored, for {knob} would be passed. Ask the tool for less if need be."
+_FITTING = ("disabled", "own_tool", "error", "below_floor", "fits")
+"""Reasons for which an output passes, and is not stored."""
 
 
 @dataclass
-class Kept:
-    """A payload to be published: its description and its blob, staged or found published."""
+class PlannedArtifact:
+    """A block that is to be stored: its description, and the variables that are to be bound to it."""
 
     block: Measured
     about: Description
     parts: Sequence[Part]
-    """Variables to bind; the first is the whole."""
-    blob_id: int = 0
-    held: Held | None = None
-    """Its bytes, where they are written only when it is published."""
+    """The first is the whole."""
 
 
 @dataclass
-class Stand:
-    """A draft and the blocks that it stands for."""
+class Replacement:
+    """What stands for some blocks of an output, and what is stored of them."""
 
-    draft: Draft
+    builder: Builder
     blocks: Sequence[Measured]
-    kept: list[Kept] = field(default_factory=list)
+    artifacts: list[PlannedArtifact] = field(default_factory=list)
     """In the order of the blocks; empty: nothing is stored."""
 
     @property
@@ -64,46 +63,67 @@ class Stand:
         """Of the blocks."""
         return sum(block.tokens for block in self.blocks)
 
-    @property
-    def wanted(self) -> list[str]:
-        """The names that its variables would like."""
-        return [part.wanted for kept in self.kept for part in kept.parts]
+    def is_no_smaller(self, rendered: Rendered) -> bool:
+        """Tell whether what stands for the blocks takes as much as they do."""
+        written = len(rendered.content.encode("utf-8", "surrogatepass"))
+        return written >= sum(block.size for block in self.blocks) or rendered.tokens >= self.tokens
 
 
 @dataclass
 class Plan:
-    """One way to commit an output: whole, or with drafts that stand for some or all of its blocks."""
+    """One way to commit an output: whole, or with replacements for some or all of its blocks."""
 
-    route: str
+    route: Route
     reason: Reason
+    replacements: Sequence[Replacement] = ()
+    """The largest first."""
+    beside: list[PlannedArtifact] = field(default_factory=list)
+    """What is stored of the blocks that pass as they are: a gate found the output too big, so all of it is kept."""
     needs_headroom: bool = False
     """Whether what passes as it is has to fit on top of the context."""
-    stands: Sequence[Stand] = ()
-    """The largest first."""
-    beside: list[Kept] = field(default_factory=list)
-    """What is stored of the blocks that pass as they are: a gate found the output too big, so all of it is kept."""
+    replaces_all: bool = False
+    """Every block that can be stored is replaced, though the rest might fit: there was no headroom for it."""
     seen: int | None = None
-    """The step at which the context still has the text that a draft leaves out for being the same."""
+    """The step at which the context still has the text that a replacement leaves out for being the same."""
     reconsidered: bool = False
     """It was refused once for headroom that there was at the commit."""
     excess: Excess | None = None
     """The quota for which nothing is stored."""
 
     @property
-    def kept(self) -> list[Kept]:
+    def artifacts(self) -> list[PlannedArtifact]:
         """All that is to be stored."""
-        return [*(kept for stand in self.stands for kept in stand.kept), *self.beside]
+        return [*(artifact for each in self.replacements for artifact in each.artifacts), *self.beside]
 
     def rest(self, prepared: Prepared) -> list[Measured]:
         """The blocks that pass as they are."""
-        gone = {id(block) for stand in self.stands for block in stand.blocks}
+        gone = {id(block) for each in self.replacements for block in each.blocks}
         return [block for block in prepared.blocks if id(block) not in gone]
 
 
-def look_ahead(prepared: Prepared) -> Outlook:
-    """Return what the database says of an output before it is planned."""
-    scope = prepared.scope
-    return scope.ask(lambda connection: look(connection, scope.row, prepared.call_digest, prepared.digest))
+class Replan(Exception):
+    """The plan does not hold.
+
+    Its `reason` is one of these. `headroom`: what passes no longer fits. `room`: there is headroom after all. `forgotten`:
+    the text that the plan relied on was compacted away. `quota`: the `excess` would be passed. `not_smaller`: one
+    `replacement` is as large as what it stands for. `blob_gone`: bytes that were ready are not there any more.
+    """
+
+    def __init__(
+        self,
+        reason: Literal["headroom", "room", "forgotten", "quota", "not_smaller", "blob_gone"],
+        replacement: Replacement | None = None,
+        excess: Excess | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.replacement = replacement
+        self.excess = excess
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the session is another one than the outlook says."""
+        return self.reason in ("headroom", "room", "forgotten")
 
 
 def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> Plan:
@@ -111,44 +131,47 @@ def first_plan(prepared: Prepared, outlook: Outlook, *, roomy: bool = False) -> 
 
     `roomy`: leave it to the commit whether there is headroom.
     """
-    if not prepared.verdict.fits:
-        _begin(prepared, outlook.given)
     plan = whole_plan(prepared)
-    if plan is None or (plan.route == "wholesale" and _seen(prepared, outlook.given) is not None):
-        return offload(prepared, prepared.verdict.reason, outlook)
+    if plan is None or (plan.route is Route.WHOLESALE and _seen(prepared, outlook) is not None):
+        return _offload(prepared, prepared.verdict.reason, outlook)
     if plan.needs_headroom and not (roomy or has_headroom(prepared, prepared.tokens, outlook.standing)):
-        return offload(prepared, "headroom", outlook)
-    return keep_beside(prepared, plan, outlook)
+        return _offload(prepared, "headroom", outlook)
+    return _keep_beside(prepared, plan)
 
 
-def _begin(prepared: Prepared, given: Given) -> None:
-    """Have JSON that is too big compressed while it is described: other threads do that, without the interpreter's lock."""
-    [measured, *more] = prepared.blocks
-    block = measured.piece.block
-    if more or measured.ahead or prepared.taken or not isinstance(block, Block) or block.kind != "json":
-        return
-    if block.stored_size > ALONE_BYTES and not _is_too_large(prepared, measured) and given.first is None:
-        measured.ahead = staging.begun(prepared.scope.place, block.data)
+def next_plan(prepared: Prepared, plan: Plan, changed: Replan, outlook: Outlook) -> Plan:
+    """Return what comes after a plan that did not hold."""
+    match changed.reason:
+        case "headroom":
+            following = _offload(prepared, "headroom", outlook, everything=True)
+        case "room":
+            return replace(first_plan(prepared, outlook, roomy=True), reconsidered=True)
+        case "forgotten":
+            following = first_plan(prepared, outlook)
+        case "quota" if plan.beside:
+            return replace(plan, beside=[], excess=changed.excess)
+        case "quota":
+            following = _offload(prepared, plan.reason, outlook, everything=plan.replaces_all, excess=changed.excess)
+        case "not_smaller":
+            following = _without(prepared, plan, changed.replacement)
+        case "blob_gone":
+            return plan
+    return replace(following, reconsidered=plan.reconsidered)
 
 
 def whole_plan(prepared: Prepared) -> Plan | None:
     """Return how an output passes whole, if there is headroom where it needs some; None where it does not in any case."""
     policy, verdict = prepared.scope.policy, prepared.verdict
     if verdict.fits:
-        return Plan("inline", verdict.reason, needs_headroom=verdict.reason == "fits")
-    if prepared.is_error or policy.mode == "truncate" or not all(map(is_plaintext, prepared.blocks)):
+        return Plan(Route.INLINE, verdict.reason, needs_headroom=verdict.reason == "fits")
+    if prepared.is_error or policy.mode == "truncate" or not all(map(_is_plaintext, prepared.blocks)):
         return None
     ceiling, most = policy.max_threshold_bytes, policy.wholesale_tokens
     if policy.plaintext not in ("auto", "wholesale") or (ceiling is not None and prepared.size > ceiling):
         return None
     if policy.plaintext == "auto" and most is not None and prepared.tokens > most:
         return None
-    return Plan("wholesale", verdict.reason, needs_headroom=policy.plaintext == "auto")
-
-
-def is_plaintext(block: Measured) -> bool:
-    """Tell whether a block is text and not structured."""
-    return isinstance(block.piece.block, Block) and not block.is_structured
+    return Plan(Route.WHOLESALE, verdict.reason, needs_headroom=policy.plaintext == "auto")
 
 
 def has_headroom(prepared: Prepared, tokens: int, standing: Standing) -> bool:
@@ -162,25 +185,39 @@ def headroom(prepared: Prepared, tokens: int, standing: Standing) -> Verdict:
     return gates.headroom(scope.policy, tokens=standing.expected(tokens), context=standing.context, window=scope.window)
 
 
-def keep_beside(prepared: Prepared, plan: Plan, outlook: Outlook) -> Plan:
+def new_id(scope: Scope) -> str:
+    """Return a fresh id for an artifact, as the envelope's form has them."""
+    return store.new_id(as_uuid=_form(scope).has_uuids)
+
+
+def is_too_large(prepared: Prepared, block: Measured) -> bool:
+    """Tell whether a block is larger than any that is stored."""
+    stored = block.piece.block
+    return stored is not None and stored.stored_size > prepared.scope.policy.max_artifact_bytes
+
+
+def _form(scope: Scope) -> Form:
+    return FORMS[scope.policy.envelope_form]
+
+
+def _is_plaintext(block: Measured) -> bool:
+    return isinstance(block.piece.block, Block) and not block.is_structured
+
+
+def _keep_beside(prepared: Prepared, plan: Plan) -> Plan:
     """Have what passes as it is stored as well, where a gate found the output too big and a quota allows it.
 
-    Beside blocks that go, small ones are not kept: a caption is no data.
+    Beside blocks that are replaced, small ones are not kept: a caption is no data.
     """
     if plan.reason in _FITTING or prepared.is_error or plan.excess is not None:
         return plan
-    floor = prepared.scope.policy.min_threshold_bytes if plan.stands else 0
+    floor = prepared.scope.policy.min_threshold_bytes if plan.replacements else 0
     texts = [block for block in plan.rest(prepared) if isinstance(block.piece.block, Block) and block.size >= floor]
-    plan.beside = [_kept(prepared, block, words_of(block)) for block in texts if not _is_too_large(prepared, block)]
-    if plan.beside:
-        plan.excess = _excess(prepared, plan.kept, outlook)
-        if plan.excess is not None:
-            plan.beside = []
-    _place(prepared, plan.beside, is_held=_holds(prepared, plan.kept, outlook.given))
+    plan.beside = [_artifact(prepared, block) for block in texts if not is_too_large(prepared, block)]
     return plan
 
 
-def offload(
+def _offload(
     prepared: Prepared,
     reason: Reason,
     outlook: Outlook,
@@ -188,73 +225,51 @@ def offload(
     everything: bool = False,
     excess: Excess | None = None,
 ) -> Plan:
-    """Describe what is to go, choose its routes by kind and by the tools there are, and stage its bytes.
+    """Choose what is to go and its routes, by kind and by the tools there are, and make its builders.
 
-    Of several blocks the largest go until the rest fits, or `everything` does. With an `excess`, or where there is one,
-    all of it is shortened and nothing stored.
+    Of several blocks the largest go until the rest fits, or `everything` does. With an `excess` all of it is shortened
+    and nothing stored.
     """
-    given = outlook.given
     groups = _groups(prepared, _chosen(prepared, outlook.standing, everything=everything))
-    stands = _stands(prepared, groups, given, excess)
-    if excess is None:
-        excess = _excess(prepared, [kept for stand in stands for kept in stand.kept], outlook)
-        if excess is not None:
-            stands = _stands(prepared, groups, given, excess)
-    if not stands:
-        storable = any(block.piece.block is not None for block in prepared.blocks)
-        return keep_beside(
-            prepared, Plan("inline", "not_smaller" if storable else "not_storable", excess=excess), outlook
-        )
-    kept = [kept for stand in stands for kept in stand.kept]
-    _place(prepared, kept, is_held=_holds(prepared, kept, given))
-    stands.sort(key=lambda stand: -stand.tokens)
-    too_large = not stands[0].kept and not prepared.is_error and _is_too_large(prepared, stands[0].blocks[0])
-    plan = Plan(stands[0].draft.route, "max_artifact_bytes" if too_large else reason, stands=stands)
-    if any(isinstance(stand.draft, TruncateDraft) and stand.draft.is_seen for stand in stands):
-        plan.seen = given.seen
-    if excess is not None and not too_large:
+    every = [_replacement(prepared, group, len(groups), outlook, excess) for group in groups]
+    replacements = [each for each in every if not _may_be_no_smaller(prepared, each)]
+    if not replacements:
+        plan = Plan(Route.INLINE, "not_smaller" if prepared.storable else "not_storable", excess=excess)
+        return _keep_beside(prepared, plan)
+    replacements.sort(key=lambda each: -each.tokens)
+    [largest, *_] = replacements
+    plan = Plan(largest.builder.route, reason, replacements, replaces_all=everything)
+    if not largest.artifacts and not prepared.is_error and is_too_large(prepared, largest.blocks[0]):
+        plan.reason = "max_artifact_bytes"
+    elif excess is not None:
         plan.reason, plan.excess = excess.reason, excess
-    if not everything:
-        settle(prepared, plan)
-    return keep_beside(prepared, plan, outlook)
+    if any(isinstance(each.builder, TruncatedBuilder) and each.builder.is_seen for each in replacements):
+        plan.seen = outlook.given.seen
+    return _keep_beside(prepared, plan if everything else _settled(prepared, plan))
 
 
-def adding_of(several: Sequence[Kept]) -> dict[bytes, int]:
-    """Return what is to be stored, as sizes by digest."""
-    return {
-        kept.block.digest: kept.block.piece.block.stored_size for kept in several if kept.block.piece.block is not None
-    }
+def _without(prepared: Prepared, plan: Plan, refused: Replacement | None) -> Plan:
+    """The plan without one of its replacements, whose blocks pass as they are."""
+    left = [each for each in plan.replacements if each is not refused]
+    if not left:
+        return _keep_beside(prepared, Plan(Route.INLINE, "not_smaller"))
+    return _keep_beside(prepared, _settled(prepared, replace(plan, route=left[0].builder.route, replacements=left)))
 
 
-def _excess(prepared: Prepared, several: Sequence[Kept], outlook: Outlook) -> Excess | None:
-    """Return the quota that storing payloads would pass now: the commit asks again, which alone writes what is small."""
-    adding = adding_of(several)
-    return room.excess(prepared.scope, adding, outlook.kept if sum(adding.values()) <= HELD_BYTES else None)
-
-
-def _stands(
-    prepared: Prepared, groups: Sequence[Sequence[Measured]], given: Given, excess: Excess | None
-) -> list[Stand]:
-    """A stand for each group that one makes smaller."""
-    share = max(1, len(groups))
-    stands = [_stand(prepared, group, share, given, excess) for group in groups]
-    return [stand for stand in stands if not _may_be_no_smaller(prepared, stand)]
-
-
-def settle(prepared: Prepared, plan: Plan) -> None:
+def _settled(prepared: Prepared, plan: Plan) -> Plan:
     """Say whether what a plan lets pass as it is has to fit; what is less than the floor always may."""
     rest = sum(block.weight for block in plan.rest(prepared))
     plan.needs_headroom = rest > 0 and rest >= prepared.scope.policy.min_threshold_bytes
+    return plan
 
 
 def _chosen(prepared: Prepared, standing: Standing, *, everything: bool) -> list[Measured]:
     """The blocks that are to go, in their order."""
-    scope, policy = prepared.scope, prepared.scope.policy
-    storable = [block for block in prepared.blocks if block.piece.block is not None]
-    if everything or len(prepared.blocks) == 1 or prepared.is_error or policy.envelope_form == "previews":
+    scope, policy, storable = prepared.scope, prepared.scope.policy, prepared.storable
+    if everything or len(prepared.blocks) == 1 or prepared.is_error or _form(scope).takes_all_blocks:
         return storable
     gone: set[int] = set()
-    size, tokens = prepared.weight, prepared.tokens
+    size, tokens = sum(block.weight for block in prepared.blocks), prepared.tokens
     for block in sorted(storable, key=lambda block: -max(block.tokens, block.size // gates.BYTES_PER_TOKEN)):
         fits = gates.per_output(policy, size=size, tokens=tokens, window=scope.window, is_error=prepared.is_error).fits
         if gone and fits and (size < policy.min_threshold_bytes or has_headroom(prepared, tokens, standing)):
@@ -265,12 +280,13 @@ def _chosen(prepared: Prepared, standing: Standing, *, everything: bool) -> list
 
 
 def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measured]]:
-    """The blocks that go, those together that one draft stands for."""
-    policy = prepared.scope.policy
-    route = _route(prepared, chosen) if chosen else ""
-    if policy.envelope_form == "previews" and route == "artifact":
+    """The blocks that go, those together that one replacement stands for."""
+    if not chosen:
+        return []
+    policy, route = prepared.scope.policy, _route(prepared, chosen)
+    if _form(prepared.scope).takes_all_blocks and route is Route.ARTIFACT:
         return [list(chosen)]
-    budget = policy.truncate_tokens if route == "truncate" else policy.envelope_budget
+    budget = policy.truncate_tokens if route is Route.TRUNCATE else policy.envelope_budget
     each = max(1, budget // LEAST_ENVELOPE)
     if len(chosen) <= each:
         return [[block] for block in chosen]
@@ -279,167 +295,116 @@ def _groups(prepared: Prepared, chosen: Sequence[Measured]) -> list[list[Measure
     return [*alone, [block for block in chosen if id(block) not in largest]]
 
 
-def _stand(prepared: Prepared, blocks: Sequence[Measured], share: int, given: Given, excess: Excess | None) -> Stand:
-    """A draft for some blocks with its share of the budget, and what is to be kept of them."""
-    route = _route(prepared, blocks)
-    if route in ("variables", "artifact") and not prepared.scope.tools and not prepared.scope.reads_paths:
+def _replacement(
+    prepared: Prepared, blocks: Sequence[Measured], share: int, outlook: Outlook, excess: Excess | None
+) -> Replacement:
+    """Replace some blocks, with a share of the budget, and say what is to be stored of them."""
+    scope, route = prepared.scope, _route(prepared, blocks)
+    if route.is_reference and not scope.tools and not scope.reads_paths:
         logger.warning(
-            "mode %r leaves the model of session %r a reference that no tool of it follows", route, prepared.scope.name
+            "mode %r leaves the model of session %r a reference that no tool of it follows", route.value, scope.name
         )
-    unkept: str | None = None if excess is None else excess.reason
-    if any(_is_too_large(prepared, block) for block in blocks):
-        unkept = "max_artifact_bytes"
-        _tell_too_large(prepared, blocks)
-    words = [words_of(block) for block in blocks]
-    if unkept is not None:
-        return Stand(drafted(prepared, blocks, "truncate", words, share, unkept=unkept), blocks)
-    draft = drafted(prepared, blocks, route, words, share, given.first, _seen(prepared, given))
-    kept = [_kept(prepared, block, said) for block, said in zip(blocks, words, strict=True)]
-    if isinstance(draft, VariablesDraft):
-        kept[0].parts = draft.parts
-    return Stand(draft, blocks, kept)
+    knob: str | None = None if excess is None else excess.reason
+    if any(is_too_large(prepared, block) for block in blocks):
+        knob = "max_artifact_bytes"
+        _log_too_large(prepared, blocks)
+    if knob is not None:
+        brief = Brief(prepared, blocks, share, unstored=_UNSTORED.format(knob=knob))
+        return Replacement(builder_of(Route.TRUNCATE, brief), blocks)
+    brief = Brief(prepared, blocks, share, outlook.given.first, _seen(prepared, outlook))
+    builder = builder_of(route, brief)
+    artifacts = [_artifact(prepared, block) for block in blocks]
+    if isinstance(builder, VariablesBuilder):
+        artifacts[0].parts = builder.parts
+    return Replacement(builder, blocks, artifacts)
 
 
-def _kept(prepared: Prepared, block: Measured, words: Shape) -> Kept:
-    """What is to be kept of a block, the whole of it named after the tool."""
-    stored = block.piece.block
-    if not isinstance(stored, Block):
-        shape = str(words)
-    elif block.is_structured:
-        shape = kind_of(stored.outline)
-    else:
-        shape = f"text({stored.line_count} line{'' if stored.line_count == 1 else 's'})"
-    return Kept(block, _describe(block, words), [Part(identifier(prepared.tool), (), shape)])
-
-
-def _tell_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
+def _log_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
     scope = prepared.scope
     size = max(block.piece.block.stored_size for block in blocks if block.piece.block is not None)
     words = f"{size:,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
     quotas.tell("max_artifact_bytes", words, tenant=scope.tenant, session=scope.name, session_row=scope.row)
 
 
-def _is_too_large(prepared: Prepared, block: Measured) -> bool:
-    stored = block.piece.block
-    return stored is not None and stored.stored_size > prepared.scope.policy.max_artifact_bytes
-
-
-def _route(prepared: Prepared, blocks: Sequence[Measured]) -> str:
+def _route(prepared: Prepared, blocks: Sequence[Measured]) -> Route:
     """Choose where blocks that are too big go, by their kind and by what the session's tools can follow."""
-    policy, tools = prepared.scope.policy, prepared.scope.tools
+    policy, tools, form = prepared.scope.policy, prepared.scope.tools, _form(prepared.scope)
     structured = all(block.is_structured for block in blocks)
     follows = prepared.scope.reads_paths or any(
-        tool in tools and (structured or tool != "artifact_jq") for tool in FOLLOWERS[policy.envelope_form]
+        tool in tools and (structured or tool != "artifact_jq") for tool in form.followers
     )
     if prepared.is_error or policy.mode == "truncate":
-        return "truncate"
+        return Route.TRUNCATE
     if len(blocks) > 1:
-        return "artifact" if follows or policy.mode == "artifact" else "truncate"
+        return Route.ARTIFACT if follows or policy.mode == "artifact" else Route.TRUNCATE
     if isinstance(blocks[0].piece.block, Media):
-        return "artifact" if follows and policy.envelope_form in ("pointers", "previews") else "placeholder"
+        return Route.ARTIFACT if follows and form.takes_media else Route.PLACEHOLDER
     if not structured:
         wanted = policy.plaintext == "artifact"
-        return "artifact" if wanted and (follows or policy.mode == "artifact") else "truncate"
+        return Route.ARTIFACT if wanted and (follows or policy.mode == "artifact") else Route.TRUNCATE
     if policy.mode != "auto":
-        return policy.mode
-    if policy.envelope_form == "variables" and INTERPRETER in tools:
-        return "variables"
-    return "artifact" if follows else "truncate"
+        return Route(policy.mode)
+    if form.binds_variables and INTERPRETER in tools:
+        return Route.VARIABLES
+    return Route.ARTIFACT if follows else Route.TRUNCATE
 
 
-def _may_be_no_smaller(prepared: Prepared, stand: Stand) -> bool:
-    """As `is_no_smaller`, before the commit sees to it: what has half as many characters as the blocks have tokens is not counted."""
-    rendered = _rehearsed(prepared, stand)
-    return 2 * len(rendered.content) >= stand.tokens and is_no_smaller(stand, rendered)
+def _may_be_no_smaller(prepared: Prepared, replacement: Replacement) -> bool:
+    """As `is_no_smaller`, before names and ids are known.
+
+    A text with half as many characters as the blocks have tokens is smaller, and is not counted.
+    """
+    rendered = _rehearsed(prepared, replacement)
+    return 2 * len(rendered.content) >= replacement.tokens and replacement.is_no_smaller(rendered)
 
 
-def _rehearsed(prepared: Prepared, stand: Stand) -> Rendered:
-    scope = prepared.scope
-    named = [
-        Reference(new_id(scope), uri_of(scope.objects, *staging.new_key(scope.place, kept.about.content_type)))
-        for kept in stand.kept
+def _rehearsed(prepared: Prepared, replacement: Replacement) -> Rendered:
+    """Render with ids and names as the commit may find them, so that what is fitted here fits there."""
+    scope, artifacts = prepared.scope, replacement.artifacts
+    kept = [
+        Reference(new_id(scope), uri_of(scope.objects, *staging.new_key(scope.place, artifact.about.content_type)))
+        for artifact in artifacts
     ]
-    names, step = stand.wanted, 1
-    if isinstance(stand.draft, VariablesDraft):  # it fits what it shows beside these, which may become as long as that
+    names, step = [part.wanted for artifact in artifacts for part in artifact.parts], 1
+    if isinstance(replacement.builder, VariablesBuilder):  # it fits what it shows beside these: names may get that long
         names, step = [f"{name}_99" for name in names], 999_999
-    return stand.draft.render(names, step, named)
+    return replacement.builder.render(names, step, kept)
 
 
-def new_id(scope: Scope) -> str:
-    """Return a fresh id for an artifact, as the envelope's form has them."""
-    return store.new_id(as_uuid=scope.policy.envelope_form == "pointers")
+def _artifact(prepared: Prepared, block: Measured) -> PlannedArtifact:
+    """What is to be stored of a block, the whole of it named after the tool."""
+    stored = block.piece.block
+    if not isinstance(stored, Block):
+        kind = str(block.shape)
+    elif block.is_structured:
+        kind = kind_of(stored.outline)
+    else:
+        kind = f"text({stored.line_count} line{'' if stored.line_count == 1 else 's'})"
+    return PlannedArtifact(block, _describe(prepared, block), [Part(identifier(prepared.tool), (), kind)])
 
 
-def is_no_smaller(stand: Stand, rendered: Rendered) -> bool:
-    """Tell whether what stands for blocks takes as much as they do."""
-    written = len(rendered.content.encode("utf-8", "surrogatepass"))
-    return written >= sum(block.size for block in stand.blocks) or rendered.tokens >= stand.tokens
-
-
-def _describe(measured: Measured, words: Shape) -> Description:
-    block = measured.piece.block
+def _describe(prepared: Prepared, measured: Measured) -> Description:
+    block, schema = measured.piece.block, measured.schema
     assert block is not None
     if isinstance(block, Media):
-        return Description(
-            block.kind, block.content_type, block.size, block.placeholder, measured.tokens, words, name=block.name
-        )
+        shown, tokens = block.placeholder, measured.tokens
+        return Description(block.kind, block.content_type, block.size, shown, tokens, measured.shape, name=block.name)
     shown = block.head(store.PREVIEW_CHARS)
-    if measured.schema is None:
-        kind = "application/octet-stream" if block.lossy else "text/plain"
-        return Description("text", kind, block.size, shown, measured.tokens, "text")
-    schema = measured.schema
-    kept = schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()
+    if schema is None:
+        content_type = "application/octet-stream" if block.lossy else "text/plain"
+        return Description("text", content_type, block.size, shown, measured.tokens, "text")
     return Description(
         "json",
         "application/json",
         block.size,
         shown,
         measured.tokens,
-        words,
-        store.pack_schema(kept),
-        is_string=measured.is_string,
+        measured.shape,
+        store.pack_schema(schema.fitted(SCHEMA_CHARS, len) if schema.folded else schema.full()),
+        is_string=_form(prepared.scope).keeps_text and not block.is_written,
     )
 
 
-def _seen(prepared: Prepared, given: Given) -> int | None:
+def _seen(prepared: Prepared, outlook: Outlook) -> int | None:
     """The step at which the model still sees the same text; None of errors, which are shown each time."""
-    return None if prepared.is_error else given.seen
-
-
-def _holds(prepared: Prepared, several: Sequence[Kept], given: Given) -> bool:
-    """Tell whether payloads are written by the commit alone.
-
-    What was given before is stored, most likely: its bytes are looked at before they are trusted.
-    """
-    is_new = given.first is None and prepared.taken is None and prepared.scope.objects is None
-    return is_new and sum(adding_of(several).values()) <= HELD_BYTES
-
-
-def _place(prepared: Prepared, several: Sequence[Kept], *, is_held: bool) -> None:
-    """Hold payloads for the commit, equal ones once, or write them."""
-    held: dict[bytes, Held] = {}
-    for kept in several:
-        digest, content_type = kept.block.digest, kept.about.content_type
-        if not is_held:
-            kept.blob_id = restage(prepared, kept.block, content_type)
-        elif digest not in held:
-            held[digest] = staging.hold(_content(kept.block, content_type))
-        kept.held = held.get(digest)
-
-
-def restage(prepared: Prepared, measured: Measured, content_type: str) -> int:
-    """Write a payload, or find its bytes published already; return the blob's id."""
-    if prepared.taken is not None:
-        return prepared.taken.staged.blob_id
-    ahead, measured.ahead = measured.ahead, None
-    try:
-        return staging.stage(prepared.scope.place, _content(measured, content_type), ahead).blob_id
-    finally:
-        if ahead is not None:
-            ahead.close()
-
-
-def _content(measured: Measured, content_type: str) -> Content:
-    block = measured.piece.block
-    assert block is not None
-    return Content(block.data, measured.digest, block.line_count, content_type)
+    return None if prepared.is_error else outlook.given.seen

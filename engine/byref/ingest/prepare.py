@@ -1,9 +1,12 @@
-"""An output made ready to be judged: read into blocks, freed of instructions, mapped, measured. No SQL, but for a mapper."""
+"""Prepare: an output is read into blocks, freed of instructions, mapped, measured and judged by itself.
+
+Nothing here needs SQL, but that a mapper may run in the sandbox, and a template may.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -11,18 +14,22 @@ from typing import Any
 from blake3 import blake3
 
 from byref.accounting import ledger
-from byref.content import Block, Large, Piece, formats, instructions, to_pieces
+from byref.artifacts.store import Artifact
+from byref.artifacts.variables import Variable
+from byref.content import Block, Large, Media, Piece, formats, instructions, to_pieces
+from byref.conversation.result import Result
 from byref.conversation.scope import Scope
 from byref.describe.schema import NotPlain, Schema, TooDeep, infer
+from byref.describe.shape import shape
 from byref.ingest import mappers
-from byref.ingest.streamed import Taken
+from byref.ingest.ingested import Ingested
 from byref.policy import ToolPolicy, gates
-from byref.policy.gates import Verdict
-from byref.stores.frames import Ahead
+from byref.policy.gates import Reason, Verdict
+from byref.policy.routes import Route
 
 logger = logging.getLogger("byref")
 
-APPLIED = "applied"
+MAPPED = "applied"
 UNSEEN_TOKENS = 1_600
 """Of an image whose bytes are elsewhere, where the policy counts images by their bytes."""
 
@@ -38,10 +45,6 @@ class Measured:
     digest: bytes
     note: str | None = None
     """Why text is not structured, where it might have been."""
-    ahead: Ahead | None = None
-    """Its frames, where they are being compressed already."""
-    is_string: bool = False
-    """A pointer to it stands for the text that it came as, though that be JSON."""
 
     @property
     def weight(self) -> int:
@@ -74,10 +77,18 @@ class Measured:
         """Whether it is JSON that can be described."""
         return self.schema is not None
 
+    @cached_property
+    def shape(self) -> dict[str, str] | str:
+        """Its shape in words: of an object those of each member."""
+        block = self.piece.block
+        if isinstance(block, Media):
+            return block.words
+        return shape(block.outline) if block is not None and self.is_structured else "text"
+
 
 @dataclass(eq=False)
 class Prepared:
-    """An output, read and measured."""
+    """An output, read and measured. It belongs to one call, and is used on one thread at a time."""
 
     scope: Scope
     """With the policy for this tool's outputs."""
@@ -92,7 +103,7 @@ class Prepared:
     instructions: str | None
     mapped: str | None
     """What became of the tool's mapper, None if it has none."""
-    taken: Taken | None
+    ingested: Ingested | None
     """The stream that it came as, if that was too large to be held."""
 
     @cached_property
@@ -100,20 +111,20 @@ class Prepared:
         """Counts the tokens of what stands for the output, as `Scope.count`, each text once."""
         return cache(self.scope.count)
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Of all blocks."""
         return sum(block.tokens for block in self.blocks)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Of all blocks, in bytes."""
         return sum(block.size for block in self.blocks)
 
     @property
-    def weight(self) -> int:
-        """Of all blocks, in bytes as the gates count them."""
-        return sum(block.weight for block in self.blocks)
+    def storable(self) -> list[Measured]:
+        """The blocks whose bytes are here."""
+        return [block for block in self.blocks if block.piece.block is not None]
 
     @property
     def content(self) -> str | list[Any]:
@@ -123,13 +134,39 @@ class Prepared:
             return first.piece.block.text
         return [block.piece.content for block in self.blocks]
 
+    def result(
+        self,
+        route: Route,
+        reason: Reason,
+        content: str | list[Any],
+        tokens: int,
+        *,
+        step: int | None,
+        envelope: dict[str, Any] | None = None,
+        artifacts: Iterable[Artifact] = (),
+        variables: Iterable[Variable] = (),
+    ) -> Result:
+        """Return what became of the output."""
+        return Result(
+            content=content,
+            route=route,
+            reason=reason,
+            step=step,
+            envelope=envelope,
+            artifacts=list(artifacts),
+            variables=list(variables),
+            tokens=tokens,
+            original_tokens=self.tokens,
+            is_error=self.is_error,
+            instructions=self.instructions,
+            tool=self.tool,
+        )
+
     def discard(self) -> None:
         """Free what was parsed; nothing of the output is used any more."""
-        for measured in self.blocks:
-            if measured.ahead is not None:
-                measured.ahead.close()
-            if measured.piece.block is not None:
-                measured.piece.block.discard()
+        for measured in self.storable:
+            assert measured.piece.block is not None
+            measured.piece.block.discard()
 
 
 def prepare(
@@ -138,19 +175,21 @@ def prepare(
     """Read, map and measure an output and judge it by itself."""
     shaping = scope.policy.tool(tool)
     scope = replace(scope, policy=scope.policy.for_tool(tool))
-    own_tool = tool in scope.tools
-    taken = output if type(output) is Taken else None
-    pieces, says_error = to_pieces(output) if taken is None else ([Piece(taken.block)], False)
+    is_own_tool = tool in scope.tools
+    ingested = output if type(output) is Ingested else None
+    if ingested is not None:
+        pieces, says_error, found = [Piece(ingested.block)], False, ingested.instructions
+    else:
+        pieces, says_error = to_pieces(output)
+        found = None if is_own_tool else _lift_instructions(pieces)
     is_error = is_error or says_error
-    told = _lift(pieces) if not own_tool else None
-    told = told if taken is None else taken.instructions
-    told, mapped = told if scope.policy.trusted_instructions == "all" else None, None
-    if not own_tool and not is_error and (shaping.mapper is not None or shaping.template is not None):
-        pieces, said, mapped, is_error = _map(scope, shaping, pieces)
-        if mapped != APPLIED:
+    message, mapped = found if scope.policy.trusted_instructions == "all" else None, None
+    if not is_own_tool and not is_error and (shaping.mapper is not None or shaping.template is not None):
+        pieces, from_mapper, mapped, is_error = _map(scope, shaping, pieces)
+        if mapped != MAPPED:
             logger.warning("the mapper of %r %s", tool, mapped)
-        told = said or told
-    parses = scope.policy.enabled and not own_tool  # what passes whole whatever it is, is not worth parsing
+        message = from_mapper or message
+    parses = scope.policy.enabled and not is_own_tool  # what passes whole whatever it is, is not worth parsing
     blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
     verdict = gates.per_output(
         scope.policy,
@@ -158,7 +197,7 @@ def prepare(
         tokens=sum(block.tokens for block in blocks),
         window=scope.window,
         is_error=is_error,
-        own_tool=own_tool,
+        own_tool=is_own_tool,
     )
     if verdict.reason not in ("disabled", "own_tool", "below_floor"):
         for measured in blocks:
@@ -174,25 +213,25 @@ def prepare(
         call_id=call_id[: ledger.CALL_ID_CHARS] if call_id else None,
         call_digest=ledger.digest(call_id) if call_id else None,
         arguments=ledger.cut_arguments(arguments),
-        instructions=told if scope.policy.trusted_instructions != "none" else None,
+        instructions=message if scope.policy.trusted_instructions != "none" else None,
         mapped=mapped,
-        taken=taken,
+        ingested=ingested,
     )
 
 
-def _lift(pieces: list[Piece]) -> str | None:
+def _lift_instructions(pieces: list[Piece]) -> str | None:
     """Take the instructions out of every block and return the first."""
-    told = None
+    first = None
     for at, piece in enumerate(pieces):
         if piece.block is None and type(piece.original) is dict:
-            original, said = instructions.lift_value(piece.original)
-            if said is not None and type(original) is dict:
-                pieces[at], told = Piece(None, original), told or said
+            original, found = instructions.lift_value(piece.original)
+            if found is not None and type(original) is dict:
+                pieces[at], first = Piece(None, original), first or found
         elif isinstance(piece.block, Block) and not isinstance(piece.block, Large):
-            rest, said = instructions.lift(piece.block)
-            if said is not None:
-                pieces[at], told = formats.replaced(piece, rest), told or said
-    return told
+            rest, found = instructions.lift(piece.block)
+            if found is not None:
+                pieces[at], first = formats.replaced(piece, rest), first or found
+    return first
 
 
 def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[Piece], str | None, str, bool]:
@@ -205,7 +244,7 @@ def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[P
     structured = [piece for piece in texts if isinstance(piece.block, Block) and piece.block.kind == "json"]
     chosen = {id(piece) for piece in (texts if len(pieces) == 1 else structured or texts)}
     shaped: list[Piece] = []
-    told, is_error = None, False
+    first, is_error = None, False
     for piece in pieces:
         if id(piece) not in chosen or not isinstance(piece.block, Block):
             shaped.append(piece)
@@ -215,11 +254,11 @@ def _map(scope: Scope, shaping: ToolPolicy, pieces: list[Piece]) -> tuple[list[P
             result = mappers.apply(scope, shaping, value if kind == "json" else piece.block.text)
         except mappers.MapperFailed as failure:
             return pieces, None, f"failed, the output is unmapped: {failure}", False
-        result, said = instructions.lift_value(result)
+        result, found = instructions.lift_value(result)
         made, failed = to_pieces(result)
-        told, is_error = told or said or _lift(made), is_error or failed
+        first, is_error = first or found or _lift_instructions(made), is_error or failed
         shaped += made
-    return shaped, told, APPLIED, is_error
+    return shaped, first, MAPPED, is_error
 
 
 def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
@@ -229,14 +268,13 @@ def _measured(scope: Scope, piece: Piece, *, parses: bool) -> Measured:
             kind = block.kind
         else:
             kind = "json" if block.from_value or block.text[:1] in ("{", "[") else "text"
-        is_string = policy.envelope_form == "pointers" and not block.is_written
-        return Measured(piece, block.size, block.tokens(scope.count, kind), block.digest, is_string=is_string)
+        return Measured(piece, block.size, block.tokens(scope.count, kind), block.digest)
     if block is not None:
         tokens = gates.media_tokens(policy, is_image=block.kind == "image", size=block.size)
         return Measured(piece, block.size, tokens, block.digest)
     written = formats.to_json([piece.content])
-    seen = piece.original is not None and formats.is_image(piece.original)
-    tokens = (policy.image_tokens or UNSEEN_TOKENS) if seen else scope.count(written, "json")
+    is_seen = piece.original is not None and formats.is_image(piece.original)
+    tokens = (policy.image_tokens or UNSEEN_TOKENS) if is_seen else scope.count(written, "json")
     return Measured(piece, len(written), tokens, _digest(written.encode()))
 
 

@@ -1,8 +1,7 @@
-"""What the ledger knows of an output: answered again, and shown in the history."""
+"""Replay: what the ledger knows of an output, answered again byte for byte, and shown in the history."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,26 +12,49 @@ from byref.artifacts import store, variables
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.content import formats
+from byref.conversation import lifecycle
 from byref.conversation.result import Result
 from byref.conversation.scope import Scope
+from byref.ingest.envelope import envelope_in
+from byref.ingest.outlook import Outlook, may_be_replayed
+from byref.ingest.prepare import Prepared
+from byref.ingest.stage import Stage
+from byref.policy.routes import Route
 
-Stored = tuple[Sequence[Artifact], Sequence[Variable]]
+
+def answered_before(prepared: Prepared, outlook: Outlook, stage: Stage) -> Result | None:
+    """Return the answer that the same output had under the same call id; None if there is none to be had any more.
+
+    Where its data has expired, the output is stored again rather than answered with a dead name. Where its bytes are
+    damaged, those that came now take their place.
+    """
+    scope, same = prepared.scope, outlook.same
+    if same is None or not may_be_replayed(prepared):
+        return None
+    entry = scope.read(lambda connection: ledger.entry(connection, scope.row, same))
+    if entry is None:
+        return None
+    rows = artifact_rows(entry)
+    if rows and len(scope.read(lambda c: store.by_row_ids(c, scope.source, scope.row, rows))) < len(set(rows)):
+        scope.write(lambda connection: lifecycle.expire(connection, scope.row, rows))
+        return None
+    result = replayed(scope, entry, prepared.tool)
+    return replayed(scope, entry, prepared.tool) if _mended(prepared, result, stage) else result
 
 
 def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
-    """The same result as the first time, byte for byte."""
-    names = entry.detail.get("variables", [])
+    """Return the same result as the first time, byte for byte."""
     rows, stands = artifact_rows(entry), entry.detail.get("stands", [])
-    artifacts, bound = scope.read(lambda connection: stored(connection, scope, rows, names)) if rows else ((), ())
-    content = content_of(entry)
+    names = entry.detail.get("variables", [])
+    artifacts, bound = scope.read(lambda connection: _stored(connection, scope, rows, names)) if rows else ((), ())
+    content, route = content_of(entry), Route(entry.route or Route.INLINE)
     shown = content if isinstance(content, str) else _text_of(content[stands[0][0]]) if stands else ""
-    is_envelope = entry.route in ("variables", "artifact") and shown.startswith("{")
     return Result(
         content=content,
-        route=entry.route or "inline",
+        route=route,
         reason=entry.reason or "fits",
         step=entry.step,
-        envelope=json.loads(shown) if is_envelope else None,
+        envelope=envelope_in(route, shown),
         artifacts=list(artifacts),
         variables=list(bound),
         tokens=entry.tokens,
@@ -41,18 +63,6 @@ def replayed(scope: Scope, entry: ledger.Entry, tool: str) -> Result:
         instructions=entry.detail.get("instructions"),
         tool=tool,
     )
-
-
-def has_expired(scope: Scope, entry: ledger.Entry) -> bool:
-    """Tell whether data that an output became is gone: the same again is stored again, not answered with a dead name."""
-    rows = artifact_rows(entry)
-    return bool(rows) and len(scope.read(lambda c: store.by_row_ids(c, scope.source, scope.row, rows))) < len(set(rows))
-
-
-def stored(connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]) -> Stored:
-    artifacts = store.by_row_ids(connection, scope.source, scope.row, rows)
-    found = variables.find(connection, scope.source, scope.row, names, artifacts)
-    return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
 
 
 def content_of(entry: ledger.Entry) -> str | list[Any]:
@@ -71,7 +81,7 @@ def artifact_rows(entry: ledger.Entry) -> list[int]:
 def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artifact | str | list[Any] | None:
     """Return an output as it came: by reference where it was offloaded; None where nothing of it is left."""
     content = content_of(entry)
-    if entry.route in ("inline", "wholesale"):
+    if entry.route is not None and Route(entry.route).passes_whole:
         return content
     if isinstance(content, str):
         kept = [artifacts[row] for row in artifact_rows(entry) if row in artifacts]
@@ -82,6 +92,25 @@ def original_of(entry: ledger.Entry, artifacts: Mapping[int, Artifact]) -> Artif
         for at, block in enumerate(content)
         for row in stands.get(at) or [0]
     ]
+
+
+def _mended(prepared: Prepared, result: Result, stage: Stage) -> bool:
+    """Store again what is answered as before and cannot be read as before; tell whether there was such."""
+    if prepared.ingested is not None:
+        return False
+    lost = {artifact.digest: artifact.content_type for artifact in result.artifacts if not artifact.payload.is_sound()}
+    damaged = [block for block in prepared.storable if block.digest in lost]
+    for block in damaged:
+        stage.write(block, lost[block.digest])
+    return bool(damaged)
+
+
+def _stored(
+    connection: Connection, scope: Scope, rows: Sequence[int], names: Sequence[str]
+) -> tuple[Sequence[Artifact], Sequence[Variable]]:
+    artifacts = store.by_row_ids(connection, scope.source, scope.row, rows)
+    found = variables.find(connection, scope.source, scope.row, names, artifacts)
+    return [artifacts[row] for row in rows if row in artifacts], [found[name] for name in names if name in found]
 
 
 def _text_of(block: Any) -> str:

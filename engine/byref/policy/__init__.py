@@ -17,7 +17,7 @@ Mode = Literal["auto", "variables", "artifact", "truncate"]
 Plaintext = Literal["auto", "wholesale", "truncate", "artifact"]
 Errors = Literal["truncate", "inline"]
 OnStorageFailure = Literal["truncate", "raise"]
-Form = Literal["variables", "references", "pointers", "previews"]
+EnvelopeForm = Literal["variables", "references", "pointers", "previews"]
 TrustedInstructions = Literal["mappers", "all", "none"]
 
 INTERPRETER = "code_interpreter"
@@ -37,14 +37,9 @@ TOOL_NAMES = (
     "store_artifact",
     "retrieve_offloaded_content",
 )
+FOLLOWING = (*READERS, "get_artifact", "retrieve_offloaded_content")
+"""Tools that can follow a reference to stored data of any kind."""
 DEFAULT_TOOLS = (INTERPRETER, "artifact_jq", "artifact_grep", "artifact_read")
-FOLLOWERS: Mapping[Form, tuple[str, ...]] = {
-    "variables": (*READERS, "get_artifact", "retrieve_offloaded_content"),
-    "references": READERS,
-    "pointers": (*READERS, "get_artifact", "retrieve_offloaded_content"),
-    "previews": (*READERS, "get_artifact", "retrieve_offloaded_content"),
-}
-"""By the envelope's form, the tools of which one makes `auto` choose an artifact: those that can follow its reference."""
 _ONE_GATE: Mapping[str, Any] = {
     "context_percentage": None,
     "min_threshold_bytes": 0,
@@ -61,7 +56,7 @@ _CHECKS: Mapping[str, Callable[[str, object], None]] = {
     "mode": kinds.choice(Mode),
     "plaintext": kinds.choice(Plaintext),
     "wholesale_tokens": kinds.optional(kinds.integer(1)),
-    "envelope_form": kinds.choice(Form),
+    "envelope_form": kinds.choice(EnvelopeForm),
     "context_percentage": kinds.optional(kinds.between(0, 1)),
     "min_threshold_bytes": kinds.integer(0),
     "max_threshold_bytes": kinds.optional(kinds.integer(1)),
@@ -176,7 +171,7 @@ class Policy:
     truncated; or always one of the others, whole up to the ceiling alone."""
     wholesale_tokens: int | None = 20_000
     """Text above it is truncated by `plaintext="auto"`, even where there is room for it; None: no bound but the others."""
-    envelope_form: Form = "variables"
+    envelope_form: EnvelopeForm = "variables"
     """What an artifact's envelope looks like; the presets of that name set it."""
     context_percentage: float | None = 0.25
     """Per-output gate, as a fraction of the model's window at 4 bytes a token, clamped between the next two; None: off."""

@@ -21,7 +21,7 @@ from byref.describe.jsontext import noted
 from byref.describe.shape import kind_of, shape
 from byref.describe.truncate import head_of
 from byref.errors import ConfigurationError, QuotaExceeded, ToolError, shown
-from byref.ingest.streamed import Taken
+from byref.ingest.ingested import Ingested
 from byref.policy import gates
 from byref.references.coercion import as_key
 from byref.references.targets import expired, lookup
@@ -92,7 +92,7 @@ def store_value(
         QuotaExceeded: it, or all that is stored with it, is more than the policy allows.
     """
     check(name, content_type, preview_chars)
-    if type(value) is Taken:
+    if type(value) is Ingested:
         with value.released(scope):
             about = _described(scope, value.block, value, content_type, preview_chars)
         return value.staged, about
@@ -112,7 +112,7 @@ def _described(
     if block.kind == "json" and block.from_value and block.described is None:
         block.reparse()
     kind = block.kind
-    if type(value) is not Taken and (lost := first_note(value, block)):
+    if type(value) is not Ingested and (lost := first_note(value, block)):
         raise ConfigurationError(f"{lost}. Store text, bytes, or what JSON can hold")
     words: object = shape(block.outline) if kind == "json" else "text"
     if kind == "text" and block.from_value:  # a number, a boolean or None: JSON that is no text, and no structure
@@ -125,7 +125,7 @@ def _described(
         head_of(block.ends, preview_chars) if preview_chars else "",
         block.tokens(scope.count, kind),
         words,
-        is_string=block.kind == "json" and (value.is_text if type(value) is Taken else issubclass(type(value), str)),
+        is_string=block.kind == "json" and (value.is_text if type(value) is Ingested else issubclass(type(value), str)),
     )
 
 

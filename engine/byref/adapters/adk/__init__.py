@@ -212,7 +212,7 @@ class ByrefPlugin(BasePlugin):
             self._told.setdefault(context.invocation_id, []).append(result.instructions)
         if isinstance(value, Exception):
             return Read(error=sendable(result.text))
-        if result.route in ("inline", "wholesale") and not parts and _is_same(value, result.content):
+        if result.route.passes_whole and not parts and _is_same(value, result.content):
             return None
         return _response(result, parts)
 

@@ -17,8 +17,8 @@ from byref.conversation.scope import NO_ROW, Scope
 from byref.engine import Engine
 from byref.errors import ByrefError, SessionGone, StorageFailure, ToolError
 from byref.ingest.fallback import unstored
+from byref.ingest.ingested import Ingested, of_tool
 from byref.ingest.prepare import prepare
-from byref.ingest.streamed import Taken, of_tool
 from byref.policy import Policy, check_tools
 from byref.session import Session
 
@@ -230,9 +230,9 @@ class Conversations:
             policy=policy,
             tools=(),
         )
-        taken = of_tool(scope, output, tool, is_error=is_error)
+        received = of_tool(scope, output, tool, is_error=is_error)
         try:
-            return unstored(prepare(scope, taken, tool, None, arguments, is_error))
+            return unstored(prepare(scope, received, tool, None, arguments, is_error))
         finally:
-            if isinstance(taken, Taken):
-                taken.settle(scope)
+            if type(received) is Ingested:
+                received.settle(scope)

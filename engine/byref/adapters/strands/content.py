@@ -74,7 +74,7 @@ def is_as_it_came(read: Result, policy: Policy) -> bool:
     """Tell whether the model reads all that came, and nothing else."""
     own = policy.tool(read.tool)
     is_reshaped = own.mapper is not None or own.template is not None or read.instructions is not None
-    return read.route in ("inline", "wholesale") and not is_reshaped
+    return read.route.passes_whole and not is_reshaped
 
 
 def sendable(result: Mapping[str, Any]) -> ToolResult:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from byref.ingest.envelope.artifact import ArtifactDraft, PointerDraft
-from byref.ingest.envelope.base import Draft, Reference, Rendered
-from byref.ingest.envelope.inplace import PlaceholderDraft, TruncateDraft
-from byref.ingest.envelope.previews import Offloaded, PreviewDraft
-from byref.ingest.envelope.variables import VariablesDraft
+from byref.ingest.envelope.base import Brief, Builder, Reference, Rendered
+from byref.ingest.envelope.forms import FORMS, Form, builder_of, envelope_in
+from byref.ingest.envelope.shortened import TruncatedBuilder
+from byref.ingest.envelope.variables import VariablesBuilder
 
 __all__ = [
-    "ArtifactDraft",
-    "Draft",
-    "Offloaded",
-    "PlaceholderDraft",
-    "PointerDraft",
-    "PreviewDraft",
+    "FORMS",
+    "Brief",
+    "Builder",
+    "Form",
     "Reference",
     "Rendered",
-    "TruncateDraft",
-    "VariablesDraft",
+    "TruncatedBuilder",
+    "VariablesBuilder",
+    "builder_of",
+    "envelope_in",
 ]

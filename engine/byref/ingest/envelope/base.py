@@ -1,22 +1,28 @@
-"""What every envelope has in common: a draft is made before the commit, and rendered once names, step and ids are known."""
+"""What all builders share. A builder is made before the commit; it renders its text once names, step and ids are known."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from byref.describe.jsontext import encodable
-from byref.policy import INTERPRETER, READERS, SQL
+from byref.ingest.prepare import Measured, Prepared
+from byref.policy import INTERPRETER, READERS, SQL, Policy
+from byref.policy.routes import Route
 
-Count = Callable[[str], int]
 S = TypeVar("S")
 
 _PATH_CHARS: Final = 60
 ROUNDS: Final = 8
 """Tries to fit a text whose tokens can only be counted once it is made."""
+WHOLE_PREVIEW: Final = 200_000
+"""Tokens of an output whose preview may have all of `preview_tokens`; a smaller output has its share of them, since what
+stands for 12,000 tokens should be some hundreds."""
+LEAST_PREVIEW: Final = 100
 
 HINTS: Final = {
     "artifact_read": "Read lines: start_line to end_line",
@@ -43,7 +49,7 @@ class Rendered:
     """What the model reads, and the envelope it is the text of, if it is one."""
 
     content: str
-    count: Count = field(repr=False)
+    count: Callable[[str], int] = field(repr=False)
     envelope: dict[str, Any] | None = None
 
     @cached_property
@@ -52,13 +58,82 @@ class Rendered:
         return self.count(self.content)
 
 
-class Draft(Protocol):
-    """Stands for one or more blocks of an output until the commit knows names, step and artifact ids."""
+@dataclass(frozen=True)
+class Brief:
+    """What a builder is asked for: the blocks that it stands for, its room, and what it has to mention."""
 
-    route: str
+    prepared: Prepared
+    blocks: Sequence[Measured]
+    """At least one, and all of them storable."""
+    share: int = 1
+    """How many builders share the policy's budget."""
+    repeats: int | None = None
+    """The step of the first output with the same content."""
+    seen: int | None = None
+    """The first step with the same content whose text the model's context still holds."""
+    unstored: str | None = None
+    """The sentence that says why nothing of the blocks is stored; None where they are."""
+    most_shown: int | None = None
+    """Tokens of what is shown of a text that is cut; None: the policy's `truncate_tokens`, at most half of the text."""
 
+    @property
+    def policy(self) -> Policy:
+        """The policy for the tool's outputs."""
+        return self.prepared.scope.policy
+
+    @property
+    def tokens(self) -> int:
+        """Of the blocks."""
+        return sum(block.tokens for block in self.blocks)
+
+    @property
+    def budget(self) -> int:
+        """Tokens of an envelope."""
+        return self.policy.envelope_budget // self.share
+
+    @property
+    def bounded_budget(self) -> int:
+        """The same, and at most half of what the envelope stands for."""
+        return min(self.budget, self._half)
+
+    @property
+    def cut_budget(self) -> int:
+        """Tokens of a text that is cut."""
+        return self.most_shown or min(self.policy.truncate_tokens // self.share, self._half)
+
+    @property
+    def preview_tokens(self) -> int:
+        """Most tokens of a preview inside an envelope."""
+        share = self.policy.preview_tokens * self.tokens // WHOLE_PREVIEW
+        return min(self.policy.preview_tokens, max(LEAST_PREVIEW, share))
+
+    @property
+    def _half(self) -> int:
+        return max(self.tokens // 2, 100)
+
+
+class Builder(ABC):
+    """Stands for one or more blocks of an output until the commit knows names, step and artifact ids.
+
+    It belongs to one call and is used on one thread at a time. A commit that is run again renders again: what the first
+    rendering found to fit is kept, since ids and names differ little in length.
+    """
+
+    route: ClassVar[Route]
+
+    def __init__(self, brief: Brief, budget: int) -> None:
+        """Take what a brief says of all builders alike; `budget` bounds what is rendered, in tokens."""
+        self.tools = brief.prepared.scope.tools
+        self.count = brief.prepared.count
+        self.budget = budget
+        self.repeats = brief.repeats
+
+    @abstractmethod
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
-        """Fill in the variables' names, the step and the artifacts, none if nothing is stored."""
+        """Return what the model reads.
+
+        `names` are those of the variables, `step` is the output's, `kept` are the artifacts, none if nothing is stored.
+        """
 
 
 def located(reference: Reference) -> dict[str, str]:
@@ -91,7 +166,7 @@ def nested(path: str) -> str:
     return f"{encodable(shown)}: what nests deeper is not described, but whole in the data"
 
 
-def told(*, complete: bool, short: bool = False) -> str:
+def completeness(*, complete: bool, short: bool = False) -> str:
     """Return the sentence that keeps a model from taking a preview for the whole."""
     if complete:
         return "preview shows all of the data."

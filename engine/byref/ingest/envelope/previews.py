@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
-from byref.ingest.envelope.base import Count, Reference, Rendered, access_hints, at_location, grow, read_there, repeated
+from byref.content import Block, Media
+from byref.describe.preview import preview
+from byref.describe.truncate import head_within
+from byref.ingest.envelope.base import (
+    Brief,
+    Builder,
+    Reference,
+    Rendered,
+    access_hints,
+    at_location,
+    grow,
+    read_there,
+    repeated,
+)
+from byref.ingest.prepare import Measured
 from byref.policy import INTERPRETER
+from byref.policy.routes import Route
 
 RETRIEVE: Final = "retrieve_offloaded_content"
 _SEARCH: Final = (
@@ -20,43 +34,24 @@ _REFERENCES_SHARE: Final = 0.5
 _SHORT_BELOW: Final = 200
 """Budget under which the guidance names tools alone, and fewer references are named."""
 _SHORT_SHARE: Final = 0.35
+_LEAST_SHOWN: Final = 8
 _LEAST_PREVIEW: Final = 20
 """Tokens that a block's preview has at least: of so many blocks that they do not suffice the first ones have one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offloaded:
-    """One block as its preview and its reference tell it."""
+class PreviewBuilder(Builder):
+    """One or more blocks of an output, stored one by one, with a text that names them all."""
 
-    kind: str
-    """json, text, or a format: png, pdf."""
-    size: int
-    tokens: int
-    """Of the whole block, or of what stands for an image or a document: no preview needs more."""
-    structured: bool
-    searchable: bool
-    """It is text or JSON."""
-    make_preview: Callable[[int], str]
-    """From a budget in tokens to the preview's text."""
+    route = Route.ARTIFACT
 
-
-@dataclass
-class PreviewDraft:
-    """One or more blocks of an output, stored one by one."""
-
-    blocks: Sequence[Offloaded]
-    total: int
-    """Tokens of all of them."""
-    tools: Sequence[str]
-    budget: int
-    preview_tokens: int
-    count: Count
-    repeats: int | None = None
-    """The step of the first output with the same content."""
-    route: str = "artifact"
-    _shown: str = ""
-    """What the first rendering found to fit: ids are of one length, so that it fits the next one too."""
-    _there: str = ""
+    def __init__(self, brief: Brief, *, has_preview: bool = True) -> None:
+        super().__init__(brief, brief.budget)
+        self._blocks = brief.blocks
+        self._total = brief.tokens
+        self._readable = [block for block in brief.blocks if isinstance(block.piece.block, Block)]
+        self._preview_tokens = brief.policy.preview_tokens if has_preview else 0
+        self._shown = ""
+        self._there = ""
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the references; the preview takes what the fixed parts leave."""
@@ -72,7 +67,7 @@ class PreviewDraft:
         if bare.tokens > self.budget and self.repeats is not None:
             self.repeats = None
             bare = wrap("")
-        grown = grow(bare, self.budget, most=self.preview_tokens, least=8, make=self._preview, wrap=wrap)
+        grown = grow(bare, self.budget, most=self._preview_tokens, least=_LEAST_SHOWN, make=self._preview, wrap=wrap)
         if grown is None:
             return bare
         self._shown = grown[0]
@@ -80,21 +75,35 @@ class PreviewDraft:
 
     def _preview(self, room: int) -> str:
         """The previews of the blocks in their order; what the smaller ones do not need the larger ones have."""
-        blocks = self.blocks[: max(1, room // _LEAST_PREVIEW)]
+        blocks = self._blocks[: max(1, room // _LEAST_PREVIEW)]
         pieces: dict[int, str] = {}
-        for done, i in enumerate(sorted(range(len(blocks)), key=lambda i: blocks[i].tokens)):
+        for done, i in enumerate(sorted(range(len(blocks)), key=lambda i: self._tokens(blocks[i]))):
             with suppress(ValueError):
-                pieces[i] = blocks[i].make_preview(room // (len(blocks) - done))
+                pieces[i] = self._preview_of(blocks[i], room // (len(blocks) - done))
                 room -= self.count(pieces[i]) + 1
         return "\n\n".join(pieces[i] for i in sorted(pieces) if pieces[i])
+
+    def _tokens(self, measured: Measured) -> int:
+        """The most that a block's preview needs: of an image or a document only the placeholder is shown."""
+        block = measured.piece.block
+        return self.count(block.placeholder) if isinstance(block, Media) else measured.tokens
+
+    def _preview_of(self, measured: Measured, budget: int) -> str:
+        block = measured.piece.block
+        if not isinstance(block, Block):
+            return block.placeholder if block is not None else ""
+        if not measured.is_structured:
+            return head_within(block.ends, budget=budget, measure=self.count)
+        whole = {"total": measured.tokens, "size": measured.size}
+        return preview(block.outline, budget=budget, measure=self.count, **whole).text
 
     def _references(self, names: Sequence[str], kept: Sequence[Reference]) -> str:
         lines: list[str] = []
         room = self.budget * (_SHORT_SHARE if self.budget < _SHORT_BELOW else _REFERENCES_SHARE)
         in_code = INTERPRETER in self.tools
-        for number, (reference, name, block) in enumerate(zip(kept, names, self.blocks, strict=True)):
+        for number, (reference, name, block) in enumerate(zip(kept, names, self._blocks, strict=True)):
             code = f"; in {INTERPRETER}: {name}" if in_code else ""
-            line = f"{reference.id} ({block.kind}, {block.size:,} bytes{code}){at_location(reference)}"
+            line = f"{reference.id} ({_kind(block)}, {block.size:,} bytes{code}){at_location(reference)}"
             room -= self.count(line) + 1
             if room < 0 and number:
                 where = ": list_artifacts names them" if "list_artifacts" in self.tools else ""
@@ -106,13 +115,13 @@ class PreviewDraft:
     def _rendered(self, references: str, step: int, shown: str) -> Rendered:
         guidance = self._guidance(step, is_shown=bool(shown))
         text = (
-            f"[Offloaded: {len(self.blocks)} blocks, ~{self.total:,} tokens]\n{guidance}\n\n{shown}\n\n"
+            f"[Offloaded: {len(self._blocks)} blocks, ~{self._total:,} tokens]\n{guidance}\n\n{shown}\n\n"
             f"[Stored references:]\n{references}"
         )
         return Rendered(text, self.count)
 
     def _guidance(self, step: int, *, is_shown: bool) -> str:
-        readable = [block for block in self.blocks if block.searchable]
+        readable = self._readable
         below = "the preview below is a part of it" if is_shown else "nothing of it is shown here"
         state = below if readable else "only a placeholder is below"
         lines = [] if self.repeats is None else [repeated(step, self.repeats)]
@@ -128,9 +137,19 @@ class PreviewDraft:
             ways.append(f"{'Otherwise call' if previewed else 'Call'} {_SEARCH}")
         elif RETRIEVE in self.tools:
             ways.append(f"Call {RETRIEVE} with a reference to see it.")
-        elif readable and (hints := access_hints(self.tools, structured=all(block.structured for block in readable))):
-            told = "; ".join(f"{name}: {hint}" for name, hint in hints.items())
-            ways.append(f"Otherwise: {told}." if previewed else f"{told}.")
+        elif readable and (
+            hints := access_hints(self.tools, structured=all(block.is_structured for block in readable))
+        ):
+            how = "; ".join(f"{name}: {hint}" for name, hint in hints.items())
+            ways.append(f"Otherwise: {how}." if previewed else f"{how}.")
         elif self._there:
             ways.append(f"Otherwise: {self._there}." if previewed else f"{self._there}.")
         return "\n".join([*lines, " ".join(ways)] if ways else lines)
+
+
+def _kind(measured: Measured) -> str:
+    """json, text, or the format of an image or a document: png, pdf."""
+    block = measured.piece.block
+    if isinstance(block, Media):
+        return block.format
+    return "json" if measured.is_structured else "text"

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
+from byref.artifacts import variables
 from byref.artifacts.variables import Part
+from byref.content import Block
 from byref.describe.jsontext import compact
 from byref.describe.preview import Preview, preview
-from byref.describe.schema import Schema
-from byref.ingest.envelope.base import ROUNDS, Count, Reference, Rendered, access_hints, located, nested, repeated, told
+from byref.ingest.envelope.base import (
+    ROUNDS,
+    Brief,
+    Builder,
+    Reference,
+    Rendered,
+    access_hints,
+    completeness,
+    located,
+    nested,
+    repeated,
+)
 from byref.policy import INTERPRETER
+from byref.policy.routes import Route
 
 _SCHEMA_SHARE = 0.4
 """Of the room that the fixed parts leave; the preview has the rest."""
@@ -26,32 +38,26 @@ _SHORT_BELOW = 450
 """Budget under which the instruction is one sentence, and under half of which it is half of one."""
 
 
-@dataclass
-class VariablesDraft:
+class VariablesBuilder(Builder):
     """Structured data bound to variables of the code interpreter."""
 
-    value: object = field(repr=False)
-    schema: Schema
-    parts: Sequence[Part]
-    total: int
-    """Tokens of the whole value."""
-    size: int
-    """Bytes of its text."""
-    tools: Sequence[str]
-    budget: int
-    preview_tokens: int
-    count: Count
-    repeats: int | None = None
-    """The step of the first output with the same content."""
-    route: str = "variables"
-    _fitted: dict[str, Any] | None = None
-    _preview: Preview | None = None
-    _sizes: list[int] = field(default_factory=list)
-    _location: dict[str, str] = field(default_factory=dict)
+    route = Route.VARIABLES
 
-    def __post_init__(self) -> None:
-        """Weigh the parts, for the example."""
-        self._sizes = [_size_at(self.value, part) for part in self.parts]
+    def __init__(self, brief: Brief) -> None:
+        super().__init__(brief, brief.bounded_budget)
+        [measured] = brief.blocks
+        assert isinstance(measured.piece.block, Block) and measured.schema is not None
+        self._value: Any = measured.piece.block.outline
+        self._schema = measured.schema
+        self._total, self._size = measured.tokens, measured.size
+        self._preview_tokens = brief.preview_tokens
+        tool, policy = brief.prepared.tool, brief.policy
+        self.parts = variables.parts(tool, self._value, measured.shape, policy.tool(tool).names)
+        """The variables: the whole, and a top-level array or object each."""
+        self._sizes = [_size_at(self._value, part) for part in self.parts]
+        self._fitted: dict[str, Any] | None = None
+        self._preview: Preview | None = None
+        self._location: dict[str, str] = {}
 
     def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
         """Fill in the names; fit schema and preview beside them the first time, and where they take more room than then."""
@@ -71,15 +77,15 @@ class VariablesDraft:
             self._fitted, self._preview = {}, None
             # A counter of the host's own may take so many tokens a character that not even a stub fits.
             with suppress(ValueError):
-                self._fitted = self.schema.fitted(max(4, int(room * share)), self.count)
+                self._fitted = self._schema.fitted(max(4, int(room * share)), self.count)
             schema = self.count(compact(self._fitted))
             with suppress(ValueError):
                 self._preview = preview(
-                    self.value,
-                    budget=max(8, min(room - schema, self.preview_tokens)),
+                    self._value,
+                    budget=max(8, min(room - schema, self._preview_tokens)),
                     measure=self.count,
-                    total=self.total,
-                    size=self.size,
+                    total=self._total,
+                    size=self._size,
                 )
             rendered, shown = self._rendered(names, step), self._preview
             apart = bare + schema + (0 if shown is None else shown.tokens + self.count(compact(shown.omitted)))
@@ -101,10 +107,10 @@ class VariablesDraft:
     def _envelope(self, names: Sequence[str], step: int) -> dict[str, Any]:
         shown = self._preview
         omitted = shown.omitted if shown else None
-        if self.schema.cut_at is not None:
-            omitted = {**(omitted or {}), "deeper": nested(self.schema.cut_at)}
-        short = min(self.budget, 3 * self.preview_tokens) < _SHORT_BELOW
-        state = "INCOMPLETE: no preview fits." if shown is None else told(complete=omitted is None, short=short)
+        if self._schema.cut_at is not None:
+            omitted = {**(omitted or {}), "deeper": nested(self._schema.cut_at)}
+        short = min(self.budget, 3 * self._preview_tokens) < _SHORT_BELOW
+        state = "INCOMPLETE: no preview fits." if shown is None else completeness(complete=omitted is None, short=short)
         alias = f"var_step_{step}"
         listing = self._listing(names, alias)
         sizes = dict(zip(names, self._sizes, strict=True))

@@ -1,9 +1,9 @@
-"""Streams that are too large to be held: stored and described in one pass, before anything is decided about them."""
+"""Streams that are too large to be held: they are staged and described in one pass, before anything is decided about them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,8 +31,8 @@ _CUT = 32
 
 
 @dataclass(eq=False)
-class Taken:
-    """A stream that has passed by: its description, and where its bytes are."""
+class Ingested:
+    """A stream that has passed by: its description, and where its bytes are staged. It belongs to one call."""
 
     block: Large | LargeMedia
     stored: Staged | StorageFailure
@@ -73,73 +73,72 @@ class Taken:
 
 
 def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> object:
-    """Return what a tool returned, as `_received` does; in memory if what its policy does with it needs it there."""
+    """Return what a tool returned: itself, a stream as the text or bytes that it gives, and a large one as `Ingested`.
+
+    It is collected in memory whatever its size where the policy needs it there. Where the store fails, a stream is
+    described all the same if the policy lets the turn go on. What the stream raises passes on, and nothing of it is kept.
+    """
     policy, shaping = scope.policy.for_tool(tool), scope.policy.tool(tool)
     shapes = not is_error and (shaping.mapper is not None or shaping.template is not None)
-    whole = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
-    survives = policy.on_storage_failure != "raise"
-    return _received(scope, output, policy.max_artifact_bytes, None, whole=whole, survives=survives, lifts=True)
+    is_needed = shapes or not policy.enabled or tool in scope.tools or policy.plaintext == "wholesale"
+    most = policy.max_artifact_bytes
+    stream = read(output, most=most, collected=most if is_needed else COLLECTED, write=_array)
+    if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
+        return stream
+    return _ingest(scope, stream, None, survives=policy.on_storage_failure != "raise", lifts=True)
 
 
 def of_host(scope: Scope, value: object, content_type: str | None) -> object:
-    """Return a value that the host stores, as `_received` does."""
-    return _received(scope, value, scope.policy.max_artifact_bytes, content_type, whole=False, survives=False)
+    """Return a value that the host stores, as `of_tool`; bytes are what `content_type` says. A failing store raises."""
+    stream = read(value, most=scope.policy.max_artifact_bytes, collected=COLLECTED, write=_array)
+    return _ingest(scope, stream, content_type, survives=False, lifts=False) if type(stream) is Stream else stream
 
 
-def _received(
-    scope: Scope,
-    output: object,
-    most: int,
-    content_type: str | None,
-    *,
-    whole: bool,
-    survives: bool,
-    lifts: bool = False,
-) -> object:
-    """Return an output as it is, a stream as the text or bytes that it gives, and one that goes on as Taken.
+def _ingest(scope: Scope, stream: Stream, content_type: str | None, *, survives: bool, lifts: bool) -> object:
+    """Stage a stream, without its instructions where it `lifts` them; bytes of UTF-16 come back whole.
 
-    `whole`: it is needed in memory, whatever its size. `survives`: where the store fails, the stream is described all
-    the same. `lifts`: instructions are taken out. `content_type` is what the bytes are said to be. What the stream raises
-    passes on, and nothing is left of it.
+    `survives`: where the store fails, the stream is described all the same.
     """
-    stream = read(output, most=most, collected=most if whole else COLLECTED, write=_array)
-    if type(stream) is not Stream:  # not isinstance, which asks the object: it may be hostile
-        return stream
     if scope.row != NO_ROW:
         scope.ask(lambda connection: ledger.see_that_it_is_open(connection, scope.row))
     first = next(stream.pieces)
     pieces = chain([first], stream.pieces)
     if first.startswith(MARKS):  # UTF-16 is stored as UTF-8, and for that it is needed whole
         return b"".join(pieces)
-    said = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
-    guessed = said or _guessed(first, is_text=stream.is_text)
-    if lifts and said is None and (is_textual(guessed) or guessed == OCTETS):
-        return _lifted(scope, pieces, guessed, survives=survives, stream=stream)
-    return _take(scope, pieces, said, guessed, survives=survives, stream=stream)[0]
+    declared = None if stream.is_text or content_type is None or is_textual(content_type) else content_type
+    guessed = declared or _guessed(first, is_text=stream.is_text)
+    stage = partial(_stage, scope, stream, declared, guessed, survives)
+    if lifts and declared is None and (is_textual(guessed) or guessed == OCTETS):
+        return _stage_without_instructions(scope, pieces, stage)
+    return stage(pieces)[0]
 
 
-def _lifted(scope: Scope, pieces: Iterator[bytes], guessed: str, *, survives: bool, stream: Stream) -> Taken:
-    """Take a stream without its instructions, with which it comes back if it is no JSON after all."""
+_Stage = Callable[[Iterator[bytes]], tuple[Ingested, Scanned]]
+
+
+def _stage_without_instructions(scope: Scope, pieces: Iterator[bytes], stage: _Stage) -> Ingested:
+    """Stage a stream without its instructions, and once more with them if it is no JSON after all."""
     lifting = Lifting()
-    taken, scanned = _take(scope, lifting.passing(pieces), None, guessed, survives=survives, stream=stream)
+    ingested, scanned = stage(lifting.passing(pieces))
     if scanned.is_json:
-        taken.instructions = lifting.said
+        ingested.instructions = lifting.said
         again = Lifting(every=True).passing if lifting.has_removed and lifting.left else None
     else:
         again = lifting.restored if lifting.has_removed else None
-    if again is None or isinstance(taken.stored, StorageFailure):
-        return taken
+    if again is None or isinstance(ingested.stored, StorageFailure):
+        return ingested
     try:
-        other, _ = _take(scope, again(_chunks(scope, taken.stored)), None, guessed, survives=survives, stream=stream)
+        other, _ = stage(again(_chunks(scope, ingested.stored)))
     finally:
-        taken.settle(scope)
-    other.instructions = taken.instructions
+        ingested.settle(scope)
+    other.instructions = ingested.instructions
     return other
 
 
-def _take(
-    scope: Scope, pieces: Iterator[bytes], said: str | None, guessed: str, *, survives: bool, stream: Stream
-) -> tuple[Taken, Scanned]:
+def _stage(
+    scope: Scope, stream: Stream, declared: str | None, guessed: str, survives: bool, pieces: Iterator[bytes]
+) -> tuple[Ingested, Scanned]:
+    """Write the pieces to the store and describe them as they pass."""
     scanner, digest, size = Scanner(), blake3(), 0
     failed: list[BaseException] = []
 
@@ -166,14 +165,14 @@ def _take(
             pass
     load = partial(_read_back, scope, stored)
     scanned = scanner.finish()
+    block: Large | LargeMedia
     # What only looks like a document is text if it is UTF-8.
-    if said is None and (is_textual(guessed) or (guessed == OCTETS and not scanned.lossy)):
-        return Taken(
-            Large(scanned, digest.digest(), load, is_written=stream.is_written), stored, stream.is_text
-        ), scanned
-    made = media.of(guessed, b"")
-    large = LargeMedia(made.kind, made.content_type, size, scanned.lines, digest.digest(), load)
-    return Taken(large, stored, stream.is_text), scanned
+    if declared is None and (is_textual(guessed) or (guessed == OCTETS and not scanned.lossy)):
+        block = Large(scanned, digest.digest(), load, is_written=stream.is_written)
+    else:
+        made = media.of(guessed, b"")
+        block = LargeMedia(made.kind, made.content_type, size, scanned.lines, digest.digest(), load)
+    return Ingested(block, stored, stream.is_text), scanned
 
 
 def _array(records: list[object]) -> bytes:

@@ -1,0 +1,71 @@
+"""The envelope forms: one entry for each `Policy.envelope_form`, which says all that differs between them.
+
+A new form is its name in `byref.policy.EnvelopeForm`, a builder in a module of this package, and an entry here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from byref.content import Media
+from byref.ingest.envelope.artifact import ArtifactBuilder, PointerBuilder
+from byref.ingest.envelope.base import Brief, Builder
+from byref.ingest.envelope.previews import PreviewBuilder
+from byref.ingest.envelope.shortened import PlaceholderBuilder, TruncatedBuilder
+from byref.ingest.envelope.variables import VariablesBuilder
+from byref.policy import FOLLOWING, READERS, EnvelopeForm
+from byref.policy.routes import Route
+
+
+@dataclass(frozen=True)
+class Form:
+    """What one form makes of an output that goes behind a reference."""
+
+    builder: Callable[[Brief], Builder]
+    """Makes the envelope of the route `artifact`."""
+    followers: tuple[str, ...] = FOLLOWING
+    """Tools that can follow its reference: `mode="auto"` chooses an artifact only where the session has one of them."""
+    binds_variables: bool = False
+    """Structured data takes the route `variables` where the session has the interpreter."""
+    takes_media: bool = False
+    """Images and documents have an envelope, too; else a placeholder."""
+    takes_all_blocks: bool = False
+    """One envelope stands for all blocks of an output; else each large block has its own."""
+    has_uuids: bool = False
+    """Artifacts have UUIDs as ids; else short ones."""
+    keeps_text: bool = False
+    """A reference to JSON that came as text stands for the text; else for the data that it says."""
+
+
+FORMS: Mapping[EnvelopeForm, Form] = {
+    "variables": Form(ArtifactBuilder, binds_variables=True),
+    "references": Form(partial(ArtifactBuilder, has_preview=False), followers=READERS),
+    "pointers": Form(PointerBuilder, takes_media=True, has_uuids=True, keeps_text=True),
+    "previews": Form(PreviewBuilder, takes_media=True, takes_all_blocks=True),
+}
+
+
+def builder_of(route: Route, brief: Brief) -> Builder:
+    """Return what stands for a brief's blocks on a route."""
+    form = FORMS[brief.policy.envelope_form]
+    [measured, *more] = brief.blocks
+    if route is Route.ARTIFACT:
+        joins = more and not form.takes_all_blocks
+        return PreviewBuilder(brief, has_preview=False) if joins else form.builder(brief)
+    if more:
+        return TruncatedBuilder(brief)
+    if isinstance(measured.piece.block, Media):
+        return PlaceholderBuilder(brief)
+    return VariablesBuilder(brief) if route is Route.VARIABLES else TruncatedBuilder(brief)
+
+
+def envelope_in(route: Route, content: str) -> dict[str, Any] | None:
+    """Return the envelope that a text in the ledger is; None where it is a text without one.
+
+    Forms that have an envelope write it as a JSON object; all others begin with a bracket.
+    """
+    return json.loads(content) if route.is_reference and content.startswith("{") else None

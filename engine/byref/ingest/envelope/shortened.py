@@ -1,0 +1,155 @@
+"""What is not behind an envelope of its own: text shortened in place, and the placeholder of an image or a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from byref.artifacts.variables import identifier
+from byref.content import Block, Media
+from byref.describe.jsontext import is_container, noted
+from byref.describe.truncate import readable, truncate, truncate_json
+from byref.ingest.envelope.base import Brief, Builder, Reference, Rendered, at_location, read_there, repeated
+from byref.ingest.prepare import Measured
+from byref.policy import INTERPRETER, SQL, VIEWERS
+from byref.policy.routes import Route
+
+_WAYS = {
+    INTERPRETER: "compute with code_interpreter",
+    "artifact_jq": "query with artifact_jq (expression)",
+    SQL: "query with artifact_sql",
+    "artifact_read": "read on with artifact_read (start_line, end_line)",
+    "artifact_grep": "search with artifact_grep (pattern)",
+    "retrieve_offloaded_content": "search or read on with retrieve_offloaded_content (pattern, line_range)",
+    "get_artifact": "read on with get_artifact (offset)",
+}
+"""How each tool gets at what was left out; jq and SQL only at JSON."""
+_OF_JSON: Final = ("artifact_jq", SQL)
+_AN_ID: Final = "art_k7m2p9x4q8wz"
+"""As long as any, and of as many tokens."""
+_NAMED: Final = 3
+"""Variables of many blocks that a notice names; further ones are counted."""
+_SHORT_BELOW: Final = 200
+"""Budget of a block cut short under which its notice names tools, and not how to call them."""
+_LEAST_SHOWN: Final = 30
+NOTE_TOKENS: Final = 40
+"""Of the sentence that says why nothing was stored."""
+
+
+class TruncatedBuilder(Builder):
+    """Blocks shortened in place, several as one text, with a notice of where all is kept and which tools get at it.
+
+    In JSON the notice is a member or an element, so that the text parses. Of a text that the model still sees nothing but
+    the notice is shown. What is not stored says so instead.
+    """
+
+    route = Route.TRUNCATE
+
+    def __init__(self, brief: Brief) -> None:
+        super().__init__(brief, brief.cut_budget)
+        [measured, *more] = brief.blocks
+        block = measured.piece.block
+        alone = block if isinstance(block, Block) and not more else None
+        self._structured = alone is not None and measured.is_structured
+        self._reads_paths = brief.prepared.scope.reads_paths
+        text = alone.ends if alone is not None else joined(brief.blocks)
+        self._size = sum(block.size for block in brief.blocks)
+        self._lines = alone.line_count if alone is not None else str(text).count("\n") + 1
+        if self._structured:
+            self.count = partial(brief.prepared.count, kind="json")
+        self.omitted_bytes = 0
+        """What is not shown of the blocks."""
+        self.is_seen = alone is not None and not self._structured and not brief.unstored and brief.seen is not None
+        """Whether the notice alone is shown, for the context still holds the text."""
+        self._is_short = alone is not None and not self.is_seen and self.budget < _SHORT_BELOW
+        self._content = ""
+        if self.is_seen:
+            self.repeats = brief.seen
+            return
+        note = NOTE_TOKENS if brief.unstored else self._note_tokens(identifier(brief.prepared.tool), len(brief.blocks))
+        room = max(self.budget - note, _LEAST_SHOWN)
+        if alone is not None and self._structured:
+            shown = truncate_json(alone.outline, budget=room, measure=self.count, size=self._size)
+            form = '{{"note":"{note}","output":{text}}}'
+        else:
+            shown = truncate(text, budget=room, measure=self.count)
+            form = "{text}\n[{note}]"
+        self.omitted_bytes = shown.omitted_bytes
+        self._content = form.format(note=brief.unstored, text=shown.text) if brief.unstored else shown.text
+
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the variable's and the artifact's names, if something is kept and a tool gets at it."""
+        notice = self._notice(names, kept)
+        if self.repeats is not None:
+            again = repeated(step, self.repeats)
+            # A host that reports no compactions may have made one: nobody but the model knows then.
+            again += " That is above, unless it was compacted away." if self.is_seen else ""
+            notice = f"{again} {notice}" if notice else again
+        content = self._content
+        if not notice:
+            pass
+        elif not self._structured:
+            content = f"{content}\n[{notice}]" if content else f"[{notice}]"
+        elif is_container(content):
+            content = noted(content, notice)
+        return Rendered(content, self.count)
+
+    def _note_tokens(self, name: str, blocks: int) -> int:
+        """Return about how many tokens the notice will take: what is shown of the output has the rest."""
+        names = [f"{name}_99"] * blocks
+        return self.count(self._notice(names, [Reference(_AN_ID)] * blocks)) + (
+            self.count(repeated(99, 99)) if self.repeats is not None else 0
+        )
+
+    def _notice(self, names: Sequence[str], kept: Sequence[Reference]) -> str:
+        tools = [name for name in _WAYS if name in self.tools and (self._structured or name not in _OF_JSON)]
+        there = read_there(kept[0]) if kept and self._reads_paths else ""
+        if not kept or not (tools or there):
+            return ""
+        ways = tools if self._is_short else [_WAYS[name] for name in tools]
+        if tools[:1] == [INTERPRETER] and not self._structured and not self._is_short and len(kept) == 1:
+            ways[0] += f" ({names[0]} is a str)"
+        how = " or ".join(filter(None, (", ".join(ways[:-1]), ways[-1]))) if ways else there
+        state = "All" if self.is_seen else "INCOMPLETE: all"
+        if len(kept) == 1:
+            place = f"variable {names[0]} (artifact {kept[0].id}{at_location(kept[0])})"
+        else:
+            more = len(names) - _NAMED
+            place = f"variables {', '.join(names[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
+        lines = f"{self._lines:,} line{'' if self._lines == 1 else 's'}"
+        return f"{state} {readable(self._size)} in {lines} are kept as {place}: {how}."
+
+
+class PlaceholderBuilder(Builder):
+    """An image or a document that the model does not see here."""
+
+    route = Route.PLACEHOLDER
+
+    def __init__(self, brief: Brief) -> None:
+        super().__init__(brief, brief.budget)
+        [measured] = brief.blocks
+        assert isinstance(measured.piece.block, Media)
+        placeholder = measured.piece.block.placeholder
+        self._placeholder = f"{placeholder}\n[{brief.unstored}]" if brief.unstored else placeholder
+
+    def render(self, names: Sequence[str], step: int, kept: Sequence[Reference]) -> Rendered:
+        """Fill in the artifact's id, if there is one."""
+        content = self._placeholder
+        if len(kept) == 1:
+            viewer = next((name for name in VIEWERS if name in self.tools), None)
+            see = f" See it with {viewer}." if viewer else ""
+            see += f" In {INTERPRETER} its bytes are {names[0]}." if INTERPRETER in self.tools else ""
+            content += (
+                f"\n[Kept as artifact {kept[0].id}{at_location(kept[0])}.{see} To hand it to another tool, "
+                f'give "{kept[0].id}" as its argument.]'
+            )
+        if self.repeats is not None:
+            content += f"\n[{repeated(step, self.repeats)}]"
+        return Rendered(content, self.count)
+
+
+def joined(blocks: Sequence[Measured]) -> str:
+    """Return blocks as one text, with placeholders for images and documents; those that cannot be stored are left out."""
+    stored = [block.piece.block for block in blocks if block.piece.block is not None]
+    return "\n\n".join(block.placeholder if isinstance(block, Media) else block.text for block in stored)

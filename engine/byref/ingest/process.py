@@ -1,0 +1,74 @@
+"""Process: the way of one output, stage after stage, each in a module of its own."""
+
+from __future__ import annotations
+
+import logging
+
+from byref.conversation.result import Result
+from byref.conversation.scope import Scope
+from byref.errors import StorageFailure
+from byref.ingest import fallback, ingested
+from byref.ingest.commit import AnsweredBefore, commit
+from byref.ingest.ingested import Ingested
+from byref.ingest.outlook import look, look_again
+from byref.ingest.plan import Replan, first_plan, next_plan
+from byref.ingest.prepare import Prepared, prepare
+from byref.ingest.replay import answered_before, replayed
+from byref.ingest.stage import Stage
+from byref_sandbox.jsontext import collector_paused
+
+logger = logging.getLogger("byref")
+
+ATTEMPTS = 8
+"""Plans one output may go through before its commit is given up."""
+
+
+def process(
+    scope: Scope, output: object, *, tool: str, call_id: str | None, arguments: object, is_error: bool
+) -> Result:
+    """Take one tool output into the session and return what the model reads of it; see `Session.process`."""
+    received = ingested.of_tool(scope, output, tool, is_error=is_error)  # a large stream is stored while it comes
+    used: set[int] = set()
+    try:
+        with collector_paused():
+            prepared = prepare(scope, received, tool, call_id, arguments, is_error)
+            try:
+                result = _answer(prepared)
+            finally:
+                prepared.discard()
+        used = {artifact.payload.blob_id for artifact in result.artifacts}
+        return result
+    finally:
+        if type(received) is Ingested:  # not isinstance, which asks the object: it may be hostile
+            received.settle(scope, used)
+
+
+def _answer(prepared: Prepared) -> Result:
+    """Store the output, or, where that fails and the policy lets the turn go on, say that it is not stored."""
+    try:
+        return _stored(prepared)
+    except StorageFailure:
+        if prepared.scope.policy.on_storage_failure == "raise":
+            raise
+        logger.exception("byref could not store the output of %r; the turn goes on without it", prepared.tool)
+        return fallback.accounted(prepared)
+
+
+def _stored(prepared: Prepared) -> Result:
+    """Answer as before what was given before, else commit the first plan that holds."""
+    outlook = look(prepared)
+    with Stage(prepared) as stage:
+        if (before := answered_before(prepared, outlook, stage)) is not None:
+            return before
+        stage.begin(outlook)
+        plan = first_plan(prepared, outlook)
+        for _ in range(ATTEMPTS):
+            try:
+                return commit(prepared, plan, outlook, stage)
+            except AnsweredBefore as same:
+                return replayed(prepared.scope, same.entry, prepared.tool)
+            except Replan as changed:
+                if changed.has_moved:
+                    outlook = look_again(prepared)
+                plan = next_plan(prepared, plan, changed, outlook)
+    raise StorageFailure(f"the output of {prepared.tool!r} could not be committed in {ATTEMPTS} attempts")
