@@ -1,4 +1,4 @@
-"""The page of the architecture is that of the code: its map, and each file that it names."""
+"""The page of the architecture is that of the code: its map, each file that it names, and where tests are."""
 
 from __future__ import annotations
 
@@ -51,3 +51,61 @@ def test_each_module_that_is_named_is_there() -> None:
         assert "/".join(parts) in {
             path.relative_to(HOUSES[package]).with_suffix("").as_posix() for path in HOUSES[package].rglob("*")
         }
+
+
+TESTS = ROOT / "tests"
+OF_SEVERAL = {
+    "chaos",
+    "compat",
+    "contracts",
+    "examples",
+    "fleet",
+    "journeys",
+    "project",
+    "soak",
+    "statements",
+    "upgrade",
+}
+"""Folders of tests that are of no single package; docs/architecture.md says what each is."""
+OF_ALL = {"test_public", "test_texts"}
+"""Tests beside the folders that are of no single module."""
+
+
+def packages(house: str) -> set[str]:
+    return {path.parent.name for path in HOUSES[house].glob("*/__init__.py")}
+
+
+def test_tests_lie_where_one_looks_for_them() -> None:
+    """In the folder of a package that there is; of what no package is, beside the folders, by the module's name."""
+    allowed = {Path(name) for name in packages("byref") | OF_SEVERAL}
+    allowed |= {Path("sandbox"), *(Path("sandbox", name) for name in packages("byref_sandbox"))}
+    modules = {path.stem for path in HOUSES["byref"].glob("*.py")}
+    for path in TESTS.rglob("test_*.py"):
+        folder = path.parent.relative_to(TESTS)
+        if folder == Path():
+            of = path.stem.removeprefix("test_")
+            assert path.stem in OF_ALL or of in modules or of.split("_")[0] in modules, path
+        else:
+            assert folder in allowed, f"{path}: no package is called {folder}"
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_each_package_has_tests(house: str) -> None:
+    place = TESTS if house == "byref" else TESTS / "sandbox"
+    assert not {name for name in packages(house) if not [*(place / name).rglob("test_*.py")]} - UNTESTED
+
+
+UNTESTED = {"code"}
+"""Whose tests are still beside the others of the sandbox."""
+
+
+def test_each_folder_of_tests_is_explained() -> None:
+    said = set(re.findall(r"`tests/([a-z]+)/`", PAGE))
+    assert said >= {path.name for path in TESTS.iterdir() if path.is_dir() and path.name != "__pycache__"} - packages(
+        "byref"
+    )
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
