@@ -358,8 +358,7 @@ class Session:
             gone = scope.read(lambda connection: tombstones.find(connection, scope.row, [name]))
             if gone:
                 raise ConfigurationError(gone[name].told(name))
-            latest = scope.read(lambda connection: variables.latest(connection, scope.source, scope.row))
-            names = [variable.name for variable in latest[-NAMED:]]
+            names = scope.read(lambda connection: variables.newest_names(connection, scope.row, NAMED))
             raise ConfigurationError(f"no variable {shown(name)} in session {self.id!r}; the newest are {names}")
         found[name].artifact.use()
         return found[name]

@@ -134,9 +134,10 @@ def test_every_reader_says_what_it_was_and_which_call_makes_it_again(own: Engine
     session.call("code_interpreter", {"code": "big = [user['id'] for user in users_2]"}, call_id="d")
     session.store_artifact({"a": 1}, name="mine")
     session.call("store_artifact", {"name": "note", "value": "v" * 50})
+    session.process([{"i": i} for i in range(5_000)], tool="größe_b")
     later(own, WEEK)
     if swept:
-        assert own.sweep().artifacts == 4
+        assert own.sweep().artifacts == 5
     made = 'Call users again with {"page":1,"of":"ü"} to have it again.'
     for tool, arguments in CALLS:
         for key in (artifact.id, artifact.pointer, "users", "$users", "pagination", "var_step_1"):
@@ -145,6 +146,9 @@ def test_every_reader_says_what_it_was_and_which_call_makes_it_again(own: Engine
             assert made in reply.text and "it expired on 20" in reply.text, (tool, key, reply.text)
             assert "application/json, " in reply.text and '"users": "array(2000) of object(3 keys)"' in reply.text
             assert reply.is_error is (tool != "get_artifact")
+    assert "Call größe_b again" in session.call("artifact_read", {"artifact_id": "größe_b"}).text
+    for never in ("größexb", "größe", "%", "var_step_99", "art_none", "\\", "a\0b"):
+        assert "no artifact or variable" in session.call("artifact_read", {"artifact_id": never}).text, never
     reply = session.call("artifact_read", {"artifact_id": "mine"})
     assert reply.is_error and "The application stored it, and would have to store it again." in reply.text
     reply = session.call("artifact_read", {"artifact_id": "note"})
@@ -157,8 +161,8 @@ def test_every_reader_says_what_it_was_and_which_call_makes_it_again(own: Engine
         error = session.run(code).error
         assert error and error.kind == "NameError", code
         assert error.hint and error.hint.startswith("'users' is gone: it expired on 20") and made in error.hint
-    never = session.run("nothing").error
-    assert never and never.kind == "NameError" and "is gone" not in (never.hint or "")
+    error = session.run("nothing").error
+    assert error and error.kind == "NameError" and "is gone" not in (error.hint or "")
     for argument in (
         "$users",
         "$users[0].name",

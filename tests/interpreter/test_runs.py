@@ -391,7 +391,7 @@ def test_what_is_cut_says_incomplete_and_how_to_go_on(stocked: Session) -> None:
     assert content.endswith("n_29 (integer). INCOMPLETE: 10 more are kept too: use them by name]")
     content = ask(stocked, "\n".join(f"m_{i} = {i}" for i in range(100)))
     assert content.endswith(". INCOMPLETE: 6 more are not kept: put what belongs together in one dict]")
-    assert "INCOMPLETE: 78 more are bound: the results that made them name them" in mistake(stocked, "nosuch")
+    assert "INCOMPLETE: over 23 more are bound: the results that made them name them" in mistake(stocked, "nosuch")
     assert stocked.ledger()[-1].tokens <= Policy().reply_tokens
 
 

@@ -289,24 +289,24 @@ _LIVE_ROWS = _LIVE.where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
 _LIVE_IDS = _LIVE.where(ArtifactRow.public_id.in_(bindparam("ids", expanding=True)))
 
 
-def _newest_named(each: Any) -> Any:
+def _newest_named(each: Any, *is_live: Any) -> Any:
     """For each of some names, as they are stored: the newest that was made so, and the newest that came in outputs."""
     same = ArtifactRow.session_id == bindparam("of_session"), type_coerce(ArtifactRow.name, Text) == each.c.value
-    newest = select(ArtifactRow.id).where(*same, is_live(bindparam("now"))).order_by(ArtifactRow.id.desc()).limit(1)
+    newest = select(ArtifactRow.id).where(*same, *is_live).order_by(ArtifactRow.id.desc()).limit(1)
     return select(
         each.c.value, *(newest.where(text(origin)).scalar_subquery().correlate(each) for origin in (WAS_MADE, CAME))
     )
 
 
-_NAMED = {
-    "sqlite": _newest_named(func.json_each(bindparam("names", type_=Text)).table_valued("value").alias("wanted")),
-    "postgresql": _newest_named(
-        func.json_array_elements_text(cast(bindparam("names", type_=Text), JSON))
-        .table_valued(column("value", Text(collation="C")), name="wanted")
-        .render_derived()
-    ),
+_WANTED = {
+    "sqlite": func.json_each(bindparam("names", type_=Text)).table_valued("value").alias("wanted"),
+    "postgresql": func.json_array_elements_text(cast(bindparam("names", type_=Text), JSON))
+    .table_valued(column("value", Text(collation="C")), name="wanted")
+    .render_derived(),
 }
-"""Look-ups, and no list: there may be any number of artifacts of one name."""
+"""Names as rows, for look-ups of each, and no list: there may be any number of artifacts of one name."""
+_NAMED = {dialect: _newest_named(wanted, is_live(bindparam("now"))) for dialect, wanted in _WANTED.items()}
+_EVER_NAMED = {dialect: _newest_named(wanted) for dialect, wanted in _WANTED.items()}
 _INSERT = insert(ArtifactRow).returning(ArtifactRow.id)
 
 
@@ -344,14 +344,28 @@ def by_names(connection: Connection, source: Source, session_row: int, names: Co
 
     What a host, a model or code named goes before the names that documents in outputs happen to have.
     """
+    found = _rows_named(connection, session_row, names, _NAMED)
+    rows = {name: row for name, (made, came) in found.items() if (row := made or came)}
+    return _by_key(connection, source, session_row, rows)
+
+
+def rows_ever_named(connection: Connection, session_row: int, names: Collection[str]) -> set[int]:
+    """Return the row ids of the session's newest artifacts of these names, whether or not they have expired."""
+    found = _rows_named(connection, session_row, names, _EVER_NAMED)
+    return {row for both in found.values() for row in both if row is not None}
+
+
+def _rows_named(
+    connection: Connection, session_row: int, names: Collection[str], query: Mapping[str, Any]
+) -> dict[str, tuple[int | None, int | None]]:
+    """Row ids by name: of the newest that was made so, and of the newest that came in outputs."""
     escaped = EscapedText()
     stored = {escaped.process_bind_param(name, connection.dialect): name for name in names}
     if not stored:
         return {}
     about = {**_now_of(session_row), "names": json.dumps(list(stored))}
-    found = connection.execute(_NAMED[connection.dialect.name], about)
-    rows = {stored[name]: made or came for name, made, came in found if made or came}
-    return _by_key(connection, source, session_row, rows)
+    found = connection.execute(query[connection.dialect.name], about)
+    return {stored[name]: (made, came) for name, made, came in found}
 
 
 _FILES = (

@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 
-from byref.artifacts import blobs
+from byref.artifacts import blobs, store, variables
 from byref.db import sums
 from byref.db.tables import ArtifactRow, LedgerRow, NameRow, TombstoneRow, VariableRow
 
@@ -27,6 +27,8 @@ ARGUMENT_CHARS = 2_000
 GONE = "the stored data is gone or damaged"
 """What the model reads first where bytes are missing, or not the ones that were stored."""
 _SHAPE_CHARS = 300
+_LONGEST = 1_000
+"""Characters, of a name that is looked for."""
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 
@@ -51,9 +53,7 @@ class Tombstone:
 
     def answers_to(self, key: str) -> bool:
         """Tell whether it went by that id, pointer, name of a variable (with or without `$`) or name."""
-        bare = key.strip().removeprefix("$")
-        if bare.startswith("art:"):
-            bare = "art_" + bare.removeprefix("art:")
+        bare = _bare(key)
         alias = _ALIAS.match(bare)
         if alias and self.origin == "output" and self.variables:
             return self.step == int(alias[1])
@@ -68,21 +68,71 @@ class Tombstone:
         return f"{key[:100]!r} is gone: it expired on {when}. It was {what}. {cure}"
 
 
+def _bare(key: str) -> str:
+    """An id, or a name, as the tables have it."""
+    bare = key.strip().removeprefix("$")
+    return "art_" + bare.removeprefix("art:") if bare.startswith("art:") else bare
+
+
 def find(connection: Connection, session_row: int, keys: Collection[str]) -> dict[str, Tombstone]:
     """Return what is left of those of the keys that were a session's artifacts or variables; the newest of each."""
-    columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
-    kept = select(*columns).where(TombstoneRow.session_id == session_row)
-    rows = connection.execute(kept.order_by(TombstoneRow.id.desc()).limit(MOST)).mappings()
-    # By the index of what expires: little has, and was not swept yet, of all that the session has.
-    gone = _dying(connection, ArtifactRow.session_id + 0 == session_row, MOST)
-    newest_first = [*gone[::-1], *map(dict, rows)]
-    known = [_tombstone(row) for row in newest_first]
-    found = {}
-    for key in keys:
-        one = next((tombstone for tombstone in known if tombstone.answers_to(key)), None)
-        if one is not None:
-            found[key] = one
+    found: dict[str, Tombstone] = {}
+    for some in store.batched(keys):
+        called = _Called.of(some)
+        # Nothing that lives is called so: all that a name finds among the artifacts has expired, and was not swept yet.
+        expired = ArtifactRow.id.in_(_rows_called(connection, session_row, called))
+        gone = _dying(connection, and_(ArtifactRow.session_id == session_row, expired), MOST)
+        known = [_tombstone(row) for row in (*gone[::-1], *_swept(connection, session_row, called))]
+        for key in some:
+            one = next((tombstone for tombstone in known if tombstone.answers_to(key)), None)
+            if one is not None:
+                found[key] = one
     return found
+
+
+class _Called(NamedTuple):
+    """What some keys may be, as the tables have it."""
+
+    ids: set[str]
+    names: set[str]
+    variables: set[str]
+    steps: set[int]
+    """Of aliases `var_step_N`."""
+
+    @classmethod
+    def of(cls, keys: Collection[str]) -> _Called:
+        bare = {_bare(key) for key in keys}
+        steps = {int(alias[1]) for name in bare if (alias := _ALIAS.match(name))}
+        names = {name for name in bare if len(name) <= _LONGEST}
+        return cls({name for name in bare if store.is_id(name)}, names, set(filter(variables.is_name, bare)), steps)
+
+
+def _rows_called(connection: Connection, session_row: int, called: _Called) -> set[int]:
+    """The ids of the rows of artifacts that are called so, whether or not they have expired: of a name the newest."""
+    artifact, variable = ArtifactRow.session_id == session_row, VariableRow.session_id == session_row
+    queries = (
+        (called.ids, select(ArtifactRow.id).where(artifact, ArtifactRow.public_id.in_(called.ids))),
+        (called.variables, select(VariableRow.artifact_id).where(variable, VariableRow.name.in_(called.variables))),
+        (called.steps, select(VariableRow.artifact_id).where(variable, VariableRow.step.in_(called.steps))),
+    )
+    rows = {row for some, query in queries if some for row in connection.execute(query).scalars()}
+    return rows | store.rows_ever_named(connection, session_row, called.names)
+
+
+def _swept(connection: Connection, session_row: int, called: _Called) -> list[Mapping[str, Any]]:
+    """Tombstones that may answer, newest first: there are at most `MOST`, of which few are parsed."""
+    columns = [column for column in TombstoneRow.__table__.c if column.name not in ("id", "tenant", "session_id")]
+    by_variable = (
+        TombstoneRow.variables.contains(json.dumps(name), autoescape=True) for name in sorted(called.variables)
+    )
+    may_be = or_(
+        TombstoneRow.public_id.in_(called.ids),
+        TombstoneRow.name.in_(called.names),
+        TombstoneRow.step.in_(called.steps),
+        *by_variable,
+    )
+    rows = select(*columns).where(TombstoneRow.session_id == session_row, may_be).order_by(TombstoneRow.id.desc())
+    return [dict(row) for row in connection.execute(rows).mappings()]
 
 
 def expire(connection: Connection, row_ids: Collection[int]) -> tuple[int, int]:

@@ -43,8 +43,8 @@ _IN_A_ROW = 32
 _DOUBLINGS = 40
 _MOST_GIVEN = 10_000
 """Names of which the last number is remembered."""
-LATEST = 500
-"""Most variables of tools, and of code, that an error chooses names from."""
+LATEST = 50
+"""Most variables of tools, of hosts and of code that an error chooses names from: what nobody has is told in a few milliseconds."""
 _ALIAS = re.compile(r"var_step_([1-9][0-9]{0,17})\Z", re.ASCII)
 
 Path = tuple[str, ...]
@@ -369,6 +369,11 @@ def names_of(connection: Connection, artifact_rows: Collection[int]) -> dict[int
     return found
 
 
+_BESIDE = 10
+_BEFORE = _NAMED.where(VariableRow.name < bindparam("name")).order_by(VariableRow.name.desc()).limit(_BESIDE)
+_BEHIND = _NAMED.where(VariableRow.name > bindparam("name")).order_by(VariableRow.name).limit(_BESIDE)
+
+
 def _newest_of(origin: str) -> Any:
     newest = (
         select(VariableRow.id, VariableRow.artifact_id, VariableRow.name, VariableRow.shape, VariableRow.origin)
@@ -400,6 +405,20 @@ def newest(connection: Connection, session_row: int, limit: int) -> tuple[list[N
     is_all = max(Counter(row.origin for row in rows).values(), default=0) < window
     named = [Named(row.artifact_id, row.name, row.shape) for row in rows[:limit]]
     return named, Counted(len(rows), is_all)
+
+
+def newest_names(connection: Connection, session_row: int, limit: int) -> list[str]:
+    """Return the names of the newest data, in the order in which they were first bound."""
+    rows = sorted(_newest(connection, session_row, limit), key=attrgetter("id"))
+    return [row.name for row in rows[-limit:]]
+
+
+def beside(connection: Connection, session_row: int, name: str) -> list[str]:
+    """Return the names that stand next to one in the order of the index: those that begin alike, however old they are."""
+    if not is_name(name):
+        return []
+    about = {"of_session": session_row, "name": name}
+    return [found for query in (_BEFORE, _BEHIND) for found in connection.execute(query, about).scalars()]
 
 
 def of_tools_first(connection: Connection, session_row: int, limit: int) -> dict[str, bool]:

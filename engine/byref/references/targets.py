@@ -23,7 +23,7 @@ from byref.errors import ToolError
 from byref.stores.frames import line_count
 
 _LISTED = 20
-_COMPARED = 1_000
+_COMPARED = 100
 """Names that one which is not there is compared with."""
 _KEY_CHARS = 40
 _SHOWN_CHARS = 100
@@ -185,10 +185,13 @@ def _there(value: object) -> str:
 
 def listing(scope: Scope, key: str) -> str:
     """Return what there is, for the end of an error that `key` means nothing: variables and artifacts, the newest of each."""
-    (named, variable_count), (kept, artifact_count) = scope.read(
+    head = key[:_SHOWN_CHARS].removeprefix("$")
+    heads = list(dict.fromkeys((head, re.split(r"[.\[]", head)[0])))
+    (named, variable_count), (kept, artifact_count), beside = scope.read(
         lambda connection: (
             variables.newest(connection, scope.row, _COMPARED),
             listings.newest_unbound(connection, scope.row, _COMPARED),
+            [name for head in heads for name in variables.beside(connection, scope.row, head)],
         )
     )
     names = [variable.name for variable in named]
@@ -198,11 +201,7 @@ def listing(scope: Scope, key: str) -> str:
     text = f"; there are: {_newest(names, variable_count)}" if names else ""
     if others:
         text += f"; {'artifacts' if names else 'there are'}: {_newest(others, artifact_count)}"
-    heads = {
-        key[:_SHOWN_CHARS].removeprefix("$"): None,
-        re.split(r"[.\[]", key[:_SHOWN_CHARS].removeprefix("$"))[0]: None,
-    }
-    near = next((match for head in heads for match in get_close_matches(head, [*names, *others], 1)), None)
+    near = next((match for head in heads for match in get_close_matches(head, [*names, *others, *beside], 1)), None)
     return text if near is None else f"{text}. Did you mean {_short(near)!r}?"
 
 
