@@ -64,6 +64,38 @@ def test_it_is_true_and_told_once(chat: Session) -> None:
     assert told(chat, "c = [b]") == ["c and b share parts"]  # of an earlier run
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later", "words"),
+    [
+        (["a = [1]", "b = [2]"], "b.append(a)", "b and a share parts"),
+        (["a = [1]", "b = [2]"], "b = [a]", "b and a share parts"),
+        (["a = [1]\nb = [2]\nc = [a]"], "c = [b]", "c and b share parts"),
+        (["a = [1]", "b = {'m': 1}"], "b['n'] = b['m'] = a", "b holds a part several times"),
+        (["a = {1}", "b = {}"], "b['s'] = a", "b and a share parts"),
+        (["b = [[1]]"], "b.append(b[0])", "b holds a part several times"),
+        (["import pandas as pd\na = pd.DataFrame({'x': [1]})", "b = 1"], "b = a", "b and a share parts"),
+        (["a = [1]", "b = [2]"], "b.append(a)\nboom", "b and a share parts"),
+    ],
+)
+def test_what_a_later_run_makes_common_is_told_once(chat: Session, earlier: list[str], later: str, words: str) -> None:
+    """All names were bound before: that they share is new."""
+    for code in earlier:
+        told(chat, code)
+    assert told(chat, later) == [words]
+    assert told(chat, later) == [], "the model knows"
+
+
+def test_it_is_told_to_a_model_that_was_not_told(chat: Session) -> None:
+    code = "a = [1]\nb = [a]"
+    assert chat.run(code).bound["b"].shares == "a"  # by the host: no model has read it
+    assert told(chat, code) == ["b and a share parts"]
+    told(chat, "bb = [a]\nab = 1")
+    assert told(chat, "ab = [a]") == ["ab and a share parts"], "another name with the same end"
+    for number in range(120):
+        chat.process(f"note {number}", tool="t")
+    assert told(chat, code) == ["b and a share parts"], "long ago"
+
+
 def test_many_are_named_briefly_and_a_host_sees_them_all(chat: Session) -> None:
     code = "a = [1]\n" + "".join(f"b{n} = [a]\n" for n in range(9))
     [words] = told(chat, code)

@@ -107,7 +107,8 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
         others = variables.of_tools_first(connection, scope.row, NAMED_IN_ERRORS)
     inputs = Inputs(
         replace(known, exact=exact),
-        {name.removeprefix("$"): variable for name, variable in found.items()},  # `df("$users")`
+        # `df("$users")`; in an order that does not change with each process, as what is said of names follows it.
+        {name.removeprefix("$"): variable for name, variable in sorted(found.items())},
         {},
         sources,
         _files(connection, scope, texts),

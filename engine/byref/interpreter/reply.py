@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from sqlalchemy import bindparam, func, select
 
 from byref.artifacts.counted import Counted
 from byref.artifacts.variables import LATEST, Variable
 from byref.conversation.scope import Scope
+from byref.db.tables import LedgerRow
 from byref.describe.jsontext import noted
 from byref.describe.truncate import incomplete_json, truncate, truncate_json
 from byref.interpreter import files, plots
 from byref.interpreter.persistence import Committed
 from byref.interpreter.runs import Execution, missing_name, text_of
 from byref.jsonscan import LazyJSON
+from byref_sandbox import Outcome
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.outcome import NAMES_THERE
 
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
 _LISTED_NAMES = 30
 _SHARED_NAMES = 5
+_COPIES = "from the next call on each has a copy of its own"
+_SHARING_NOTES = re.compile(rf"\[([^\[\]]*): {_COPIES}\]")
+_SHARING_NAMES = re.compile(r"(\w+) (?:and (\w+) share parts|holds a part several times)")
+_REMEMBERED_STEPS = 100
+"""So many steps back a reply is what the model remembers."""
+Told = Collection[frozenset[str]]
+"""Names that were said to have parts in common."""
+_last = select(func.max(LedgerRow.step)).where(LedgerRow.session_id == bindparam("of_session")).scalar_subquery()
+_ON_SHARING = select(LedgerRow.content).where(
+    LedgerRow.session_id == bindparam("of_session"),
+    LedgerRow.step > _last - _REMEMBERED_STEPS,
+    LedgerRow.kind == "reply",
+    LedgerRow.content.contains(f"{_COPIES}]"),
+)
 
 
-def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> str:
+def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable], told: Told = ()) -> str:
     """Return a run as the model reads it: figures and files, output, value or error, and what became of its names.
 
-    `known` are the variables to choose from where a name is missing: the latest ones.
+    `known` are the variables to choose from where a name is missing, the latest ones; `told` is what `told_of_sharing` says.
     """
     about = [plots.text_of(scope, execution.plots, made.plots), files.text_of(scope, execution.files)]
-    text = "\n".join(_parts(execution, made, scope, known))
+    text = "\n".join(_parts(execution, made, scope, known, told))
     return "\n".join(filter(None, [*about, text])) or NO_OUTPUT
 
 
-def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Variable]) -> list[str]:
+def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Variable], told: Told) -> list[str]:
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     parts: list[str] = []
     if outcome.stdout:
@@ -60,8 +79,8 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
             listed[name] += f", no longer {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
-    if shared := _shared(execution, made):
-        parts.append(f"[{shared}: from the next call on each has a copy of its own]")
+    if shared := _shared(execution, made, told):
+        parts.append(f"[{shared}: {_COPIES}]")
     if unkept := {**execution.left.lost, **made.gone}:
         parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
     return parts
@@ -138,15 +157,35 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
     return None
 
 
-def _shared(execution: Execution, made: Committed) -> str:
-    """Names that have parts in common which can be changed, once each: they are told when they are first bound."""
-    outcome, told = execution.outcome, list[str]()
+def _shared(execution: Execution, made: Committed, told: Told) -> str:
+    """Names that have parts in common which can be changed; once each, for in the next run they are copies.
+
+    Of a name that was not bound before it is said in any case.
+    """
+    notes = [
+        f"{name} holds a part several times" if other == name else f"{name} and {other} share parts"
+        for name, other in _sharing(execution.outcome).items()
+        if name in made.names
+        and (not made.fresh.isdisjoint((name, other)) or not any(known.issuperset((name, other)) for known in told))
+    ]
+    more = len(notes) - _SHARED_NAMES
+    return ", ".join(notes[:_SHARED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _sharing(outcome: Outcome) -> dict[str, str]:
+    """Names, each with one, its own or another, with which it has a part in common."""
     shares = {name: one.shares for name, one in outcome.bound.items()}
-    for name, other in (shares | {name: one.shares for name, one in outcome.same.items()}).items():
-        if other and name in made.names and not made.fresh.isdisjoint((name, other)):
-            told.append(f"{name} holds a part several times" if other == name else f"{name} and {other} share parts")
-    more = len(told) - _SHARED_NAMES
-    return ", ".join(told[:_SHARED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    shares |= {name: one.shares for name, one in outcome.same.items()}
+    return {name: other for name, other in shares.items() if other}
+
+
+def told_of_sharing(scope: Scope, outcome: Outcome) -> Told:
+    """Return which names the last replies have said to share parts; nothing is read where none do now."""
+    if not _sharing(outcome):
+        return ()
+    texts = scope.ask(lambda connection: connection.execute(_ON_SHARING, {"of_session": scope.row}).scalars().all())
+    notes = [found[1] for text in texts for found in _SHARING_NOTES.finditer(text or "")]
+    return [frozenset(filter(None, names.groups())) for note in notes for names in _SHARING_NAMES.finditer(note)]
 
 
 def _named(names: Sequence[str], further: str) -> str:
