@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import Any
 
@@ -34,6 +34,7 @@ _ESCAPE = 6
 """Bytes of the longest escape."""
 _HIGH = re.compile(rb"\\u[dD][89abAB]")
 _LOW = re.compile(rb"\\u[dD][c-fC-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MANY_OBJECTS = 100_000
 _LONGEST_PAUSE = 10.0
 """Seconds of pauses that overlap, after which cycles are looked for once."""
@@ -61,14 +62,12 @@ def decode(data: bytes) -> object:
         raise NotJSON(_TOO_DEEP)
     with collector_paused():
         if _is_utf8(data):  # msgspec does not look at the encoding
-            try:
+            with suppress(msgspec.DecodeError, RecursionError):
                 return _strict.decode(data)
-            except (msgspec.DecodeError, RecursionError):
-                text = str(data, "utf-8")
-        else:
-            text = str(data, "utf-8", "surrogatepass") if _only_surrogates(data) else _refuse_encoding()
         try:
-            return json.loads(text, parse_int=integer)
+            return json.loads(str(data, "utf-8", "surrogatepass"), parse_int=integer)
+        except UnicodeDecodeError:
+            raise NotJSON("not UTF-8") from None
         except json.JSONDecodeError as error:
             raise NotJSON(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
         except RecursionError:
@@ -121,7 +120,8 @@ def is_json(data: bytes) -> bool:
         return (
             _is_utf8(data)
             and not is_too_deep(data)
-            and (_is_valid(data) or (b"\\u" in data and _is_valid(_without_surrogates(data))))
+            # Lone surrogates are valid here, and not for msgspec: any other character in their place is valid for it as well.
+            and (_is_valid(data) or (b"\\u" in data and _is_valid(_SURROGATE.sub(rb"\\u00", data))))
         )
     except RecursionError:
         return False
@@ -149,21 +149,14 @@ def _is_valid(data: bytes) -> bool:
     return True
 
 
-def _without_surrogates(data: bytes) -> bytes:
-    """JSON that is valid if this is, lone surrogates aside, which msgspec takes for the end of it."""
-    for first in (b"d", b"D"):
-        for second in b"89abcdefABCDEF":
-            data = data.replace(b"\\u%s%c" % (first, second), b"\\u00")
-    return data
-
-
 def on_one_line(data: bytes) -> str:
     """JSON as text without line feeds, which are in no string of it."""
     return (data.replace(b"\n", b"") if b"\n" in data else data).decode("utf-8", "replace")
 
 
 def encodable(text: str) -> str:
-    """A text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
+    """Return a text with its lone surrogates, which UTF-8 cannot hold, as escapes; the very same text if it has none."""
+    text = str.__str__(text)  # of a class of the code's own its methods would be called
     try:
         for at in range(0, len(text), _PIECE):
             text[at : at + _PIECE].encode()
@@ -208,18 +201,6 @@ def _is_within_a_character(before: bytes, after: bytes) -> bool:
 def integer(digits: str) -> int | str:
     """Return an integer; one of more digits than Python converts as its text."""
     return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else digits
-
-
-def _only_surrogates(data: bytes) -> bool:
-    try:
-        data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _refuse_encoding() -> str:
-    raise NotJSON("not UTF-8")
 
 
 @contextmanager

@@ -119,11 +119,30 @@ def as_strided(
 # Memory that compiled code trusts ------------------------------------------------------------------------------------------
 
 
-def setflags(value: Any) -> Any:
+MEMORY: dict[str, Callable[[Any], Any]] = {}
+"""By attribute name, what a value has in its place."""
+
+
+def _of(*kinds: type) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any], Any]]:
+    """Enter a function in MEMORY under its name: of a value of these kinds and its attribute of that name it gives what code has.
+
+    What other kinds of values have under that name stays as it is.
+    """
+
+    def enter(replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+        def had(value: Any) -> Any:
+            found = getattr(value, replace.__name__)
+            return replace(value, found) if isinstance(value, kinds) else found
+
+        MEMORY[replace.__name__] = had
+        return had
+
+    return enter
+
+
+@_of(np.ndarray)
+def setflags(value: Any, method: Any) -> Any:
     """`array.setflags`, which makes nothing writable: pandas hands out its own arrays as read-only views."""
-    method = getattr(value, "setflags")  # noqa: B009
-    if not isinstance(value, np.ndarray):
-        return method
 
     def call(write: Any = None, align: Any = None, uic: Any = None) -> None:
         if write and not value.flags.writeable:
@@ -172,28 +191,23 @@ class ArrayFlags:
         return repr(self._array.flags)
 
 
-def flags(value: Any) -> Any:
-    """`array.flags`; those of anything else as they are."""
-    return ArrayFlags(value) if isinstance(value, np.ndarray | np.generic) else value.flags
+@_of(np.ndarray, np.generic)
+def flags(value: Any, _real: Any) -> Any:
+    """`array.flags`, as above."""
+    return ArrayFlags(value)
 
 
-def base(value: Any) -> Any:
+@_of(np.ndarray)
+def base(value: Any, found: Any) -> Any:
     """`array.base`, unless the array is a read-only view of one that is not."""
-    found = value.base
-    if (
-        isinstance(value, np.ndarray)
-        and isinstance(found, np.ndarray)
-        and found.flags.writeable > value.flags.writeable
-    ):
+    if isinstance(found, np.ndarray) and found.flags.writeable > value.flags.writeable:
         raise NotAllowed(".base of a read-only array is not available", _COPY)
     return found
 
 
-def at(value: Any) -> Any:
-    """`ufunc.at`, which does not look itself whether it may write; the `at` of tables as it is."""
-    method = value.at
-    if type(value) is not np.ufunc:
-        return method
+@_of(np.ufunc)
+def at(_ufunc: Any, method: Any) -> Any:
+    """`ufunc.at`, which does not look itself whether it may write."""
 
     def call(a: Any, indices: Any, *b: Any) -> None:
         if isinstance(a, np.ndarray) and not a.flags.writeable:
@@ -203,9 +217,9 @@ def at(value: Any) -> Any:
     return call
 
 
-def from_codes(value: Any) -> Any:
+@_of(object)
+def from_codes(value: Any, make: Any) -> Any:
     """`pd.Categorical.from_codes` with codes of its own, that are looked at."""
-    make = value.from_codes
     if not issubclass(value if isinstance(value, type) else type(value), pd.Categorical):
         return make
 
@@ -221,11 +235,9 @@ def multi_index(*arguments: Any, **options: Any) -> pd.MultiIndex:
     return pd.MultiIndex(**{**given, "codes": _own_codes(given.get("codes")), "verify_integrity": True})
 
 
-def set_codes(value: Any) -> Any:
+@_of(pd.MultiIndex)
+def set_codes(_index: Any, method: Any) -> Any:
     """`index.set_codes`, which looks at the codes."""
-    method = value.set_codes
-    if not isinstance(value, pd.MultiIndex):
-        return method
 
     def call(codes: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
         made = method(_own_codes(codes), level=level)
@@ -237,11 +249,9 @@ def set_codes(value: Any) -> Any:
     return call
 
 
-def set_levels(value: Any) -> Any:
+@_of(pd.MultiIndex)
+def set_levels(_index: Any, method: Any) -> Any:
     """`index.set_levels`, which looks at the codes."""
-    method = value.set_levels
-    if not isinstance(value, pd.MultiIndex):
-        return method
 
     def call(levels: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
         return method(levels, level=level)
@@ -249,18 +259,16 @@ def set_levels(value: Any) -> Any:
     return call
 
 
-def codes(value: Any) -> Any:
+@_of(pd.MultiIndex)
+def codes(_index: Any, found: Any) -> Any:
     """`index.codes` as a list of its own, of arrays whose shapes are their own: the index's could be changed as a list."""
-    found = value.codes
-    if not isinstance(value, pd.MultiIndex):
-        return found
     return type(found)(part.view() for part in found)
 
 
-def levels(value: Any) -> Any:
+@_of(pd.MultiIndex)
+def levels(_index: Any, found: Any) -> Any:
     """`index.levels` as a list of its own."""
-    found = value.levels
-    return type(found)(found) if isinstance(value, pd.MultiIndex) else found
+    return type(found)(found)
 
 
 def _own_codes(codes: Any) -> Any:
@@ -272,16 +280,5 @@ def _own_codes(codes: Any) -> Any:
     return [part if isinstance(part, int | np.integer) else np.array(part).copy() for part in codes]
 
 
-MEMORY = {
-    "setflags": setflags,
-    "flags": flags,
-    "base": base,
-    "at": at,
-    "from_codes": from_codes,
-    "set_codes": set_codes,
-    "set_levels": set_levels,
-    "codes": codes,
-    "levels": levels,
-}
 _MULTI_INDEX = inspect.signature(pd.MultiIndex)
 _COPY = "use .copy(): a copy can be written to"

@@ -38,15 +38,9 @@ def safe_builtins(guards: Guards, modules: Modules, files: Files) -> dict[str, A
     known.update(
         print=_print, display=modules.facades["IPython.display"].display, getattr=guards.getattr, hasattr=guards.hasattr, setattr=guards.setattr, delattr=guards.delattr, type=guards.type,
         dir=_dir, globals=_globals, locals=_locals, vars=_vars(guards), exit=_exit, quit=_exit,
-        open=_open(files),
-        input=_refused("input", NotAllowed("input() is not available: nobody is there to answer", "put the value into the code")),
-        eval=_refused("eval", NotAllowed("eval() is not available", "write the expression directly, or use ast.literal_eval() for literals")),
-        exec=_refused("exec", NotAllowed("exec() is not available", "write the code directly")),
-        compile=_refused("compile", NotAllowed("compile() is not available", "write the code directly")),
-        breakpoint=_refused("breakpoint", NotAllowed("breakpoint() is not available", "use print()")),
-        help=_refused("help", NotAllowed("help() is not available", "dir(value) names what a value has")),
-        memoryview=_refused("memoryview", NotAllowed("memoryview() is not available", "use bytes or bytearray")),
+        open=_open(files), input=_refused("input", "put the value into the code", ": nobody is there to answer"),
     )  # fmt: skip
+    known.update({name: _refused(name, hint) for name, hint in _REFUSED.items()})
     known.update(
         {
             "__build_class__": guards.build_class,
@@ -88,9 +82,20 @@ def _open(files: Files) -> Callable[..., Any]:
     return call
 
 
-def _refused(name: str, refusal: NotAllowed) -> Callable[..., Any]:
-    def call(*arguments: object, **options: object) -> Any:
-        raise NotAllowed(refusal.message, refusal.hint, about_files=refusal.about_files)
+_REFUSED = {
+    "eval": "write the expression directly, or use ast.literal_eval() for literals",
+    "exec": "write the code directly",
+    "compile": "write the code directly",
+    "breakpoint": "use print()",
+    "help": "dir(value) names what a value has",
+    "memoryview": "use bytes or bytearray",
+}
+"""Builtins that are not there, and what to use instead."""
+
+
+def _refused(name: str, hint: str, reason: str = "") -> Callable[..., Any]:
+    def call(*_arguments: object, **_options: object) -> Any:
+        raise NotAllowed(f"{name}() is not available{reason}", hint)
 
     call.__name__ = call.__qualname__ = name
     return call

@@ -159,13 +159,15 @@ def _as_missing(refusal: NotAllowed) -> NoSuchFile:
     return NoSuchFile(refusal.message, refusal.hint, about_files=refusal.about_files)
 
 
-class _Handle:
-    """What a text file and a binary one have in common: they write what they hold when they are flushed or closed."""
+_BUFFER: Any = object
+"""For mypy: the buffer that comes after `_Handle` among the bases."""
 
-    _files: Files
-    key: str
-    name: str
-    mode: str
+
+class _Handle(_BUFFER):  # type: ignore[misc]
+    """What a text file and a binary one have in common. It stands before the buffer among their bases, so `super()` is the buffer.
+
+    A handle writes what it holds into its file when it is flushed or closed.
+    """
 
     def _begin(self, files: Files, key: str, name: str, mode: str) -> None:
         self._files, self.key, self.name, self.mode = files, key, name, mode
@@ -178,16 +180,51 @@ class _Handle:
     def writable(self) -> bool:
         return self._writes
 
-    def _may_read(self) -> None:
-        if not self._reads:
-            raise io.UnsupportedOperation("not readable")
+    def _check(self, is_allowed: bool, what: str) -> None:
+        if not is_allowed:
+            raise io.UnsupportedOperation(f"not {what}")
 
-    def _may_write(self) -> None:
-        if not self._writes:
-            raise io.UnsupportedOperation("not writable")
+    def read(self, size: int | None = -1, /) -> Any:
+        self._check(self._reads, "readable")
+        return super().read(size)
+
+    def readline(self, size: int = -1, /) -> Any:
+        self._check(self._reads, "readable")
+        return super().readline(size)
+
+    def __next__(self) -> Any:
+        self._check(self._reads, "readable")
+        return super().__next__()
+
+    def write(self, data: Any, /) -> int:
+        self._check(self._writes, "writable")
+        if "a" in self.mode:
+            self.seek(0, io.SEEK_END)
+        written: int = super().write(data)
+        return written
+
+    def writelines(self, lines: Any, /) -> None:
+        for line in lines:
+            self.write(line)
+
+    def truncate(self, size: int | None = None, /) -> Any:
+        self._check(self._writes, "writable")
+        return super().truncate(size)
+
+    def flush(self) -> None:
+        if self._writes and not self.closed:
+            self._files.write(self.key, self._content())
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self.flush()
+            finally:
+                self._files._closed(self)
+                super().close()
 
 
-class TextFile(_Handle, io.StringIO):
+class TextFile(_Handle, io.StringIO):  # type: ignore[misc]
     """A file opened as text."""
 
     def __init__(
@@ -214,48 +251,18 @@ class TextFile(_Handle, io.StringIO):
     encoding = property(lambda self: self._encoding)
     errors = property(lambda self: self._errors)
 
-    def read(self, size: int | None = -1, /) -> str:
-        self._may_read()
-        return io.StringIO.read(self, size)
+    def write(self, text: Any, /) -> int:
+        if self._writes and isinstance(text, str):
+            text.encode(
+                self._encoding, self._errors
+            )  # an error belongs to the line that writes, not to the one that closes
+        return super().write(text)
 
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        self._may_read()
-        return io.StringIO.readline(self, size)
-
-    def __next__(self) -> str:  # type: ignore[override]
-        self._may_read()
-        return io.StringIO.__next__(self)
-
-    def write(self, text: str, /) -> int:
-        self._may_write()
-        if isinstance(text, str):
-            text.encode(self._encoding, self._errors)
-        if "a" in self.mode:
-            self.seek(0, io.SEEK_END)
-        return io.StringIO.write(self, text)
-
-    def writelines(self, lines: Any, /) -> None:
-        for line in lines:
-            self.write(line)
-
-    def truncate(self, size: int | None = None, /) -> int:
-        self._may_write()
-        return io.StringIO.truncate(self, size)
-
-    def flush(self) -> None:
-        if self._writes and not self.closed:
-            self._files.write(self.key, self.getvalue().encode(self._encoding, self._errors))
-
-    def close(self) -> None:
-        if not self.closed:
-            try:
-                self.flush()
-            finally:
-                self._files._closed(self)
-                io.StringIO.close(self)
+    def _content(self) -> bytes:
+        return self.getvalue().encode(self._encoding, self._errors)
 
 
-class BinaryFile(_Handle, io.BytesIO):
+class BinaryFile(_Handle, io.BytesIO):  # type: ignore[misc]
     """A file opened as bytes."""
 
     def __init__(self, files: Files, key: str, name: str, mode: str, data: bytes) -> None:
@@ -264,41 +271,8 @@ class BinaryFile(_Handle, io.BytesIO):
         if "a" in mode:
             self.seek(0, io.SEEK_END)
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._may_read()
-        return io.BytesIO.read(self, size)
-
-    def readline(self, size: int | None = -1, /) -> bytes:
-        self._may_read()
-        return io.BytesIO.readline(self, size)
-
-    def __next__(self) -> bytes:
-        self._may_read()
-        return io.BytesIO.__next__(self)
-
-    def write(self, data: Any, /) -> int:
-        self._may_write()
-        if "a" in self.mode:
-            self.seek(0, io.SEEK_END)
-        return io.BytesIO.write(self, data)
-
-    def writelines(self, lines: Any, /) -> None:
-        for line in lines:
-            self.write(line)
-
-    def truncate(self, size: int | None = None, /) -> int:
-        self._may_write()
-        return io.BytesIO.truncate(self, size)
-
-    def flush(self) -> None:
-        if self._writes and not self.closed:
-            self._files.write(self.key, self.getvalue())
-
-    def close(self) -> None:
-        if not self.closed:
-            self.flush()
-            self._files._closed(self)
-            io.BytesIO.close(self)
+    def _content(self) -> bytes:
+        return self.getvalue()
 
 
 BUFFERS: Final = (io.StringIO, io.BytesIO, TextFile, BinaryFile)

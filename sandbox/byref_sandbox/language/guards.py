@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language import copying, missing, names
 from byref_sandbox.language.arrays import check_buffer, check_reshaped
 from byref_sandbox.language.attributes import Namespace
@@ -324,42 +325,13 @@ class Guards(Classes):
         return self.writable(value, name)
 
 
-_PLAIN = frozenset(
-    {
-        int,
-        float,
-        complex,
-        bool,
-        str,
-        bytes,
-        bytearray,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        range,
-        slice,
-        type(None),
-        type(...),
-    }
-)
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice})
+_PLAIN |= {type(None), type(...)}
 """Exactly these: their instances have no attributes of their own."""
 
-_OWN_DUNDERS = frozenset(
-    [
-        "__getattr__",
-        "__get__",
-        "__set__",
-        "__delete__",
-        "__set_name__",
-        "__init_subclass__",
-        "__post_init__",
-        "__missing__",
-        "__dir__",
-        "__match_args__",
-    ]
-)
+_OWN_DUNDERS = words("""__getattr__ __get__ __set__ __delete__ __set_name__ __init_subclass__ __post_init__ __missing__ __dir__
+    __match_args__""")
+"""Read of objects and classes of the code only: a library's would be a way around the checks of names."""
 
 
 def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import traceback
@@ -39,25 +40,11 @@ class Logger:
         if options.get("exc_info"):
             print(format_exc(), end="")
 
-    def debug(self, message: object, *arguments: Any, **options: Any) -> None:
-        """At DEBUG."""
-        self.log(logging.DEBUG, message, *arguments, **options)
-
-    def info(self, message: object, *arguments: Any, **options: Any) -> None:
-        """At INFO."""
-        self.log(logging.INFO, message, *arguments, **options)
-
-    def warning(self, message: object, *arguments: Any, **options: Any) -> None:
-        """At WARNING."""
-        self.log(logging.WARNING, message, *arguments, **options)
-
-    def error(self, message: object, *arguments: Any, **options: Any) -> None:
-        """At ERROR."""
-        self.log(logging.ERROR, message, *arguments, **options)
-
-    def critical(self, message: object, *arguments: Any, **options: Any) -> None:
-        """At CRITICAL."""
-        self.log(logging.CRITICAL, message, *arguments, **options)
+    debug = functools.partialmethod(log, logging.DEBUG)
+    info = functools.partialmethod(log, logging.INFO)
+    warning = functools.partialmethod(log, logging.WARNING)
+    error = functools.partialmethod(log, logging.ERROR)
+    critical = functools.partialmethod(log, logging.CRITICAL)
 
     def exception(self, message: object, *arguments: Any, **options: Any) -> None:
         """At ERROR, with the error being handled."""

@@ -51,6 +51,13 @@ class Transformer(RestrictingNodeTransformer):
         visited = super().visit(node)
         return node if visited is None else visited
 
+    # Allowed as they are: what they hold is visited, and nothing else has to be asked. RestrictedPython refuses some of these, and calls
+    # `guard_iter` for loops; but nothing that can be iterated over yields what cannot be had otherwise.
+    guard_iter = visit_Subscript = visit_With = visit_TryStar = RestrictingNodeTransformer.node_contents_visit
+    visit_Match = visit_match_case = visit_MatchSequence = visit_MatchOr = (
+        RestrictingNodeTransformer.node_contents_visit
+    )
+
     # Reporting -----------------------------------------------------------------------------------------------------------------
 
     def error(self, node: ast.AST, info: str, hint: str | None = None) -> None:
@@ -107,6 +114,12 @@ class Transformer(RestrictingNodeTransformer):
 
     visit_Global = visit_Nonlocal = _visit_names
 
+    def _visit_binding(self, node: ast.ExceptHandler | ast.MatchStar | ast.MatchAs) -> ast.AST:
+        self.check_name(node, node.name)
+        return self.node_contents_visit(node)
+
+    visit_ExceptHandler = visit_MatchStar = visit_MatchAs = _visit_binding
+
     # Attributes and items ------------------------------------------------------------------------------------------------------
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -136,16 +149,9 @@ class Transformer(RestrictingNodeTransformer):
         of_user = ast.Compare(self._call(value, TYPE, _load(value.id)), [ast.In()], [_load(USER_CLASSES)])
         return _at(value, ast.IfExp(of_user, _load(value.id), call))
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        return self.node_contents_visit(node)
-
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == names.FRAME_HELPER:
             node.func = self._call(node.func, HELPER, node.func)
-        return self.node_contents_visit(node)
-
-    def guard_iter(self, node: ast.For | ast.comprehension) -> ast.AST:
-        """Iteration needs no guard: nothing that can be iterated over yields what cannot be had otherwise."""
         return self.node_contents_visit(node)
 
     # Statements ----------------------------------------------------------------------------------------------------------------
@@ -179,16 +185,6 @@ class Transformer(RestrictingNodeTransformer):
             node.target = self.visit(node.target)
             node.value = node.value and self.visit(node.value)
         return node
-
-    def visit_With(self, node: ast.With) -> ast.AST:
-        return self.node_contents_visit(node)
-
-    def visit_TryStar(self, node: ast.AST) -> ast.AST:
-        return self.node_contents_visit(node)
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
-        self.check_name(node, node.name)
-        return self.node_contents_visit(node)
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
         self._string_annotations = any(
@@ -294,33 +290,13 @@ class Transformer(RestrictingNodeTransformer):
 
     # match ---------------------------------------------------------------------------------------------------------------------
 
-    def visit_Match(self, node: ast.Match) -> ast.AST:
-        return self.node_contents_visit(node)
-
-    def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        return self.node_contents_visit(node)
-
     def visit_MatchSingleton(self, node: ast.MatchSingleton) -> ast.AST:
         return node
-
-    def visit_MatchSequence(self, node: ast.MatchSequence) -> ast.AST:
-        return self.node_contents_visit(node)
-
-    def visit_MatchOr(self, node: ast.MatchOr) -> ast.AST:
-        return self.node_contents_visit(node)
 
     def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
         # The grammar admits numbers, strings and dotted names only; a dotted name must stay one, so it cannot become a guard's call.
         self._plain_path(node.value)
         return node
-
-    def visit_MatchStar(self, node: ast.MatchStar) -> ast.AST:
-        self.check_name(node, node.name)
-        return node
-
-    def visit_MatchAs(self, node: ast.MatchAs) -> ast.AST:
-        self.check_name(node, node.name)
-        return self.node_contents_visit(node)
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
         self.check_name(node, node.rest)

@@ -14,6 +14,14 @@ from typing import Any
 import numpy as np
 
 
+def _handed_on(name: str) -> Any:
+    return lambda self: getattr(self._items, name)()
+
+
+def _compared_by(compare: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: compare(self._items, other._items) if type(other) is array else NotImplemented
+
+
 class array(MutableSequence[Any]):  # noqa: N801
     """A list of numbers of one kind."""
 
@@ -90,33 +98,18 @@ class array(MutableSequence[Any]):  # noqa: N801
         """Add numbers from their bytes."""
         self._items.frombytes(bytes(data))
 
-    def tolist(self) -> list[Any]:
-        """The numbers as a list."""
-        return self._items.tolist()
-
-    def tobytes(self) -> bytes:
-        """The bytes of the numbers."""
-        return self._items.tobytes()
-
-    def tounicode(self) -> str:
-        """The text of an array of characters."""
-        return self._items.tounicode()
-
-    def byteswap(self) -> None:
-        """Turn the bytes of each number around."""
-        self._items.byteswap()
-
-    def reverse(self) -> None:
-        """Turn the order around."""
-        self._items.reverse()
+    # These take nothing from the code, so the real ones do it.
+    tolist, tobytes, tounicode = _handed_on("tolist"), _handed_on("tobytes"), _handed_on("tounicode")
+    byteswap, reverse, __repr__ = _handed_on("byteswap"), _handed_on("reverse"), _handed_on("__repr__")
+    __bytes__ = tobytes
 
     def index(self, *arguments: Any) -> int:
         """Where a value is first."""
-        return self.tolist().index(*arguments)
+        return int(self.tolist().index(*arguments))
 
     def count(self, value: Any) -> int:
         """How often a value is there."""
-        return self.tolist().count(value)
+        return int(self.tolist().count(value))
 
     def __add__(self, other: Any) -> array:
         return self._made(self._items + other._items) if type(other) is array else NotImplemented
@@ -137,40 +130,17 @@ class array(MutableSequence[Any]):  # noqa: N801
         self.extend(values)
         return self
 
-    def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
-        return compare(self._items, other._items) if type(other) is array else NotImplemented
-
-    def __eq__(self, other: object) -> Any:
-        return self._compared(other, operator.eq)
-
-    def __lt__(self, other: object) -> Any:
-        return self._compared(other, operator.lt)
-
-    def __le__(self, other: object) -> Any:
-        return self._compared(other, operator.le)
-
-    def __gt__(self, other: object) -> Any:
-        return self._compared(other, operator.gt)
-
-    def __ge__(self, other: object) -> Any:
-        return self._compared(other, operator.ge)
-
+    __eq__, __lt__, __le__ = _compared_by(operator.eq), _compared_by(operator.lt), _compared_by(operator.le)
+    __gt__, __ge__ = _compared_by(operator.gt), _compared_by(operator.ge)
     __hash__ = None  # type: ignore[assignment]
 
-    def __copy__(self) -> array:
+    def __copy__(self, _memo: object = None) -> array:
         return self._made(self._items[:])
 
-    def __deepcopy__(self, _memo: object) -> array:
-        return self._made(self._items[:])
-
-    def __bytes__(self) -> bytes:
-        return self.tobytes()
+    __deepcopy__ = __copy__
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self._items, dtype=dtype)
-
-    def __repr__(self) -> str:
-        return repr(self._items)
 
 
 def _plain_index(index: Any) -> int | slice:

@@ -14,6 +14,7 @@ from byref_sandbox import wire
 from byref_sandbox.code import readonly
 from byref_sandbox.code.analysis import FRAME
 from byref_sandbox.code.sources import Definitions, NoSource, Source, is_definition
+from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import DELETED, STOPPED, Failure
 from byref_sandbox.run import sharing
 from byref_sandbox.run.aliases import Alias, Watch
@@ -22,7 +23,6 @@ from byref_sandbox.run.worker import (
     Body,
     Captured,
     Expired,
-    clean,
     disarm,
     error_frame,
     failure_of,
@@ -118,7 +118,7 @@ def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.
 
 
 def _images(drawn: Iterable[Any]) -> list[wire.Frame]:
-    return [wire.Image(clean(each.name), each.png) for each in drawn]
+    return [wire.Image(encodable(each.name), each.png) for each in drawn]
 
 
 def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Captured) -> None:
@@ -233,7 +233,7 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
         value=made.data,
         text=text,
         exact=packed,
-        shape=clean(values.shape_of(value)) if packed else "",
+        shape=encodable(values.shape_of(value)) if packed else "",
         is_partial=made.is_partial,
     )
     return [*_kept(names, room), done]
@@ -268,15 +268,15 @@ def _frame(name: str, value: _Name) -> wire.Kept | wire.Same | wire.Defined | wi
     if isinstance(value, Alias):
         return value.frame(name)
     if isinstance(value, Source):
-        return wire.Defined(name, value.what, clean(value.text))
+        return wire.Defined(name, value.what, encodable(value.text))
     try:
         if isinstance(value, NoSource):
             raise values.NotData(str(value))
         kept = values.keep(value)
     except values.NotData as error:
-        return wire.Lost(name, clean(str(error))[:_MAX_REASON_CHARS])
+        return wire.Lost(name, encodable(str(error))[:_MAX_REASON_CHARS])
     except MemoryError:
         return wire.Lost(name, "too big: no memory is left to write it down")
     except Exception as error:  # noqa: BLE001  an object that is not what it seems hides neither the others nor an error
         return wire.Lost(name, f"it could not be written down: {type(error).__name__}")
-    return wire.Kept(name, kept.kind, kept.data, kept.was, kept.exact, clean(kept.shape))
+    return wire.Kept(name, kept.kind, kept.data, kept.was, kept.exact, encodable(kept.shape))

@@ -21,6 +21,7 @@ import msgspec
 
 from byref_sandbox import wire
 from byref_sandbox.jail.jail import Jail, Terms, address_space, resident
+from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import Failure
 from byref_sandbox.values.data import Unusable
 
@@ -172,16 +173,11 @@ def failure_of(error: BaseException, terms: wire.Terms) -> Failure:
 def error_frame(failure: Failure) -> wire.Error:
     """The failure, bounded and in valid Unicode."""
     return wire.Error(
-        clean(failure.kind)[:200],
-        clean(failure.message)[:_MAX_MESSAGE_CHARS],
+        encodable(failure.kind)[:200],
+        encodable(failure.message)[:_MAX_MESSAGE_CHARS],
         failure.line,
-        None if failure.hint is None else clean(failure.hint)[:_MAX_MESSAGE_CHARS],
+        None if failure.hint is None else encodable(failure.hint)[:_MAX_MESSAGE_CHARS],
     )
-
-
-def clean(text: str) -> str:
-    """The text with lone surrogates written out as escapes."""
-    return text.encode(_UNICODE, "backslashreplace").decode()
 
 
 def _arm(terms: wire.Terms) -> None:
@@ -243,7 +239,7 @@ def _send(reply: int, frames: list[wire.Frame], stdout: Captured, usage: _Usage)
         done = wire.Done()
     done = msgspec.structs.replace(
         done,
-        text=None if done.text is None else clean(done.text),
+        text=None if done.text is None else encodable(done.text),
         stdout=stdout.text(),
         stdout_dropped=stdout.dropped,
         cpu_ms=usage.cpu_ms(),

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from byref_sandbox.jsontext import encodable
+
 NUMPY_KINDS: Final = "biufcmMSU"
 """Of arrays that are written as their bytes."""
 _MAX_DEPTH: Final = 200
@@ -33,11 +35,8 @@ def node(value: Any, depth: int) -> Any:
     if value is None or kind in (bool, float, bytes):
         return value
     if kind is str:
-        return (
-            value
-            if value.isascii() or not _has_surrogates(value)
-            else ["surrogates", value.encode("utf-8", "surrogatepass")]
-        )
+        is_utf8 = value.isascii() or encodable(value) is value
+        return value if is_utf8 else ["surrogates", value.encode("utf-8", "surrogatepass")]
     if kind is int:
         return value if -_INT64 <= value < _INT64 else ["int", hex(value)]
     if depth > _MAX_DEPTH:
@@ -59,14 +58,6 @@ def value_of(node: Any) -> Any:
     if type(node) is not list:
         return node
     return READERS[node[0]](*node[1:])
-
-
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def nodes(values: Any, depth: int) -> list[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import decimal
-import itertools
 from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 
+from byref_sandbox.jsontext import encodable
 from byref_sandbox.values import values
 
 MAX_FIELDS: Final = 200
@@ -40,7 +40,7 @@ def arrow_of(frame: pd.DataFrame) -> Any:
     for position, label in enumerate(frame.columns):
         name = "_".join(str(part) for part in label if part != "") if isinstance(label, tuple) else str(label)
         column, is_json = _column(frame.iloc[:, position])
-        names.append((name.encode(errors="backslashreplace").decode() or f"column_{position + 1}", is_json))
+        names.append((encodable(name) or f"column_{position + 1}", is_json))
         columns.append(column)
     fields = [
         pa.field(name, column.type, metadata=_JSON_FIELD if is_json else None)
@@ -158,12 +158,4 @@ def _interval_text(part: Any) -> str:
 
 
 def _unique(names: list[str]) -> list[str]:
-    """The names, numbered where only case tells them apart: SQL does not see it."""
-    taken: set[str] = set()
-    unique = []
-    for name in names:
-        candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
-        made = next(candidate for candidate in candidates if candidate.lower() not in taken)
-        taken.add(made.lower())
-        unique.append(made)
-    return unique
+    return values.unique(names, str.lower)  # SQL does not see by case that two names differ

@@ -12,13 +12,14 @@ import itertools
 import json
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
 import pandas as pd
 
+from byref_sandbox.jsontext import encodable
 from byref_sandbox.values import exact
 
 MAX_CELLS_AS_JSON: Final = 200_000
@@ -97,7 +98,7 @@ def stands_for(value: object) -> str:
 
 def _type_name(value: object) -> str:
     name: str = type.__dict__["__name__"].__get__(type(value))
-    return name.encode(errors="backslashreplace").decode()[:60]
+    return encodable(name)[:60]
 
 
 def to_json(value: object) -> bytes:
@@ -212,21 +213,19 @@ def columns_of(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str
     for position, name in enumerate(frame.columns):
         names.append("_".join(str(part) for part in name if part != "") if isinstance(name, tuple) else _key(name))
         columns.append(column_of(frame.iloc[:, position], for_text=for_text))
-    return _unique(names), columns
+    return unique(names), columns
 
 
-def _unique(names: list[str]) -> list[str]:
-    taken: set[str] = set()
-    unique = []
+def unique(names: list[str], fold: Callable[[str], str] = str) -> list[str]:
+    """Return the names, numbered where two of them are the same once `fold` is applied to both."""
+    seen: set[str] = set()
+    found = []
     for name in names:
-        candidate = name
-        for number in itertools.count(2):
-            if candidate not in taken:
-                break
-            candidate = f"{name}_{number}"
-        taken.add(candidate)
-        unique.append(candidate)
-    return unique
+        candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        made = next(candidate for candidate in candidates if fold(candidate) not in seen)
+        seen.add(fold(made))
+        found.append(made)
+    return found
 
 
 def column_of(series: pd.Series, *, for_text: bool = False) -> list[object]:
