@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from byref_sandbox import Bound, Data, Failure, Limits, Outcome, Sandbox
+from byref_sandbox.testing import run_in_jail
 
 USERS = [{"id": 1, "name": "Ann", "age": 41}, {"id": 2, "name": "Bo", "age": 29}, {"id": 3, "name": "Cy", "age": 35}]
 
@@ -301,3 +302,17 @@ def test_values_of_many_kinds(sandbox: Sandbox) -> None:
     assert math.isclose(sandbox.run("3.0").value, 3)
     assert sandbox.run("import decimal\ndecimal.Decimal('1.10')").value == "1.10"
     assert sandbox.run("import datetime\ndatetime.timedelta(hours=1)").value == "PT3600S"
+
+
+def test_an_error_whose_text_lies_about_itself_is_told(sandbox: Sandbox) -> None:
+    code = """
+class Text(str):
+    def encode(self, *_, **__): raise ValueError("no bytes")
+    def __getitem__(self, _): return self
+    def __len__(self): return 10 ** 9
+class Lie(Exception):
+    def __str__(self): return Text("told")
+raise Lie
+"""
+    for outcome in (sandbox.run(code), run_in_jail(code, sandbox=sandbox)):
+        assert outcome.error == Failure("Lie", "told", 8)

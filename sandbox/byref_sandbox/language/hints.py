@@ -80,6 +80,7 @@ def message_of(error: BaseException) -> str:
             text = str(error)
     except Exception:  # noqa: BLE001
         text = "(the error's message could not be made)"
+    text = str.__str__(text)  # one of a class of the code's own may lie about its length
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
