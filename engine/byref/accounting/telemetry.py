@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from byref.describe.jsontext import without_surrogates
 from byref.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Recording:
     def content(self, name: str, value: object) -> None:
         """Add content, where the host wants it: its first `CONTENT_CHARS` characters."""
         if self._captures and self._span is not None and value is not None:
-            self._span.set_attribute(name, _sendable(str(value)[:CONTENT_CHARS]))
+            self._span.set_attribute(name, without_surrogates(str(value)[:CONTENT_CHARS]))
 
     def fail(self, kind: str) -> None:
         """Mark the work as failed, by a name of low cardinality."""
@@ -216,12 +217,7 @@ def _is_installed() -> bool:
 def _told(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes that are known, as an exporter takes them."""
     return {
-        name: _sendable(value[:CONTENT_CHARS]) if isinstance(value, str) else value
+        name: without_surrogates(value[:CONTENT_CHARS]) if isinstance(value, str) else value
         for name, value in attributes.items()
         if value is not None
     }
-
-
-def _sendable(text: str) -> str:
-    """A text without lone surrogates, which no exporter encodes."""
-    return text.encode("utf-8", "replace").decode("utf-8")

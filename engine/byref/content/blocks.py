@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from blake3 import blake3
 
@@ -26,9 +26,22 @@ _SAMPLE: Final = 1 << 10
 """Bytes of each of the samples by which tokens are counted."""
 
 
+class Parsed(NamedTuple):
+    """What a block is found to be."""
+
+    kind: Kind
+    value: object
+    """None of text."""
+    error: str | None
+    """Why text is not structured; None where nobody would expect it to be."""
+
+
 @dataclass(eq=False)
 class Block:
-    """One piece of content: `text` is what the model reads inline, `data` what is stored."""
+    """One piece of content: `text` is what the model reads inline, `data` what is stored.
+
+    It belongs to one call and is used on one thread at a time: what it is found to be is found at the first look.
+    """
 
     text: str
     data: bytes
@@ -37,6 +50,8 @@ class Block:
     from_value: bool = False
     lossy: bool = False
     """`data` is no text; undecodable bytes are shown as U+FFFD."""
+    _found: Parsed | None = field(default=None, init=False, repr=False)
+    """None: nobody has looked yet."""
 
     @cached_property
     def digest(self) -> bytes:
@@ -83,73 +98,80 @@ class Block:
         """Of `data`."""
         return chunks.line_feeds(self.data)
 
-    @cached_property
+    @property
     def parsed(self) -> tuple[Kind, object]:
         """The block's kind and value: JSON objects and arrays are structured, all else is text and its value None."""
-        if self.from_value:
-            return ("json", self.value) if type(self.value) in (dict, list) else ("text", None)
-        if self.parse_error is not None:
-            return "text", None
-        return "json", self._decoded
+        return self._state.kind, self._state.value
+
+    @property
+    def parse_error(self) -> str | None:
+        """Why text is not structured, None where it is."""
+        return self._state.error
 
     @property
     def kind(self) -> Kind:
         """As `parsed` has it; of long JSON that can be described without being parsed it is known for less."""
-        if "parsed" not in self.__dict__ and not self.from_value and self.described is not None:
+        if self._found is None and not self.from_value and self.described is not None:
             return "json"
-        return self.parsed[0]
+        return self._state.kind
 
-    @cached_property
+    @property
     def described(self) -> Described | None:
         """The outline and the schema of long JSON, where its text alone gives them."""
-        return None if self.lossy else describe_text(self.data, self.line_feeds if self.from_value else None)
+        return None if self._found is not None and self._found.error is not None else self._description
 
     @property
     def outline(self) -> object:
         """The value, in which `Rows` may stand for long arrays; None of text."""
-        return self.parsed[1] if self.described is None else self.described.outline
-
-    @cached_property
-    def parse_error(self) -> str | None:
-        """Why text is not structured, None where it is."""
-        if self.from_value:
-            return None
-        head = self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1]
-        if self.lossy:
-            return "not UTF-8"
-        if head not in (b"{", b"["):
-            return "not a JSON object or array"
-        try:
-            self._decoded = parse(self.data)
-        except jsontext.NotJSON as error:
-            return f"invalid JSON: {error}"
-        return None
+        described = self.described
+        return self._state.value if described is None else described.outline
 
     def reparse(self) -> object:
         """Return the value as its stored JSON says: for a Python value that was not plain JSON.
 
         Where it is no JSON after all (`msgspec.Raw` holds what it likes) the block is text, and None comes back.
         """
-        self.__dict__.pop("parsed", None)
         try:
             self.value = parse(self.data)
         except jsontext.NotJSON as error:
             self.give_up(f"invalid JSON: {error}")
             return None
+        self._found = _of_value(self.value)
         return self.value
 
     def give_up(self, reason: str) -> None:
         """Treat the block as text after all, for this reason."""
-        self.__dict__["described"] = None
-        self.__dict__["parse_error"] = reason
-        self.__dict__["parsed"] = ("text", None)
+        self._found = Parsed("text", None, reason)
 
     def discard(self) -> None:
-        """Free what was parsed; nothing of the block is used any more."""
-        if len(self.data) > chunks.BIG:
-            chunks.free(self._decoded)
+        """Free what was parsed; nothing of the block is used any more. What the tool gave is its own."""
+        if self._found is not None and not self.from_value and len(self.data) > chunks.BIG:
+            chunks.free(self._found.value)
 
-    _decoded: object = field(default=None, repr=False)
+    @property
+    def _state(self) -> Parsed:
+        """What the block is found to be, parsed at the first look."""
+        if self._found is None:
+            self._found = _of_value(self.value) if self.from_value else self._parse()
+        return self._found
+
+    def _parse(self) -> Parsed:
+        if self.lossy:
+            return Parsed("text", None, "not UTF-8")
+        if self.data[:4096].removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
+            return Parsed("text", None, "not a JSON object or array")
+        try:
+            return Parsed("json", parse(self.data), None)
+        except jsontext.NotJSON as error:
+            return Parsed("text", None, f"invalid JSON: {error}")
+
+    @cached_property
+    def _description(self) -> Described | None:
+        return None if self.lossy else describe_text(self.data, self.line_feeds if self.from_value else None)
+
+
+def _of_value(value: object) -> Parsed:
+    return Parsed("json", value, None) if type(value) in (dict, list) else Parsed("text", None, None)
 
 
 class Written(Block):

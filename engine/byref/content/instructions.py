@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Final
 
 import msgspec
 
 from byref.content.blocks import Block, to_block
+from byref.describe.jsontext import without_surrogates
 from byref.jsonscan import chunks, parse
 from byref_sandbox import jsontext
 
@@ -100,9 +100,8 @@ def _said_before(block: Block) -> str | None:
 
 def cut(text: str) -> str:
     """Return instructions as a model may read them."""
-    text = _LONE_SURROGATE.sub("\ufffd", text)
+    text = without_surrogates(text)
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Literal
 
-from byref.content.blocks import Block, Kind
+from byref.content.blocks import Block, Kind, Parsed
 from byref.content.media import Media
 from byref.describe.truncate import Ends
 from byref.jsonscan import Described, Scanned, chunks
@@ -26,7 +26,8 @@ class Large(Block):
         self.value = scanned.value
         self.from_value = False
         self._is_written = is_written
-        self.parse_error = scanned.parse_error
+        is_text = scanned.parse_error is not None
+        self._found = Parsed("text" if is_text else "json", None if is_text else scanned.value, scanned.parse_error)
 
     @cached_property
     def data(self) -> bytes:  # type: ignore[override]  # read, and only if it is asked for
@@ -53,12 +54,6 @@ class Large(Block):
         samples = self._scanned.samples
         return round(count(samples, kind) * self.ends.characters / len(samples)) if samples else 0
 
-    @cached_property
-    def described(self) -> Described | None:
-        """As of any block."""
-        schema = self._scanned.schema
-        return None if schema is None else Described(self.value, schema)
-
     @property
     def stored_size(self) -> int:
         """Bytes of `data`."""
@@ -74,13 +69,13 @@ class Large(Block):
         """Lines of `data`."""
         return self._scanned.lines
 
-    @cached_property
-    def parsed(self) -> tuple[Kind, object]:
-        """As of any block."""
-        return ("json", self.value) if self.parse_error is None else ("text", None)
-
     def discard(self) -> None:
         """What was parsed is bounded."""
+
+    @cached_property
+    def _description(self) -> Described | None:
+        schema = self._scanned.schema
+        return None if schema is None else Described(self.value, schema)
 
 
 class LargeMedia(Media):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.content import rendering
+from byref.describe.jsontext import without_surrogates
 from byref.errors import ConfigurationError
 from byref.policy.routes import Route
 
 Format = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp"]
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 
 
@@ -108,7 +107,7 @@ def message(format: Format, content: str | list[Any], call_id: str, *, is_error:
 def sendable(value: Any) -> Any:
     """Return a value with U+FFFD for the lone surrogates in its texts, which no API takes."""
     if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
+        return without_surrogates(value)
     if isinstance(value, dict):
         return {key: sendable(member) for key, member in value.items()}
     return [sendable(item) for item in value] if isinstance(value, list | tuple) else value

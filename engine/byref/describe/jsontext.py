@@ -15,6 +15,15 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which neither UTF-8 nor any API takes; two halves become their character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 def noted(text: str, note: str, name: str = "[INCOMPLETE]") -> str:
     """Return the JSON text of an array or object with a note inside, so that it still parses.
 

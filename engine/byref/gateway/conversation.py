@@ -21,6 +21,7 @@ from mcp.types import (
 
 from byref.adapters.common.arguments import may_refer
 from byref.adapters.mcp import content
+from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
 from byref.errors import ByrefError, ToolError
 from byref.gateway import labels, own, results
@@ -176,7 +177,7 @@ class Conversation:
         except Unavailable as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
         except ToolError as error:
-            raise MCPError(INVALID_PARAMS, content.sendable(str(error))) from error
+            raise MCPError(INVALID_PARAMS, without_surrogates(str(error))) from error
         finally:
             self._busy -= 1
             self.used_at = anyio.current_time()
@@ -378,7 +379,7 @@ class Conversation:
             await self.settled(others=START_SECONDS)
         found = await self._catalogue.find(kind, name)
         if found is None:
-            raise MCPError(INVALID_PARAMS, content.sendable(self._catalogue.unknown(kind, name)))
+            raise MCPError(INVALID_PARAMS, without_surrogates(self._catalogue.unknown(kind, name)))
         return found
 
     async def _by_owner(self, call: Call, params: Json, method: str, *, uri: str | None = None) -> Json:

@@ -22,6 +22,7 @@ import msgspec
 from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic_core import to_json
 
+from byref.describe.jsontext import without_surrogates
 from byref.gateway.containment import is_failure
 from byref.gateway.threads import on_thread
 from byref.jsonscan import chunks, parse_chunked
@@ -330,7 +331,7 @@ def _sendable(value: Any) -> Any:
     if isinstance(value, str):
         if value.isascii():
             return value
-        return chunks.joined(piece.encode("utf-8", "replace").decode() for piece in chunks.pieces(value))
+        return chunks.joined(map(without_surrogates, chunks.pieces(value)))
     if isinstance(value, dict):
         return {_sendable(key): _sendable(member) for key, member in value.items()}
     return [_sendable(item) for item in value] if isinstance(value, list) else value

@@ -19,7 +19,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
 
-from byref.adapters.mcp import content as mcp_content
+from byref.describe.jsontext import without_surrogates
 from byref.gateway.results import STRUCTURED_SINCE, plain
 
 Json = dict[str, Any]
@@ -159,4 +159,4 @@ def _told(value: object) -> str:
         }
         if "text" in value and value.keys() <= {"type", "text", "uri", "mimeType"}:
             value = value["text"]
-    return mcp_content.sendable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return without_surrogates(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

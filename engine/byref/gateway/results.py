@@ -14,6 +14,7 @@ from byref.adapters.mcp import content as mcp_content
 from byref.adapters.mcp.schemas import OFFLOADED
 from byref.content.instructions import KEY
 from byref.conversation.result import Result
+from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
 from byref.policy import Policy, ToolPolicy
 from byref.session import Session
@@ -197,4 +198,4 @@ def _known(block: Any, version: str) -> Any:
 
 def told(text: str) -> Json:
     """Return a result that says to the model what went wrong."""
-    return {"content": [{"type": "text", "text": mcp_content.sendable(text)}], "isError": True}
+    return {"content": [{"type": "text", "text": without_surrogates(text)}], "isError": True}

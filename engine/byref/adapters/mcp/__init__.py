@@ -23,6 +23,7 @@ from byref.adapters.common.extras import missing
 from byref.adapters.common.shares import SharedThreads
 from byref.artifacts import listing
 from byref.conversation import lifecycle
+from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
 from byref.errors import ArtifactMissing, ConfigurationError, InvalidId, SessionGone, ToolError
 from byref.policy import INTERPRETER, Policy
@@ -274,7 +275,7 @@ class _Server(Server[Any]):
             given = msgspec.convert(arguments, _ProcessArguments)
         except (msgspec.ValidationError, UnicodeError) as error:
             example = '{"output": [{"id": 1}], "tool": "list_users"}'
-            told = content.sendable(f"{PROCESS_OUTPUT.name}: {error}; e.g. {example}")
+            told = without_surrogates(f"{PROCESS_OUTPUT.name}: {error}; e.g. {example}")
             return content.tool_result(told, version=version, is_error=True), False
         session = self._sessions.open(key)
         result = session.process(given.output, tool=given.tool, is_error=given.is_error)
@@ -391,7 +392,7 @@ def _answered(work: Callable[[], T]) -> T:
     try:
         return work()
     except (ToolError, InvalidId, SessionGone) as error:
-        raise MCPError(types.INVALID_PARAMS, content.sendable(str(error))) from error
+        raise MCPError(types.INVALID_PARAMS, without_surrogates(str(error))) from error
     except ArtifactMissing as error:
         logger.exception("byref could not read what a client asked for")
         raise MCPError(types.INTERNAL_ERROR, "the stored data is gone") from error

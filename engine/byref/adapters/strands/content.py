@@ -13,6 +13,7 @@ from byref.content.blocks import to_block
 from byref.content.media import Media
 from byref.content.structured import MAX_ELEMENTS, repeated
 from byref.conversation.result import Result, ToolReply
+from byref.describe.jsontext import without_surrogates
 from byref.policy import Policy
 from byref.usage import is_count
 
@@ -80,7 +81,7 @@ def is_as_it_came(read: Result, policy: Policy) -> bool:
 def sendable(result: Mapping[str, Any]) -> ToolResult:
     """Return a tool result as it came, in text that every API takes."""
     content = [
-        {**block, "text": _sendable(block["text"])} if isinstance(block.get("text"), str) else block
+        {**block, "text": without_surrogates(block["text"])} if isinstance(block.get("text"), str) else block
         for block in result["content"]
     ]
     return cast(ToolResult, {**result, "content": content})
@@ -95,7 +96,7 @@ def replied(result: Mapping[str, Any], read: Result) -> ToolResult:
 def content_of(read: Result | ToolReply) -> list[ToolResultContent]:
     """Return what the model reads as Strands' content: blocks in its form as they came, images and documents written in it."""
     if isinstance(read.content, str):
-        return [{"text": _sendable(read.content)}]
+        return [{"text": without_surrogates(read.content)}]
     return [_block(item) for item in read.content]
 
 
@@ -133,7 +134,11 @@ def _block(item: Any) -> ToolResultContent:
         return cast(ToolResultContent, item)
     piece = formats.one(item)
     if not isinstance(media := piece.block, Media):
-        return {"text": _sendable(item["text"] if isinstance(item.get("text"), str) else formats.to_json([item])[1:-1])}
+        return {
+            "text": without_surrogates(
+                item["text"] if isinstance(item.get("text"), str) else formats.to_json([item])[1:-1]
+            )
+        }
     source: Any = {"bytes": media.data}
     if media.kind == "image" and media.format in _IMAGES:
         return {"image": {"format": cast(Any, media.format), "source": source}}
@@ -141,8 +146,3 @@ def _block(item: Any) -> ToolResultContent:
         name = re.sub(r"[^\w\-()\[\] ]+", "-", media.name or "document", flags=re.ASCII)[:200]
         return {"document": {"format": cast(Any, media.format), "name": name, "source": source}}
     return {"text": media.placeholder}
-
-
-def _sendable(text: str) -> str:
-    """Text without lone surrogates, which no API takes."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
