@@ -33,7 +33,7 @@ def drawn(sections: dict[str, list[Figure]], form: str = "svg") -> bytes:
     with mpl.rc_context(STYLE):
         height = MARGINS + ROW * max(1, len(rows))
         canvas = Canvas(figsize=(WIDTH, height), facecolor="white")
-        axes = canvas.add_axes((0.36, 0.75 / height, 0.36, 1 - MARGINS / height))
+        axes = canvas.add_axes((0.42, 0.75 / height, 0.34, 1 - MARGINS / height))
         axes.set_facecolor("white")
         axes.set_xscale("log")
         axes.axvline(1, color="#333333", linewidth=1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser, _SubParsersAction
 from dataclasses import fields
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,14 @@ def test_each_public_name_is_in_the_reference(site: Path) -> None:
     names = {name for kind, objects in known.items() if kind.startswith("py:") for name in objects}
     assert not {f"byref.{name}" for name in byref.__all__} - names
     assert "byref.Session.process" in names and "byref.db.upgrade" in names
+
+
+def test_the_reference_says_what_docstrings_say(site: Path) -> None:
+    page = unescape(re.sub("<[^>]+>", "", (site / "reference.html").read_text()))
+    assert "When it goes, unless it is used before; None: with its session." in page, (
+        "it is not taken apart at the colon"
+    )
+    assert "Bases: object" not in page and "Bases: ByrefError" in page
 
 
 def test_the_site_begins_with_the_readme_and_can_be_searched(site: Path) -> None:
