@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from breach import Run, attempt, attempts, in_plain_python
+from corpus import pieces
 
 from byref_sandbox.language.policy import Language
 
-ATTACKS: dict[str, str] = dict(
-    re.findall(r"^=== ([^\n]+)\n(.*?)\n(?==== |\Z)", (Path(__file__).parent / "attacks.txt").read_text(), re.M | re.S)
-)
+ATTACKS = {attack.name: attack.code for attack in pieces("attacks.txt")}
 
 
 @pytest.fixture(scope="module")

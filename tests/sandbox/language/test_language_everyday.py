@@ -8,15 +8,14 @@ import copy
 import functools
 import io
 import json
-import re
 import types
 import warnings
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from corpus import pieces
 
 from byref_sandbox import Sandbox
 from byref_sandbox.code.source import strip_dollars
@@ -47,14 +46,7 @@ VARIABLES = {
     "2024-01-02 WARN  retry after 90 ms, ask dev.team@example.org\n2024-01-02 INFO request took 120 ms\n",
 }
 PREBOUND = {"pd": pd, "np": np, "Counter": Counter, "defaultdict": defaultdict, "functools": functools, "json": json}
-SNIPPETS = {
-    name: (code, recorded)
-    for name, code, recorded in re.findall(
-        r"^=== ([^\n]+)\n(.*?)\n--->\n(.*?)(?=^=== |\Z)",
-        (Path(__file__).parent / "everyday.txt").read_text(),
-        re.M | re.S,
-    )
-}
+SNIPPETS = {piece.name: (piece.code, piece.recorded) for piece in pieces("everyday.txt")}
 
 
 @pytest.fixture(scope="module")

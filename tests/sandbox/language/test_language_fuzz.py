@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_language_everyday import SNIPPETS
-from test_language_refusals import REPLIES
+from test_language_refusals import REFUSALS
 
 from byref_sandbox import Limits, Sandbox
 from byref_sandbox.code.analysis import Analysed
@@ -345,7 +345,7 @@ NASTY = (
     "match x:", "case _:", "except* E:", "class A(metaclass=B): pass", "type X = int", "print ", "`a`", "<>", "0777", "1_", "é", "\u2028", "\ufeff", "\udcff",
     "🙂", "#", "with a as b, c as d:", "return", "break", "if 1:\n  ", "def f(a, a):", "def f[T](x): pass", "*a, *b = c", "x: int: str", "__debug__ = 1",
 )  # fmt: skip
-CORPUS = [code for code, _ in SNIPPETS.values()] + [code for code, *_ in REPLIES]
+CORPUS = [code for code, _ in SNIPPETS.values()] + [refusal.code for refusal in REFUSALS]
 
 
 def mutated(code: str, chance: random.Random) -> str:

@@ -1,0 +1,22 @@
+"""Code to be tried, as text files beside this one hold it: easier to read than strings of Python within Python."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    """A piece of code, and what is recorded of it."""
+
+    name: str
+    code: str
+    recorded: str
+
+
+def pieces(file: str) -> list[Piece]:
+    """The pieces of a file: each begins with `=== name`; what is recorded of one stands behind a line `--->`."""
+    text = (Path(__file__).parent / file).read_text()
+    found = re.findall(r"^=== ([^\n]+)\n(.*?)\n(?:--->\n(.*?))?(?=^=== |\Z)", text, re.M | re.S)
+    return [Piece(*each) for each in found]
