@@ -44,7 +44,7 @@ from byref.usage import is_count
 from byref_sandbox import Outcome
 
 if TYPE_CHECKING:
-    from byref.conversation.host import AsyncBridge, AsyncHost
+    from byref.conversation.host import AsyncTransaction, EventLoopHost
 
 logger = logging.getLogger("byref")
 
@@ -148,10 +148,10 @@ class AsyncEngine:
         context_window: int | None = None,
         policy: Policy | None = None,
         tools: Sequence[str] | None = None,
-        db: AsyncHost | None = None,
+        db: AsyncTransaction | None = None,
     ) -> AsyncSession:
         """As `Engine.session`; `db` is a SQLAlchemy AsyncSession or AsyncConnection, used on its event loop."""
-        host = None if db is None else _bridge(db)
+        host = None if db is None else _async_host(db)
         opened = await self._call(
             host,
             lambda: self._open().session(
@@ -230,7 +230,7 @@ class AsyncEngine:
             raise ConfigurationError("the engine is not open yet: use `async with` or `await engine.open()`")
         return self._engine
 
-    async def _call(self, host: AsyncBridge | None, work: Callable[[], T]) -> T:
+    async def _call(self, host: EventLoopHost | None, work: Callable[[], T]) -> T:
         """Run work on a thread of ours, in the caller's context, and wait for it."""
         if host is not None:
             return await host.call(partial(self._submit, self._joined), work)
@@ -466,11 +466,11 @@ class AsyncSession:
         return result
 
 
-def _bridge(host: AsyncHost) -> AsyncBridge:
-    """A bridge to a host's transaction: SQLAlchemy's asyncio part needs greenlet, which only such a host has."""
-    from byref.conversation.host import AsyncBridge
+def _async_host(host: AsyncTransaction) -> EventLoopHost:
+    """A host's transaction for other threads: SQLAlchemy's asyncio part needs greenlet, which only such a host has."""
+    from byref.conversation.host import EventLoopHost
 
-    return AsyncBridge(host)
+    return EventLoopHost(host)
 
 
 _engines: WeakSet[AsyncEngine] = WeakSet()

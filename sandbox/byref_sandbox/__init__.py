@@ -1,5 +1,6 @@
 """Runs untrusted Python and jq over big data: a language wall for clear errors, a jailed process for safety."""
 
+from byref_sandbox.host.interpreter import Interpreter
 from byref_sandbox.host.pool import Sandbox, probe
 from byref_sandbox.host.runner import Runner
 from byref_sandbox.jail.jail import NO_BOUNDARY, Layer, SandboxUnavailable
@@ -27,6 +28,7 @@ __all__ = [
     "Failure",
     "Figure",
     "File",
+    "Interpreter",
     "JqOutcome",
     "Layer",
     "Limits",

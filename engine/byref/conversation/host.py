@@ -22,23 +22,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session
 from sqlalchemy.util import await_only
 
-from byref.conversation.scope import HostBridge
+from byref.conversation.scope import AsyncHost
 from byref.errors import ConfigurationError
 
 logger = logging.getLogger("byref")
 
 T = TypeVar("T")
 
-AsyncHost = AsyncSession | AsyncConnection | async_scoped_session[Any]
+AsyncTransaction = AsyncSession | AsyncConnection | async_scoped_session[Any]
 
 GRACE_SECONDS = 1.0
 """How long a unit of work may go on once its caller is cancelled: longer only while it waits for somebody's lock."""
 
 
-class AsyncBridge(HostBridge):
+class EventLoopHost(AsyncHost):
     """Runs the units of work of calls that are awaited on an event loop, one at a time per host transaction."""
 
-    def __init__(self, host: AsyncHost) -> None:
+    def __init__(self, host: AsyncTransaction) -> None:
         if isinstance(host, async_scoped_session):
             host = host()
         if not isinstance(host, AsyncSession | AsyncConnection):

@@ -29,23 +29,31 @@ from byref.stores.protocol import BlobStore, is_model_readable
 T = TypeVar("T")
 
 
-class HostBridge(ABC):
-    """A host's transaction that other threads reach through an event loop."""
+class AsyncHost(ABC):
+    """A host's transaction on an event loop, which the threads that work for its calls reach through this.
+
+    Methods are called from such a thread, never from the event loop's own, which they would block. The transaction is the
+    host's: nothing here begins, commits or closes it. Whatever a callback raises, the method raises too.
+    """
 
     @abstractmethod
     def run(self, unit: Callable[[HostSession | Connection], T]) -> T:
-        """Run a unit of work with the host's Session or Connection."""
+        """Run a unit of work on the event loop, with the host's Session or Connection, and return what it returns.
+
+        Units of one transaction run one at a time. The unit sends statements and computes little, for the loop waits for
+        it. ConfigurationError where this thread works for no call of this transaction.
+        """
 
     @abstractmethod
     def compute(self, work: Callable[[], T]) -> T:
-        """Run work that takes time and no connection, in a unit of work but off the event loop."""
+        """Run work that takes time and no connection: called within a unit, it is done on the thread that sent the unit."""
 
     @abstractmethod
     def on_leave(self, work: Callable[[], None]) -> None:
-        """Have work done, in units of its own, if the caller of this call leaves before its end."""
+        """Have `work` done, on some thread and in units of its own, if the call of this thread is cancelled before its end."""
 
 
-Host = HostSession | Connection | HostBridge
+Host = HostSession | Connection | AsyncHost
 
 
 def join(database: Database, host: Host, work: Callable[[Connection], T]) -> T:
@@ -55,7 +63,7 @@ def join(database: Database, host: Host, work: Callable[[Connection], T]) -> T:
         with database.joined(inside) as connection:
             return work(connection)
 
-    return host.run(unit) if isinstance(host, HostBridge) else unit(host)
+    return host.run(unit) if isinstance(host, AsyncHost) else unit(host)
 
 
 NO_ROW: Final = -1
@@ -127,7 +135,7 @@ class Scope:
 
     def on_leave(self, undo: Callable[[Connection], object]) -> None:
         """Have what is staged in a host's transaction undone there if the caller of an asynchronous call leaves."""
-        if isinstance(self.host, HostBridge) and self._stages_in_the_hosts():
+        if isinstance(self.host, AsyncHost) and self._stages_in_the_hosts():
 
             def work() -> None:
                 self.write(undo)
@@ -145,7 +153,7 @@ class Scope:
 
     def compute(self, work: Callable[[], T]) -> T:
         """Run what a unit of work computes without its connection; where that would keep an event loop, elsewhere."""
-        return self.host.compute(work) if isinstance(self.host, HostBridge) else work()
+        return self.host.compute(work) if isinstance(self.host, AsyncHost) else work()
 
     def count(self, text: str, kind: Kind = "text") -> int:
         """Count the tokens of a text."""
