@@ -42,8 +42,8 @@ logger = logging.getLogger("byref")
 
 SWEEP_SECONDS = 300.0
 """Between the sweeps that an engine makes by itself, when a session is opened."""
-SHRINK_PAGES = 250
-"""Of a SQLite file, given back by one statement: at 4 KiB each, few milliseconds of other writers' time."""
+SHRINK_PAGES = 100
+"""Of a SQLite file, given back by one statement: at 4 KiB each, up to 10 ms of other writers' time."""
 
 
 class Engine:
