@@ -95,8 +95,8 @@ class Engine:
         self._models = models or Models()
         self._telemetry = telemetry or Telemetry()
         self._objects = None if blobs is None else Guarded(blobs)
-        self._told: set[str] = set()
-        """Tools that are asked for and not installed, of which the log was told."""
+        self._warned: set[str] = set()
+        """Tools that are asked for and not installed, of which the log has a warning."""
         self._own_sandbox = interpreter is None
         self._sandbox = _sandbox(jail) if interpreter is None else interpreter
         self._unknown_models: set[str] = set()
@@ -207,8 +207,8 @@ class Engine:
 
     def _is_offered(self, tool: Tool) -> bool:
         if not tool.is_installed():
-            if tool.name not in self._told:
-                self._told.add(tool.name)
+            if tool.name not in self._warned:
+                self._warned.add(tool.name)
                 logger.warning("%s is not offered, though it is asked for: %s", tool.name, tool.cure)
             return False
         return self._sandbox is not None or not tool.needs_sandbox
@@ -387,7 +387,7 @@ _NEEDING_THE_SANDBOX = "code_interpreter, artifact_jq and artifact_sql"
 
 
 def _sandbox(jail: Literal["full", "language-only"]) -> Sandbox | None:
-    """The engine's own sandbox; None, said once, where a mandatory wall is missing."""
+    """The engine's own sandbox; None, with a warning, where a mandatory wall is missing."""
     if jail not in ("full", "language-only"):
         raise ConfigurationError(f'jail={jail!r}: expected "full" or "language-only"')
     missing = [layer for layer in probe(jail=jail) if layer.mandatory and not layer.in_force]

@@ -229,7 +229,7 @@ def test_exactly_the_strings_of_the_name_are_taken_out(value: Any, chance: rando
     said = [member for key, member in before if key == KEY and isinstance(member, str)]
     left = [(key, member) for key, member in before if key != KEY or not isinstance(member, str)]
     assert pairs_at_top(rest.decode()) == left
-    assert lifting.said == (said[-1] if said else None) and lifting.has_removed == bool(said)
+    assert lifting.instructions == (said[-1] if said else None) and lifting.has_removed == bool(said)
     assert b"".join(lifting.restored(cut(rest))) == text.encode()
     other = b"".join(Lifting(every=True).passing(cut(rest)))
     assert pairs_at_top(other.decode()) == [(key, member) for key, member in left if key != KEY]
@@ -247,4 +247,4 @@ def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     many = b"{" + b",".join([b'"%s":"x"' % key] * 100_000) + b',"a":1}'
     lifting = Lifting()
-    assert b"".join(lifting.passing([many])) == b'{"a":1}' and lifting.said == "x"
+    assert b"".join(lifting.passing([many])) == b'{"a":1}' and lifting.instructions == "x"

@@ -38,7 +38,7 @@ MAX_UNTYPED: Final = 256
 MAX_UNKNOWN: Final = 8
 """Blocks of types that nobody knows, and at most a quarter of a list (one, in a short list): what has more is data."""
 MAX_ELSEWHERE: Final = 32
-"""Blocks of known forms that name an image or a file somewhere else: what has more is data."""
+"""Blocks of known formats that name an image or a file somewhere else: what has more is data."""
 MAX_UNREAD_BYTES: Final = 65_536
 """Of a block that cannot be read, as JSON: a larger one is read as the text of its JSON, which can be stored."""
 
@@ -47,12 +47,12 @@ _LOOKED_AT: Final = 8
 
 @dataclass
 class Piece:
-    """A block, and the form in which it came."""
+    """A block, and the mapping that it came as."""
 
     block: Block | Media | None
     """None: it cannot be stored."""
     original: Mapping[Any, Any] | None = None
-    """The form; None where the output was no list of blocks."""
+    """None where the output was no list of blocks."""
 
     @property
     def is_untyped(self) -> bool:
@@ -85,7 +85,7 @@ def one(item: Any) -> Piece:
     """Return one block of content that was read before."""
     try:
         return _piece(item, readers.read(item, tolerant=True))
-    except readers.NoForm:
+    except readers.NotABlock:
         return Piece(None, item)
 
 
@@ -97,7 +97,7 @@ def stated(items: Iterable[Any]) -> list[Piece | None]:
         mapping = item if isinstance(item, Mapping) else _dumped(item)
         try:
             piece = None if mapping is None else _piece(mapping, readers.read(mapping, tolerant=mapping is not item))
-        except readers.NoForm:
+        except readers.NotABlock:
             piece = None
         if piece is not None and piece.block is None:
             elsewhere += 1
@@ -107,7 +107,7 @@ def stated(items: Iterable[Any]) -> list[Piece | None]:
 
 
 def write_text(text: str, *, like: Piece) -> dict[str, Any]:
-    """Return text as a block in the form of another."""
+    """Return text as a block in the format of another."""
     if like.is_untyped:
         return {"text": text}
     kind = str((like.original or {}).get("type", ""))
@@ -117,7 +117,7 @@ def write_text(text: str, *, like: Piece) -> dict[str, Any]:
 
 
 def replaced(piece: Piece, block: Block) -> Piece:
-    """Return a piece with another block, in the same form."""
+    """Return a piece with another block, in the same format."""
     if piece.original is None:
         return Piece(block)
     if _holds_json(piece.original) and block.parsed[0] == "json":
@@ -131,7 +131,7 @@ def is_image(item: Mapping[Any, Any]) -> bool:
 
 
 def write(block: Block | Media) -> dict[str, Any]:
-    """Return a block in the form of MCP, which `read` reads again."""
+    """Return a block in the format of MCP, which `read` reads again."""
     if isinstance(block, Block):
         return {"type": "text", "text": block.text}
     if block.kind == "image" or block.content_type.startswith("audio/"):
@@ -164,7 +164,7 @@ def _of_mapping(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
         return _of_bedrock(output)
     try:
         alone = readers.read(output) if readers.is_known(kind) or len(output) == 1 else None
-    except readers.NoForm:
+    except readers.NotABlock:
         return None
     return ([Piece(alone, output)], False) if isinstance(alone, Media) else None
 
@@ -183,11 +183,11 @@ def _of_bedrock(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
 
 
 def _of_mcp(output: Mapping[Any, Any]) -> tuple[list[Piece], bool] | None:
-    content, said = output.get("content", []), output.get("structuredContent")
+    content, structured_content = output.get("content", []), output.get("structuredContent")
     if not isinstance(content, list):
         return None
-    if said is not None or isinstance(output.get("isError"), bool):
-        return _with_structured(content, said, bool(output.get("isError")))
+    if structured_content is not None or isinstance(output.get("isError"), bool):
+        return _with_structured(content, structured_content, bool(output.get("isError")))
     pieces = _of_list(content)
     return None if pieces is None else (pieces, False)
 
@@ -201,9 +201,9 @@ def _of_object(output: object) -> tuple[list[Piece], bool] | None:
         return _inside(content, getattr(output, "status", None) == "error")
     if not isinstance(content, list):
         return None
-    for flag, said in (("isError", "structuredContent"), ("is_error", "structured_content")):
-        if hasattr(output, flag) or hasattr(output, said):
-            return _with_structured(content, getattr(output, said, None), bool(getattr(output, flag, False)))
+    for flag, beside in (("isError", "structuredContent"), ("is_error", "structured_content")):
+        if hasattr(output, flag) or hasattr(output, beside):
+            return _with_structured(content, getattr(output, beside, None), bool(getattr(output, flag, False)))
     return None
 
 
@@ -214,29 +214,29 @@ def _inside(content: object, is_error: bool) -> tuple[list[Piece], bool] | None:
         return None
     if len(content) > MAX_BLOCKS:
         texts = [_text_of(item) for item in content]
-        return None if None in texts else ([_as_text([_said(text) for text in texts])], is_error)
+        return None if None in texts else ([_as_text([_decoded(text) for text in texts])], is_error)
     pieces = _of_list(content, declared=True) if content else [Piece(to_block(""))]
     return None if pieces is None else (pieces, is_error)
 
 
-def _said(text: str | None) -> Any:
-    """What a text is the JSON of, or the text itself."""
+def _decoded(text: str | None) -> Any:
+    """The value whose JSON a text is, or the text itself."""
     kind, value = to_block(text).parsed
     return value if kind == "json" else text
 
 
-def _with_structured(content: list[Any], said: object, is_error: bool) -> tuple[list[Piece], bool] | None:
+def _with_structured(content: list[Any], value: object, is_error: bool) -> tuple[list[Piece], bool] | None:
     """MCP's blocks, and its structured content where they do not say the same.
 
-    What is no object SDKs wrap, so that it is one, and of a list they make a text of each element.
+    SDKs wrap a value that is no object, so that it is one, and of a list they make a text of each element.
     """
-    if said is None:
+    if value is None:
         return _inside(content, is_error) or _unknown(content, is_error)
-    wrapped = said if isinstance(said, Mapping) else {_WRAPPED: said}
+    wrapped = value if isinstance(value, Mapping) else {_WRAPPED: value}
     if content and (whole := structured.elements(wrapped, [_text_of(item) for item in content])) is not None:
-        data = to_block(whole if _WRAPPED in wrapped else said)
+        data = to_block(whole if _WRAPPED in wrapped else value)
         return [Piece(data, {"type": "text", "text": data.text})], is_error
-    data = to_block(said)
+    data = to_block(value)
     if not content:
         return [Piece(data)], is_error
     pieces, _ = _inside(content, is_error) or _unknown(content, is_error) or ([_as_text(content)], is_error)
@@ -270,7 +270,7 @@ def _as_text(content: list[Any]) -> Piece:
 
 
 _WRAPPED: Final = "result"
-"""As MCP's SDKs name what is no object."""
+"""The key under which MCP's SDKs wrap a value that is no object."""
 
 
 # Lists of blocks
@@ -297,7 +297,7 @@ def _of_list(items: Sequence[Any], *, declared: bool = False) -> list[Piece] | N
         try:
             piece = _piece(mapping, readers.read(mapping, tolerant=declared or mapping is not item))
             known, elsewhere = known + 1, elsewhere + (piece.block is None)
-        except readers.NoForm:
+        except readers.NotABlock:
             if not declared and not _may_be_unknown(mapping):
                 return None
             piece, unknown = Piece(None, mapping), unknown + 1
@@ -356,7 +356,7 @@ def _bounded(piece: Piece, *, as_text: bool) -> Piece:
 
 
 def _whole(item: Mapping[Any, Any] | None, block: Block | Media | None) -> dict[str, Any] | None:
-    """A block in its form, as plain data; None where it has none, or is too deep."""
+    """A block as it came, as plain data; None where it came as none, or is too deep."""
     if item is None:
         return None
     if not isinstance(block, Block) or not _holds_json(item):

@@ -1,4 +1,4 @@
-"""`display_instructions_for_model`: what a tool would tell the model, taken out before anything reads the data."""
+"""`display_instructions_for_model`: a tool's instructions to the model, taken out of its output before anything reads the data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_CHARS: Final = 4_000
 
 def lift_value(value: object) -> tuple[object, str | None]:
     """Return a value without its instructions, and them: a string under `KEY` at its top."""
-    if type(value) is dict and isinstance(said := value.get(KEY), str):
-        return {key: member for key, member in value.items() if key != KEY}, cut(str.__str__(said))
+    if type(value) is dict and isinstance(found := value.get(KEY), str):
+        return {key: member for key, member in value.items() if key != KEY}, cut(str.__str__(found))
     return value, None
 
 
@@ -36,15 +36,15 @@ def lift(block: Block) -> tuple[Block, str | None]:
         return block, None
     try:
         members = _members(data)
-        said: object = msgspec.json.decode(members[KEY]) if KEY in members else None
+        found: object = msgspec.json.decode(members[KEY]) if KEY in members else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lift_parsed(block)
-    if KEY in members and type(said) is not str and (is_escaped or data.count(KEY.encode()) > 1):
-        said = _said_before(block)
-    if type(said) is not str:
+    if KEY in members and type(found) is not str and (is_escaped or data.count(KEY.encode()) > 1):
+        found = _last_string(block)
+    if type(found) is not str:
         return block, None
     del members[KEY]
-    return to_block(msgspec.json.encode(members).decode()), cut(said)
+    return to_block(msgspec.json.encode(members).decode()), cut(found)
 
 
 def _lift_from_value(block: Block) -> tuple[Block, str | None]:
@@ -76,13 +76,13 @@ def _lift_parsed(block: Block) -> tuple[Block, str | None]:
         return block, None
     if type(value) is not dict or KEY not in value:
         return block, None
-    said = value.pop(KEY)
-    said = said if type(said) is str else _said_before(block)
-    return (block, None) if said is None else (to_block(json.dumps(value, separators=(",", ":"))), cut(said))
+    found = value.pop(KEY)
+    found = found if type(found) is str else _last_string(block)
+    return (block, None) if found is None else (to_block(json.dumps(value, separators=(",", ":"))), cut(found))
 
 
-def _said_before(block: Block) -> str | None:
-    """Return the last string under the key at the top, where the key is there again: readers take the last member."""
+def _last_string(block: Block) -> str | None:
+    """Return the last string under the key at the top; JSON may repeat a key, and most readers take the last member."""
     top: list[tuple[str, object]] = []
 
     def keep(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The instructions of an object that passes by as bytes: its members of that name, taken out before anything reads it."""
+"""Instructions in a JSON object that passes by as bytes: members of that name are taken out before anything reads it."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Lifting:
     """
 
     def __init__(self, *, every: bool = False) -> None:
-        self.said: str | None = None
-        """What the last of them says."""
-        self.left = False
-        """Whether one was left in for its value is no string."""
+        self.instructions: str | None = None
+        """The string of the last member that was taken out."""
+        self.has_left = False
+        """Whether a member was left in because its value is no string."""
         self._every = every
         self._removed: list[tuple[int, bytes]] = []
         self._removed_size = 0
@@ -83,19 +83,19 @@ class Lifting:
     def restored(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield pieces of what it gave, with what it had taken out."""
         at, removed = 0, iter(self._removed)
-        place, taken = next(removed, (None, b""))
+        place, member = next(removed, (None, b""))
         for piece in pieces:
             begin, end = at, at + len(piece)
             while place is not None and place < end:
                 yield piece[at - begin : place - begin]
-                yield taken
+                yield member
                 at = place
-                place, taken = next(removed, (None, b""))
+                place, member = next(removed, (None, b""))
             yield piece[at - begin :]
             at = end
         while place is not None:
-            yield taken
-            place, taken = next(removed, (None, b""))
+            yield member
+            place, member = next(removed, (None, b""))
 
     def _read(self, text: bytes, *, final: bool = False) -> tuple[bytes, bytes]:
         """Return what passes of a text, and its end that has to wait for more."""
@@ -166,7 +166,7 @@ class Lifting:
             raise _Incomplete
         if colon is None:
             return None
-        said = None
+        found = None
         if opening == b'"':
             string = _STRING.match(text, value)
             if string is None:
@@ -175,11 +175,11 @@ class Lifting:
                 raise _Incomplete
             end = string.end()
             try:
-                said = json.loads(string[0].decode("utf-8", "surrogatepass"))
+                found = json.loads(string[0].decode("utf-8", "surrogatepass"))
             except ValueError:
                 return None
         elif not self._every:
-            self.left = True
+            self.has_left = True
             return None
         else:
             rest = text[value:].decode("utf-8", "replace" if final else "ignore")
@@ -197,13 +197,13 @@ class Lifting:
             raise _Incomplete
         if text[end : end + 1] not in (b",", b"}"):
             return None
-        if said is not None:
-            self.said = cut(said)
+        if found is not None:
+            self.instructions = cut(found)
         return end
 
-    def _remove(self, place: int, taken: bytes) -> None:
-        self._removed.append((self._given + place, taken))
-        self._removed_size += len(taken)
+    def _remove(self, place: int, member: bytes) -> None:
+        self._removed.append((self._given + place, member))
+        self._removed_size += len(member)
 
     def _waiting(self, text: bytes, seen: int) -> int:
         """Return where a member of the name may begin of which there is too little yet; the text's end if there is none."""

@@ -111,12 +111,12 @@ class Media:
 
 def of(content_type: object, data: bytes, name: object = None) -> Media:
     """Return bytes of a content type, `image/png`, or of a format, `png`; what is neither is told by the bytes."""
-    said = content_type.strip().lower().partition(";")[0] if isinstance(content_type, str) else ""
-    if not _CONTENT_TYPE.fullmatch(said):
-        guessed = _TYPES.get(said) or mimetypes.types_map.get(f".{said[:20]}")
-        said = guessed or sniffed(data) or "application/octet-stream"
-    kind: Literal["image", "document"] = "image" if said.startswith("image/") else "document"
-    return Media(kind, said, data, name[:MAX_NAME_CHARS] if isinstance(name, str) and name else None)
+    declared = content_type.strip().lower().partition(";")[0] if isinstance(content_type, str) else ""
+    if not _CONTENT_TYPE.fullmatch(declared):
+        guessed = _TYPES.get(declared) or mimetypes.types_map.get(f".{declared[:20]}")
+        declared = guessed or sniffed(data) or "application/octet-stream"
+    kind: Literal["image", "document"] = "image" if declared.startswith("image/") else "document"
+    return Media(kind, declared, data, name[:MAX_NAME_CHARS] if isinstance(name, str) and name else None)
 
 
 def placeholder_of(content_type: str, size: int, name: str | None) -> str:

@@ -1,6 +1,6 @@
-"""The forms of content blocks: which keys each has, and how its text or its bytes are read.
+"""The formats of content blocks: which keys each has, and how its text or its bytes are read.
 
-A mapping is a block only if all its keys are known: records of a tool's own have a `type`, an `url` or a `text`, too.
+A mapping is a block only if all its keys are known, since records of a tool's own have a `type`, an `url` or a `text`, too.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Found = Block | Media | None
 """What a block holds; None where that is elsewhere, or its bytes cannot be read."""
 
 
-class NoForm(ValueError):
-    """A mapping has the form of no known block."""
+class NotABlock(ValueError):
+    """A mapping has the format of no known block."""
 
 
-class Form(NamedTuple):
-    """One way to write a block."""
+class BlockFormat(NamedTuple):
+    """One way to write a block that has a `type`."""
 
     needs: frozenset[str]
     keys: frozenset[str]
     """All that it may have."""
     read: Callable[[Mapping[Any, Any]], Found]
-    """Raises NoForm where what is under the keys is something else."""
+    """Raises NotABlock where what is under the keys is something else."""
 
 
 def is_known(kind: object) -> bool:
-    """Tell whether blocks of this `type` have a known form."""
-    return isinstance(kind, str) and kind in _FORMS
+    """Tell whether blocks of this `type` have a known format."""
+    return isinstance(kind, str) and kind in _TYPED
 
 
 def is_untyped(kind: object) -> bool:
@@ -42,7 +42,7 @@ def is_untyped(kind: object) -> bool:
 
 
 def read(item: Mapping[Any, Any], *, tolerant: bool = False) -> Found:
-    """Return what a block holds; raise NoForm where it is none.
+    """Return what a block holds; raise NotABlock where it is none.
 
     A tolerant reader takes unknown keys: for what is a block beyond doubt, so that a provider may add some.
     """
@@ -50,32 +50,32 @@ def read(item: Mapping[Any, Any], *, tolerant: bool = False) -> Found:
     if kind is None:
         return _read_untyped(item)
     if not isinstance(kind, str) or not isinstance(item.get("id"), str | None):
-        raise NoForm
+        raise NotABlock
     keys = item.keys()
-    for form in _FORMS.get(kind, ()):
-        if form.needs <= keys and (tolerant or keys <= form.keys):
-            return form.read(item)
-    raise NoForm
+    for known in _TYPED.get(kind, ()):
+        if known.needs <= keys and (tolerant or keys <= known.keys):
+            return known.read(item)
+    raise NotABlock
 
 
 def _read_untyped(item: Mapping[Any, Any]) -> Found:
     if len(item) != 1:
-        raise NoForm
+        raise NotABlock
     [(kind, inner)] = item.items()
     if not is_untyped(kind):
-        raise NoForm
+        raise NotABlock
     keys, reader = _UNTYPED[kind]
-    if keys is not None and not (isinstance(inner, Mapping) and inner.keys() <= keys):
-        raise NoForm
-    return reader(kind, inner)
+    if keys is not None and not _mapping(inner).keys() <= keys:
+        raise NotABlock
+    return reader(item)
 
 
 # What has a type
 
 
-def _form(needs: str, more: str, read: Callable[[Mapping[Any, Any]], Found]) -> Form:
+def _format(needs: str, more: str, read: Callable[[Mapping[Any, Any]], Found]) -> BlockFormat:
     needed = frozenset(needs.split())
-    return Form(needed, needed | {"type"} | frozenset(more.split()), read)
+    return BlockFormat(needed, needed | {"type"} | frozenset(more.split()), read)
 
 
 def _text(item: Mapping[Any, Any]) -> Found:
@@ -98,15 +98,15 @@ def _sourced(item: Mapping[Any, Any]) -> Found:
             return _texts(source.get("content"))
         case "url" | "file" if source.keys() <= {"type", "url", "file_id", "media_type"}:
             return None
-    raise NoForm
+    raise NotABlock
 
 
 def _data(item: Mapping[Any, Any]) -> Found:
     """MCP's, and LangChain's of old."""
-    said = next((item[key] for key in _MEDIA_TYPES if key in item), None)
-    if not isinstance(item["data"], str | bytes) or not (isinstance(said, str) or item["type"] == "image"):
-        raise NoForm
-    return _bytes(item["data"], said, item.get("filename"))
+    content_type = next((item[key] for key in _MEDIA_TYPES if key in item), None)
+    if not isinstance(item["data"], str | bytes) or not (isinstance(content_type, str) or item["type"] == "image"):
+        raise NotABlock
+    return _bytes(item["data"], content_type, item.get("filename"))
 
 
 def _base64(item: Mapping[Any, Any]) -> Found:
@@ -116,11 +116,6 @@ def _base64(item: Mapping[Any, Any]) -> Found:
 
 def _url(item: Mapping[Any, Any]) -> Found:
     return _at(_string(item["url"]), item.get("filename"))
-
-
-def _file_id(item: Mapping[Any, Any]) -> Found:
-    _string(item["file_id"])
-    return None
 
 
 def _image_url(item: Mapping[Any, Any]) -> Found:
@@ -137,11 +132,11 @@ def _file(item: Mapping[Any, Any]) -> Found:
     """OpenAI's, of both APIs: a data URL, or base64 alone."""
     file = _mapping(item.get("file", item))
     if file is not item and not file.keys() <= {"file_data", "file_id", "filename", "format", "detail"}:
-        raise NoForm
+        raise NotABlock
     name = file.get("filename")
     if isinstance(data := file.get("file_data"), str):
-        said = name.rpartition(".")[2] if isinstance(name, str) and "." in name else file.get("format")
-        return _at(data, name) if data[:5].lower() == "data:" else _bytes(data, said, name)
+        content_type = name.rpartition(".")[2] if isinstance(name, str) and "." in name else file.get("format")
+        return _at(data, name) if data[:5].lower() == "data:" else _bytes(data, content_type, name)
     _string(file.get("file_id", file.get("file_url")))
     return None
 
@@ -149,7 +144,7 @@ def _file(item: Mapping[Any, Any]) -> Found:
 def _input_audio(item: Mapping[Any, Any]) -> Found:
     audio = _mapping(item["input_audio"])
     if not audio.keys() <= {"data", "format"}:
-        raise NoForm
+        raise NotABlock
     return _bytes(_string(audio.get("data")), f"audio/{_string(audio.get('format', 'wav'))}")
 
 
@@ -158,15 +153,10 @@ def _resource(item: Mapping[Any, Any]) -> Found:
     resource = _mapping(item["resource"])
     uri = str(resource.get("uri", ""))
     if not uri or not resource.keys() <= _RESOURCE:
-        raise NoForm
+        raise NotABlock
     if isinstance(resource.get("text"), str):
         return to_block(resource["text"])
     return _bytes(_string(resource.get("blob")), resource.get("mimeType"), unquote(uri.rstrip("/").split("/")[-1]))
-
-
-def _resource_link(item: Mapping[Any, Any]) -> Found:
-    _string(item["uri"])
-    return None
 
 
 def _search_result(item: Mapping[Any, Any]) -> Found:
@@ -178,44 +168,44 @@ def _elsewhere(_: Mapping[Any, Any]) -> Found:
     return None
 
 
+def _named(key: str) -> Callable[[Mapping[Any, Any]], Found]:
+    """A reader of what is elsewhere, under the name that a key gives."""
+
+    def read_name(item: Mapping[Any, Any]) -> Found:
+        _string(item[key])
+        return None
+
+    return read_name
+
+
 # What has one key
 
 
-def _bare_text(_: str, inner: Any) -> Found:
-    return to_block(_string(inner))
-
-
-def _bare_json(_: str, inner: Any) -> Found:
-    return to_block(inner)
-
-
-def _bare_media(kind: str, inner: Mapping[Any, Any]) -> Found:
+def _bare_media(item: Mapping[Any, Any]) -> Found:
     """Of Bedrock and Strands."""
+    [(kind, inner)] = item.items()
     source, format = _mapping(inner.get("source")), inner.get("format")
     if "bytes" in source:
-        said = format if kind == "document" else f"{kind}/{format}"
-        return _bytes(source["bytes"], said, inner.get("name"))
+        content_type = format if kind == "document" else f"{kind}/{format}"
+        return _bytes(source["bytes"], content_type, inner.get("name"))
     if kind == "document" and "text" in source:
         return to_block(_string(source["text"]))
     if kind == "document" and "content" in source:
         return _texts(source["content"])
     if source.keys() & {"s3Location", "location"}:
         return None
-    raise NoForm
+    raise NotABlock
 
 
-def _bare_search_result(_: str, inner: Mapping[Any, Any]) -> Found:
-    return _texts(inner.get("content"))
+def _bare_search_result(item: Mapping[Any, Any]) -> Found:
+    return _texts(item["searchResult"].get("content"))
 
 
-def _guarded(_: str, inner: Mapping[Any, Any]) -> Found:
+def _guarded(item: Mapping[Any, Any]) -> Found:
+    inner = item["guardContent"]
     if "text" in inner:
         return to_block(_string(_mapping(inner["text"]).get("text")))
-    return _bare_media("image", _mapping(inner.get("image")))
-
-
-def _bare_elsewhere(_: str, inner: Mapping[Any, Any]) -> Found:
-    return None
+    return _bare_media({"image": _mapping(inner.get("image"))})
 
 
 # What is inside
@@ -223,13 +213,13 @@ def _bare_elsewhere(_: str, inner: Mapping[Any, Any]) -> Found:
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise NoForm
+        raise NotABlock
     return value
 
 
 def _mapping(value: object) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise NoForm
+        raise NotABlock
     return value
 
 
@@ -238,7 +228,7 @@ def _texts(content: object) -> Found:
     if isinstance(content, str):
         return to_block(content)
     if not isinstance(content, Sequence):
-        raise NoForm
+        raise NotABlock
     found = [read(_mapping(item), tolerant=True) if _has_type(item) else None for item in content]
     texts = [block.text for block in found if isinstance(block, Block)]
     return to_block("\n\n".join(texts)) if len(texts) == len(found) else None
@@ -247,7 +237,7 @@ def _texts(content: object) -> Found:
 def _has_type(item: object) -> bool:
     """Whether it is a text: other blocks hold blocks again."""
     if not isinstance(item, Mapping):
-        raise NoForm
+        raise NotABlock
     return item.get("type", "text") in _TEXTS and "text" in item
 
 
@@ -266,44 +256,44 @@ _MEDIA_TYPES: Final = ("mimeType", "mime_type", "media_type", "mediaType")
 _RESOURCE: Final = frozenset({"uri", "mimeType", "text", "blob", "name", "title", "size", "_meta", "meta"})
 
 _LANGCHAIN: Final = "mime_type filename id index extras metadata source_type cache_control"
-_TEXT: Final = _form(
+_TEXT: Final = _format(
     "text",
     "annotations cache_control citations prompt_cache_breakpoint _meta meta logprobs id index extras",
     _text,
 )
 _HELD: Final = (
-    _form("data", f"{' '.join(_MEDIA_TYPES)} {_LANGCHAIN} annotations _meta meta", _data),
-    _form("base64", _LANGCHAIN, _base64),
-    _form("url", _LANGCHAIN, _url),
-    _form("file_id", _LANGCHAIN, _file_id),
+    _format("data", f"{' '.join(_MEDIA_TYPES)} {_LANGCHAIN} annotations _meta meta", _data),
+    _format("base64", _LANGCHAIN, _base64),
+    _format("url", _LANGCHAIN, _url),
+    _format("file_id", _LANGCHAIN, _named("file_id")),
 )
-_FORMS: Final[dict[str, tuple[Form, ...]]] = {
+_TYPED: Final[dict[str, tuple[BlockFormat, ...]]] = {
     **dict.fromkeys(_TEXTS, (_TEXT,)),
-    "text-plain": (_form("text", f"{_LANGCHAIN} title context", _text),),
-    "json": (_form("json", "", _json),),
-    "image": (_form("source", "cache_control transformations", _sourced), *_HELD),
+    "text-plain": (_format("text", f"{_LANGCHAIN} title context", _text),),
+    "json": (_format("json", "", _json),),
+    "image": (_format("source", "cache_control transformations", _sourced), *_HELD),
     "audio": _HELD,
     "video": _HELD,
-    "document": (_form("source", "title name context citations cache_control", _sourced), *_HELD),
-    "file": (_form("file", "cache_control prompt_cache_breakpoint", _file), *_HELD),
-    "image_url": (_form("image_url", "cache_control prompt_cache_breakpoint", _image_url),),
-    "input_image": (_form("", "image_url file_id detail prompt_cache_breakpoint", _image_url),),
-    "input_file": (_form("", "file_data file_id file_url filename detail prompt_cache_breakpoint", _file),),
-    "input_audio": (_form("input_audio", "cache_control", _input_audio),),
-    "resource": (_form("resource", "annotations _meta meta", _resource),),
+    "document": (_format("source", "title name context citations cache_control", _sourced), *_HELD),
+    "file": (_format("file", "cache_control prompt_cache_breakpoint", _file), *_HELD),
+    "image_url": (_format("image_url", "cache_control prompt_cache_breakpoint", _image_url),),
+    "input_image": (_format("", "image_url file_id detail prompt_cache_breakpoint", _image_url),),
+    "input_file": (_format("", "file_data file_id file_url filename detail prompt_cache_breakpoint", _file),),
+    "input_audio": (_format("input_audio", "cache_control", _input_audio),),
+    "resource": (_format("resource", "annotations _meta meta", _resource),),
     "resource_link": (
-        _form("uri name", "title description mimeType size icons annotations _meta meta", _resource_link),
+        _format("uri name", "title description mimeType size icons annotations _meta meta", _named("uri")),
     ),
-    "search_result": (_form("source title content", "citations cache_control", _search_result),),
-    "tool_reference": (_form("tool_name", "cache_control", _elsewhere),),
+    "search_result": (_format("source title content", "citations cache_control", _search_result),),
+    "tool_reference": (_format("tool_name", "cache_control", _elsewhere),),
 }
 _SHOWN: Final = frozenset({"format", "source", "error"})
-_UNTYPED: Final[dict[str, tuple[frozenset[str] | None, Callable[[str, Any], Found]]]] = {
-    "text": (None, _bare_text),
-    "json": (None, _bare_json),
+_UNTYPED: Final[dict[str, tuple[frozenset[str] | None, Callable[[Mapping[Any, Any]], Found]]]] = {
+    "text": (None, _text),
+    "json": (None, _json),
     **dict.fromkeys(("image", "audio", "video"), (_SHOWN, _bare_media)),
     "document": (frozenset({"format", "name", "source", "context", "citations"}), _bare_media),
     "searchResult": (frozenset({"source", "title", "content", "citations"}), _bare_search_result),
     "guardContent": (frozenset({"text", "image"}), _guarded),
-    "cachePoint": (frozenset({"type", "ttl"}), _bare_elsewhere),
+    "cachePoint": (frozenset({"type", "ttl"}), _elsewhere),
 }

@@ -1,4 +1,4 @@
-"""MCP's structured content beside texts, which say the same or something else."""
+"""MCP's structured content beside texts: servers repeat it as text, whole or in parts, and it should count once."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ MAX_ELEMENTS: Final = 1_000
 """Of the structured content, compared with texts one by one: as many as there can be texts."""
 
 
-def repeated(said: Mapping[Any, Any], blocks: Sequence[Block | Media | None]) -> set[int] | None:
-    """Return the places of the texts that say elements of it; None where one says all of it.
+def repeated(content: Mapping[Any, Any], blocks: Sequence[Block | Media | None]) -> set[int] | None:
+    """Return the places of the texts that repeat elements of structured content; None where one text repeats all of it.
 
-    Servers repeat it as text: as JSON of all of it, of its only member, or of one element after the other.
+    A text may be the JSON of all of it, of its only member, or of one element.
     """
     texts = {at: block for at, block in enumerate(blocks) if isinstance(block, Block)}
-    inner = list(said.values()) if len(said) == 1 else []
-    whole = _written([said, *inner])
-    if any(_says(block) & whole for block in texts.values()):
+    inner = list(content.values()) if len(content) == 1 else []
+    whole = _written([content, *inner])
+    if any(_meanings(block) & whole for block in texts.values()):
         return None
     elements = [element for member in inner if isinstance(member, list) for element in member[: MAX_ELEMENTS + 1]]
     parts = _written(elements) if len(elements) <= MAX_ELEMENTS else set()
-    return {at for at, block in texts.items() if _says(block) & parts}
+    return {at for at, block in texts.items() if _meanings(block) & parts}
 
 
-def elements(said: Mapping[Any, Any], texts: Sequence[str | None]) -> list[Any] | None:
-    """Return the list that is all of it, where texts say its elements, each one and in their order; None where they do not."""
-    [value, *others] = said.values() or [None]
+def elements(content: Mapping[Any, Any], texts: Sequence[str | None]) -> list[Any] | None:
+    """Return the list that is all of structured content, where texts repeat each element in order; None where they do not."""
+    [value, *others] = content.values() or [None]
     if others or not isinstance(value, list) or not 0 < len(value) == len(texts):
         return None
     pairs = zip(value, texts, strict=True)
-    return value if all(text is not None and _says(to_block(text)) & _written([one]) for one, text in pairs) else None
+    return (
+        value if all(text is not None and _meanings(to_block(text)) & _written([one]) for one, text in pairs) else None
+    )
 
 
-def _says(block: Block) -> set[bytes]:
-    """What a text may say: itself, and what it is the JSON of."""
+def _meanings(block: Block) -> set[bytes]:
+    """The JSON of what a text may stand for: itself, and the value whose JSON it is."""
     kind, value = block.parsed
     if kind == "json":
         return _written([value, block.text])

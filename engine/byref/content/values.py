@@ -1,4 +1,4 @@
-"""Any Python value as JSON: what has no JSON of its own becomes it by stated rules, what has no rule a bracketed note.
+"""Any Python value as JSON: a type that JSON lacks is converted by a rule of its own, or becomes a note in brackets.
 
 Nothing here raises for what a tool returned.
 """
@@ -24,7 +24,7 @@ MAX_DEPTH = 200
 """Deeper parts of a Python value are replaced by a note: every JSON reader stops somewhere, msgspec near 1,000."""
 _END = object()
 MAX_ITEMS = 1_000_000
-"""Taken from an iterable of unknown length inside a value."""
+"""Items read from an iterable of unknown length inside a value."""
 
 RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
@@ -40,19 +40,19 @@ MAX_PARTS = 20_000_000
 
 def written(value: object) -> tuple[object, bytes, int]:
     """Return a value as JSON has it, its JSON, one record a line, and how many line feeds that has."""
-    taken: dict[int, tuple[object, object]] = {}
-    token = _taken.set(taken)
+    consumed: dict[int, tuple[object, object]] = {}
+    token = _consumed.set(consumed)
     try:
         _check_depth(value)
         value = _top(value)
         data, line_feeds = _lines(value)
-        if taken:  # iterators inside gave what they had
+        if consumed:  # iterators inside gave what they had
             value = parse(data)
     except RAISED:
         value = _plain(value, 0, set())
         data, line_feeds = _escaped(value)
     finally:
-        _taken.reset(token)
+        _consumed.reset(token)
     return value, data, line_feeds
 
 
@@ -249,14 +249,14 @@ def _hook(value: Any) -> object:
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}"
     if isinstance(value, Iterable) and not isinstance(value, type):
-        taken = _taken.get()
-        if id(value) not in taken:
+        consumed = _consumed.get()
+        if id(value) not in consumed:
             try:
                 items: object = _items(iter(value))
             except RAISED as error:  # said once: asked again, a generator that failed is merely empty
                 items = _unreadable(value, error)
-            taken[id(value)] = value, items
-        return taken[id(value)][1]
+            consumed[id(value)] = value, items
+        return consumed[id(value)][1]
     return f"[{kind.__name__} is not JSON: {_short_repr(value)}]"
 
 
@@ -302,9 +302,9 @@ def _records(frame: Any) -> list[dict[str, object]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
 
 
-def _free(name: object, default: str, taken: Iterable[object]) -> object:
+def _free(name: object, default: str, used: Iterable[object]) -> object:
     chosen = default if name is None else name
-    return f"{chosen}_2" if chosen in set(taken) else chosen
+    return f"{chosen}_2" if chosen in set(used) else chosen
 
 
 def _column(series: Any) -> list[object]:
@@ -333,14 +333,14 @@ def _plain(value: Any, depth: int, above: set[int]) -> object:
             return {_key(key): _plain(member, depth + 1, above) for key, member in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [_plain(item, depth + 1, above) for item in value]
-        return _plain(_native(value), depth + 1, above)
+        return _plain(_converted(value), depth + 1, above)
     except RAISED as error:
         return _unreadable(value, error)
     finally:
         above.discard(id(value))
 
 
-def _native(value: object) -> object:
+def _converted(value: object) -> object:
     """One step towards JSON for a type that is none of its own."""
     if isinstance(value, Decimal):
         return float(value) if value.is_finite() else None
@@ -377,8 +377,10 @@ def _short_repr(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-_taken: ContextVar[dict[int, tuple[object, object]]] = ContextVar("taken")
-"""What iterators gave, or why they did not, while one value is written: they give it once, and a second way of writing may be needed."""
+_consumed: ContextVar[dict[int, tuple[object, object]]] = ContextVar("consumed")
+"""What each iterator inside the value being written gave, or why it did not.
+
+An iterator gives its items once, and where one way of writing fails the value is written again in another."""
 
 _validator = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder(enc_hook=_hook, decimal_format="number")

@@ -121,8 +121,8 @@ def _stage_without_instructions(scope: Scope, pieces: Iterator[bytes], stage: _S
     lifting = Lifting()
     ingested, scanned = stage(lifting.passing(pieces))
     if scanned.is_json:
-        ingested.instructions = lifting.said
-        again = Lifting(every=True).passing if lifting.has_removed and lifting.left else None
+        ingested.instructions = lifting.instructions
+        again = Lifting(every=True).passing if lifting.has_removed and lifting.has_left else None
     else:
         again = lifting.restored if lifting.has_removed else None
     if again is None or isinstance(ingested.stored, StorageFailure):
@@ -180,7 +180,7 @@ def _array(records: list[object]) -> bytes:
 
 
 def _guessed(first: bytes, *, is_text: bool) -> str:
-    """Return the content type that the beginning tells: a store is told it before the end is known."""
+    """Return the content type by the beginning: a store wants it before the end is known."""
     sniffed = None if is_text else media.sniffed(first)
     if sniffed is not None:
         return sniffed

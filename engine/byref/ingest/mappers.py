@@ -1,7 +1,7 @@
-"""Mappers and templates: what a host says a tool's output should look like before anything else reads it.
+"""Mappers and templates: a host's programs that shape a tool's output before anything else reads it.
 
-A jq program and a template run in the sandbox's killable worker, but for plain ones, which cannot multiply data; a callable
-is the host's own code. Whatever goes wrong is one exception, so that the output can go on as it was.
+A jq program or a template runs in the sandbox's worker, which can be killed; plain ones, which cannot multiply data, run
+here. A callable is the host's own code. Whatever goes wrong is one exception, so that the output can go on unmapped.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from byref_sandbox.code import plainjq
 from byref_sandbox.values import data, weight
 
 MAX_BYTES = 64 << 20
-"""Of what a jq program or a template gives."""
+"""Most that a jq program or a template may give."""
 MAX_HELD_BYTES = 8 * MAX_BYTES
-"""Of that as Python's objects: of arrays without members it would be 24 times its JSON."""
+"""Most that its result may take as Python objects: empty arrays take 24 times their JSON."""
 _OWN = frozenset({"TimeLimit", "CpuLimit", "MemoryLimit", "OutputLimit", "NotAllowed", "Busy", "Crash"})
-"""Kinds of failure that the sandbox tells in words of its own."""
+"""Kinds of failure whose message is the sandbox's own, so that it quotes no data."""
 _QUOTED = frozenset({"JqError", "UndefinedError", "SecurityError", "FilterArgumentError"})
-"""Kinds of failure whose message says more than its kind: jq's and Jinja's. Python's own have it in the kind, and in the line."""
+"""Kinds of failure, jq's and Jinja's, whose message is needed to understand them; of Python's own the kind and the line suffice."""
 _WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -49,10 +49,10 @@ _WORDS = frozenset(
     whether while with zero""",
     )
 )
-"""Of the messages of jq and Jinja, and names of types."""
+"""Words of jq's and Jinja's messages, and names of types: they are no data, and are kept in a message that is logged."""
 _SIGNS = frozenset("""'"()[]{}:;,./%…""")
 _MOST_READ = 3_000
-"""Characters of a message."""
+"""Characters of a message that are looked at."""
 
 
 class MapperFailed(Exception):
@@ -108,7 +108,7 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
     except Exception as error:
         raise MapperFailed(f"mapper: jq could not be run: {one_line(error)}") from error
     if reply.error is not None:
-        raise MapperFailed(f"mapper: {_told(reply.error, program)}")
+        raise MapperFailed(f"mapper: {_shown(reply.error, program)}")
     if reply.truncated:
         raise MapperFailed(f"mapper: it gives more than {most:,} bytes")
     if not reply.outputs:
@@ -191,14 +191,14 @@ def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -
         except templates.Unbounded as error:
             raise MapperFailed(f"template: {error}") from error
         except Exception as error:
-            raise MapperFailed(f"template: {_told(templates.failure_of(error), template)}") from error
+            raise MapperFailed(f"template: {_shown(templates.failure_of(error), template)}") from error
     assert scope.sandbox is not None
     try:
         reply = scope.sandbox.render(template, value, limits=_limits(scope, tool), max_bytes=most)
     except Exception as error:
         raise MapperFailed(f"template: it could not be rendered: {one_line(error)}") from error
     if reply.error is not None:
-        raise MapperFailed(f"template: {_told(reply.error, template)}")
+        raise MapperFailed(f"template: {_shown(reply.error, template)}")
     return reply.text
 
 
@@ -213,7 +213,7 @@ def _as_data(value: object) -> tuple[str, bytes, object]:
         return *data.encode_exactly(value), value
 
 
-def _told(failure: Failure, source: str) -> str:
+def _shown(failure: Failure, source: str) -> str:
     """What went wrong, without the data that a message may quote."""
     if failure.kind in _OWN:
         return one_line(failure.message)
@@ -228,8 +228,8 @@ def _without_data(message: str, source: str) -> str:
     known = {word.lower() for word in re.findall(r"\w+", source)} | _WORDS
     parts = re.findall(r"\s+|\w+|[^\w\s]", message[:_MOST_READ])
     kept = (part if part.isspace() or part in _SIGNS or part.lower() in known else "…" for part in parts)
-    told = re.sub(r"…(?:[^\w…]*…)+|[^\w\s…]{5,}", "…", "".join(kept))
-    return told if re.search(r"\w", told) else "an error whose message is data"
+    shown = re.sub(r"…(?:[^\w…]*…)+|[^\w\s…]{5,}", "…", "".join(kept))
+    return shown if re.search(r"\w", shown) else "an error whose message is data"
 
 
 def _copied(value: Any) -> object:

@@ -65,7 +65,7 @@ def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]],
         first = next(output)
     except StopIteration:
         return []
-    except Exception as error:  # noqa: BLE001  of records: what cannot be read is told in its place
+    except Exception as error:  # noqa: BLE001  of records: a note says in its place what could not be read
         return _again([], error)
     if _is_piece(first):
         return _collected(chain([first], output), most, collected, source=output)
