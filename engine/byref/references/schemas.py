@@ -2,14 +2,16 @@
 
 What most schemas say is a type that msgspec checks 150 times as fast as jsonschema (100 MB of records: 0.3 s for 45 s);
 what it does not accept goes to jsonschema, whose keywords are replaced where they would print the data, run a
-backtracking regular expression over it, or take longer than anybody waits. jsonschema-rs (0.60) cannot take its place: it has
-no deadline (20 nested `allOf` under `unevaluatedProperties` do not end), deep data ends the process, and integers of 100,000
-digits, which are right up to 3,000 at least, are no integers to it.
+backtracking regular expression over it, or take longer than anybody waits. Why not jsonschema-rs:
+docs/decisions/schemas-of-strangers.md.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import operator
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,11 +19,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Annotated, Any, Literal, Union, cast
 
 import attrs
 import msgspec
-from jsonschema import Draft202012Validator, FormatChecker, ValidationError
+import re2
+from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -29,8 +32,8 @@ from referencing.jsonschema import lookup_recursive_ref
 
 from byref.errors import ConfigurationError, ToolError
 from byref.references.circles import check_circles, check_levels
-from byref.references.fastcheck import fast_type, is_fast
-from byref.references.regexes import is_regex, matches
+
+logger = logging.getLogger("byref")
 
 CHECK_SECONDS = 10.0
 COMPILE_SECONDS = 10.0
@@ -88,7 +91,7 @@ class Schema:
     validator: Any
     """jsonschema's."""
     quick: Any
-    """The type whose values all fit; None where there is none. What is not of it may fit all the same."""
+    """A type whose values all fit; None where there is none. A value that is not of it may fit all the same."""
 
     def errors(self, value: object, until: float) -> list[ValidationError]:
         """Return the first errors of a value, none if it fits; `until` is the time (monotonic) to give up at.
@@ -97,7 +100,7 @@ class Schema:
             ToolError: it could not be checked in time, is nested too deeply, or the check failed.
             ConfigurationError: the schema refers to what it does not hold.
         """
-        if self.quick is not None and is_fast(value, self.quick):
+        if self.quick is not None and _is_of(value, self.quick):
             return []
         found: list[ValidationError] = []
         try:
@@ -159,10 +162,206 @@ def _compile(source: bytes) -> Schema:
         raise ConfigurationError(f"the schema of the target tool is {error}") from error
     if wrong is not None:
         raise ConfigurationError(f"the schema of the target tool is invalid: {_what_is(wrong)[:500]}")
-    return Schema(schema, _validator_of(base)(schema, registry=Registry()), fast_type(schema, base))
+    return Schema(schema, _validator_of(base)(schema, registry=Registry()), _fast_type(schema, base))
 
 
 _compiled = lru_cache(maxsize=128)(_compile)
+
+
+# The types that msgspec checks in place of a schema: every value of the type fits, so that acceptance is exact
+
+MAX_DEPTH = 30
+MAX_TYPES = 500
+"""Of one schema: references are followed, so that a small schema may stand for many."""
+_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+_ANNOTATIONS = frozenset(
+    "$schema $comment $defs definitions title description default examples example deprecated readOnly writeOnly format "  # noqa: SIM905
+    "contentEncoding contentMediaType".split()
+)
+"""Keywords that refuse nothing: `format` is an annotation, as it is without a checker in jsonschema."""
+_OLD = (Draft3Validator, Draft4Validator)
+_COMPARED: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("ge", operator.ge),
+    "maximum": ("le", operator.le),
+    "exclusiveMinimum": ("gt", operator.gt),
+    "exclusiveMaximum": ("lt", operator.lt),
+}
+_BOUNDS: Mapping[str, Mapping[str, str]] = {
+    "string": {"minLength": "min_length", "maxLength": "max_length"},
+    "array": {"minItems": "min_length", "maxItems": "max_length"},
+    "integer": {keyword: name for keyword, (name, _) in _COMPARED.items()},
+}
+"""What msgspec calls the bounds of a type."""
+_SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "boolean": bool, "null": None, "number": int | float}
+
+
+class _Leaf:
+    """A type whose values are checked one by one."""
+
+    __slots__ = ()
+    fits: Callable[[Any], bool | None]
+
+
+class _NoType(Exception):
+    """The schema says more than a type can."""
+
+
+def _is_of(value: object, quick: Any) -> bool:
+    try:
+        msgspec.convert(value, quick, dec_hook=_checked)
+    except _REFUSALS:
+        return False
+    return True
+
+
+def _checked(kind: type[_Leaf], value: object) -> _Leaf:
+    if not kind.fits(value):
+        raise ValueError
+    return kind()
+
+
+def _leaf_of(fits: Callable[..., bool | None]) -> type[_Leaf]:
+    return type("Leaf", (_Leaf,), {"fits": staticmethod(fits), "__slots__": ()})
+
+
+def _fast_type(schema: Mapping[str, Any], draft: Any) -> Any:
+    """A type of which every value fits the schema of a JSON object, or None."""
+    if draft in _OLD:
+        return None
+    try:
+        made = _Types(schema).of({"type": "object", **{k: v for k, v in schema.items() if k != "$id"}}, 0)
+        msgspec.json.Decoder(made)  # what msgspec cannot do in one union, or at all, is refused here
+    except (_NoType, *_REFUSALS):
+        return None
+    return made
+
+
+class _Types:
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._made = 0
+
+    def of(self, schema: Any, depth: int) -> Any:
+        self._made += 1
+        if depth > MAX_DEPTH or self._made > MAX_TYPES:
+            raise _NoType
+        if schema is True:
+            return Any
+        if not isinstance(schema, dict):
+            raise _NoType
+        left = {key: value for key, value in schema.items() if key not in _ANNOTATIONS}
+        if not left:
+            return Any
+        if left.keys() == {"$ref"}:
+            return self.of(self._referred(left["$ref"]), depth + 1)
+        if left.keys() == {"anyOf"}:
+            return Union[tuple(self.of(one, depth + 1) for one in left["anyOf"])]  # noqa: UP007
+        if left.keys() <= {"enum", "type"} and "enum" in left:
+            return self._literal(left["enum"], left.get("type"))
+        kind = left.pop("type", None)
+        if isinstance(kind, list):
+            if left:
+                raise _NoType
+            return Union[tuple(self.of({"type": one}, depth + 1) for one in kind)]  # noqa: UP007
+        return self._object(left, depth) if kind == "object" else self._typed(str(kind), left, depth)
+
+    def _typed(self, kind: str, left: dict[str, Any], depth: int) -> Any:
+        """The type of values of one kind; each keyword has to be taken in."""
+        if kind == "string" and left.keys() == {"pattern"}:
+            return _leaf_of(lambda value, pattern=left["pattern"]: type(value) is str and matches(pattern, value))
+        if kind == "number" and left and left.keys() <= _COMPARED.keys():
+            bounds = [(_COMPARED[key][1], limit) for key, limit in left.items()]
+            return _leaf_of(
+                lambda value: type(value) in (int, float) and all(holds(value, limit) for holds, limit in bounds)
+            )
+        names = _BOUNDS.get(kind, {})
+        meta = {names[key]: left.pop(key) for key in list(left) if key in names}
+        if kind == "array":
+            made: Any = list[self.of(left.pop("items", True), depth + 1)]  # type: ignore[misc]
+        elif kind in _SCALARS:
+            made = _SCALARS[kind]
+        else:
+            raise _NoType
+        if left:
+            raise _NoType
+        return Annotated[made, msgspec.Meta(**meta)] if meta else made
+
+    def _object(self, left: dict[str, Any], depth: int) -> Any:
+        properties, required = left.pop("properties", {}), left.pop("required", [])
+        more = left.pop("additionalProperties", True)
+        if left or (more is False and not properties.keys() >= set(required)):
+            raise _NoType
+        members = {**dict.fromkeys(required, True), **properties}
+        if not members and more is not False:
+            return dict[str, self.of(more, depth + 1)]  # type: ignore[misc]
+        if not isinstance(more, bool):
+            raise _NoType
+        fields: list[Any] = []
+        for index, (key, inner) in enumerate(members.items()):
+            field = f"f{index}", self.of(inner, depth + 1)
+            fields.append(field if key in required else (*field, msgspec.UNSET))
+        names = {f"f{index}": key for index, key in enumerate(members)}
+        return msgspec.defstruct(
+            "Members", fields, kw_only=True, rename=names, forbid_unknown_fields=not more, gc=False
+        )
+
+    def _literal(self, values: Any, kind: object) -> Any:
+        if kind not in (None, "string") or not all(type(value) is str for value in values):
+            raise _NoType
+        return Literal[tuple(values)]
+
+    def _referred(self, reference: Any) -> Any:
+        if not isinstance(reference, str) or not reference.startswith("#/") or "$id" in self._root:
+            raise _NoType
+        found: Any = self._root
+        for part in reference[2:].split("/"):
+            if not isinstance(found, dict) or part not in found:
+                raise _NoType
+            found = found[part]
+        return found
+
+
+# Patterns, matched in linear time: the text they meet may be hostile
+
+_BACKTRACKING_CHARS = 1_000
+"""Most of a pattern that RE2 does not take: Python compiles it, only to see whether it is one at all."""
+
+
+def matches(pattern: str, text: str) -> bool | None:
+    """Tell whether a pattern is found in a text; None, and logged once, if it cannot be matched in linear time."""
+    regex = _logged(pattern)
+    return None if regex is None else regex.search(text.encode("utf-8", "replace")) is not None
+
+
+def _is_regex(pattern: str) -> bool:
+    """Whether a text is a regular expression, of linear time or not."""
+    if _re2(pattern) is not None:
+        return True
+    try:
+        re.compile(pattern[:_BACKTRACKING_CHARS])
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return len(pattern) <= _BACKTRACKING_CHARS
+
+
+@lru_cache(maxsize=256)
+def _logged(pattern: str) -> Any:
+    if (regex := _re2(pattern)) is None:
+        logger.warning("the pattern %r of a tool's schema is not checked: it is no linear-time pattern", pattern[:200])
+    return regex
+
+
+def _re2(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(pattern.encode("utf-8", "replace"), options)
+    except re2.error:
+        return None
+
+
+# The keywords of jsonschema's that are replaced
 
 
 @lru_cache(maxsize=16)
@@ -285,10 +484,15 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
         yield ValidationError(f"has no place for {', '.join(named)}{there}")
 
 
+def _branches(validator: Any, wanted: Any, instance: Any) -> Iterator[list[ValidationError]]:
+    """The first errors of each schema of a list."""
+    for index, inner in enumerate(wanted):
+        yield list(islice(validator.descend(instance, inner, schema_path=index), _NAMED))
+
+
 def _any_of(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     context: list[ValidationError] = []
-    for index, inner in enumerate(wanted):
-        errors = list(islice(validator.descend(instance, inner, schema_path=index), _NAMED))
+    for errors in _branches(validator, wanted, instance):
         if not errors:
             return
         context += errors
@@ -296,14 +500,10 @@ def _any_of(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator
 
 
 def _one_of(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    context: list[ValidationError] = []
-    fitting = 0
-    for index, inner in enumerate(wanted):
-        errors = list(islice(validator.descend(instance, inner, schema_path=index), _NAMED))
-        fitting += not errors
-        context += errors
-    if fitting != 1:
-        yield ValidationError("fits more than one of what it may be" if fitting else "", context=context)
+    branches = list(_branches(validator, wanted, instance))
+    if (fitting := branches.count([])) != 1:
+        message = "fits more than one of what it may be" if fitting else ""
+        yield ValidationError(message, context=[error for errors in branches for error in errors])
 
 
 def _not(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -388,20 +588,17 @@ def _items(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) ->
 
 _UNEVALUATED: Mapping[str, Any] = {"unevaluatedProperties": dict, "unevaluatedItems": list}
 _FORMATS = FormatChecker(())
-_FORMATS.checks("regex")(lambda value: not isinstance(value, str) or is_regex(value))
+_FORMATS.checks("regex")(lambda value: not isinstance(value, str) or _is_regex(value))
 
+_SIZED: Mapping[str, Any] = {"Items": list, "Length": str, "Properties": dict}
 _KEYWORDS: Mapping[str, Keyword] = {
     "type": _leaf(_is_type),
     "enum": _leaf(_is_one_of),
     "const": _leaf(_same),
     "uniqueItems": _leaf(_is_unique),
     "pattern": _leaf(_fits_pattern),
-    "minItems": _sized(list, lambda length, wanted: length >= wanted),
-    "maxItems": _sized(list, lambda length, wanted: length <= wanted),
-    "minLength": _sized(str, lambda length, wanted: length >= wanted),
-    "maxLength": _sized(str, lambda length, wanted: length <= wanted),
-    "minProperties": _sized(dict, lambda length, wanted: length >= wanted),
-    "maxProperties": _sized(dict, lambda length, wanted: length <= wanted),
+    **{f"min{name}": _sized(kind, operator.ge) for name, kind in _SIZED.items()},
+    **{f"max{name}": _sized(kind, operator.le) for name, kind in _SIZED.items()},
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
     "anyOf": _any_of,
