@@ -30,7 +30,7 @@ SIZES: dict[str, Any] = {}
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250, "_FIRST": 4, "_LOST": 1_000}.items():
+        for name, size in {"LEAST": 200, "_WINDOW": 300, "_END": 250, "_FIRST": 4, "LOST": 1_000}.items():
             SIZES[name] = getattr(memory, name)
             patch.setattr(memory, name, size)
         yield

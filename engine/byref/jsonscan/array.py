@@ -1,4 +1,8 @@
-"""An array that passes by slice by slice."""
+"""An array that passes by, chunk by chunk.
+
+Chunks at its two ends are kept. Those between are parsed, learnt from and dropped; or, once an expression matches all of a chunk,
+only counted, because they teach nothing new.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,15 @@ from byref.describe.rows import Rows
 from byref.describe.schema import Elements, TooDeep
 from byref.describe.shape import Elements as Kinds
 from byref.jsonscan import peek, sizes
+from byref.jsonscan.costs import PASSING, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
 from byref.jsonscan.sampler import Sampler
 from byref_sandbox import jsontext
 
 
 @dataclass(slots=True)
-class _Slice:
-    """Some elements, or the text of some, each with a comma before it."""
+class _Chunk:
+    """Some elements: parsed, or as text in which each has a comma before it, to be parsed only if they are kept."""
 
     items: list[Any] | bytes
     count: int
@@ -41,7 +46,7 @@ class _Slice:
 
 
 class ArrayScan:
-    """What is kept and learnt of an array; as long as nothing was dropped, that is all of it."""
+    """What is kept and learnt of an array. As long as nothing was dropped, that is all of it."""
 
     def __init__(self, depth: int) -> None:
         self.size = 0
@@ -49,25 +54,25 @@ class ArrayScan:
         self._count = 0
         self._head: list[Any] = []
         self._head_size = 0
-        self._tail: deque[_Slice] = deque()
+        self._tail: deque[_Chunk] = deque()
         self._tail_count = 0
         self._samples = Sampler[Any](sizes.ITEM_SAMPLES)
-        self._slices = 0
+        self._dropped = 0
+        """Chunks that were dropped and might have given a sample."""
         self._elements = Elements(depth)
         self._kinds = Kinds()
         self._seen: list[Any] = []
-        """Elements that tell what an expression of the others has to be like."""
-        self._regular: Matcher | None = None
-        self._to_lose = float(sizes.TO_LOSE)
-        """Bytes that might be parsed in the time that expressions may still take in vain."""
+        """Elements that the next expression is made of: the first ones, and each that did not match an earlier expression."""
+        self._matcher: Matcher | None = None
+        self._allowance = Allowance(PASSING)
 
     def add(self, items: list[Any], size: int) -> None:
-        """Take the next elements, at least one, of so many bytes."""
+        """Take the next elements, at least one; their text has `size` bytes."""
         self._elements.add(items)
         self._kinds.add(items)
-        self._regular = None
+        self._matcher = None
         if _is_end(len(self._head), self._head_size):
-            self._take(_Slice(items, len(items), size))
+            self._take(_Chunk(items, len(items), size))
             return
         self._count += len(items)
         self.size += size
@@ -75,40 +80,40 @@ class ArrayScan:
         self._head_size += size
         self._seen = self._head[: sizes.SEEN]
 
-    def leap(self, text: bytes) -> bool:
-        """Take the next elements, each with a comma before it, without parsing them, if they are like those before.
+    def match(self, text: bytes) -> bool:
+        """Take the text of the next elements, each with a comma before it, if all match; else return False.
 
-        Where they are not, they are to be parsed and added: the first that is different is noted then.
+        Then the caller parses and adds them. The first that does not match is noted for the next expression.
         """
-        if self._to_lose < 0 or not _is_end(len(self._head), self._head_size):
+        if self._allowance.is_spent or not _is_end(len(self._head), self._head_size):
             return False
         try:
             start = _first(text)
-            self._regular = self._regular or self._expression(text, start)
+            self._matcher = self._matcher or self._make_matcher(text, start)
             data = b"%s," % text[start:]
-            end = self._regular.run(data, 0, len(data))
-            count = data.count(self._regular.marker, 0, end)
+            end = self._matcher.run(data, 0, len(data))
+            count = data.count(self._matcher.marker, 0, end)
             if end < len(data):
-                self._to_lose -= sizes.LOST_OF_MATCHED * len(text)
+                self._allowance.mismatched(len(text))
                 self._seen.append(peek.value_at(text, peek.after_blanks(data, end) + start)[0])
                 return False
         except (Irregular, peek.Unreadable):
-            self._to_lose = -1
+            self._allowance.spend()
             return False
-        self._to_lose += sizes.LOST_OF_MATCHED * len(text)
-        self._take(_Slice(text, count, len(text)))
+        self._allowance.matched(len(text))
+        self._take(_Chunk(text, count, len(text)))
         return True
 
-    def _expression(self, text: bytes, start: int) -> Matcher:
+    def _make_matcher(self, text: bytes, start: int) -> Matcher:
         node = self._elements.known()
         if node is None:
-            raise Irregular("maps were folded")
+            raise Irregular("what was learnt of the elements is no exact description")
         colon = peek.colon_at(text, start) if node.kinds == OBJECT else b":"
-        regular = Matcher(node, self._seen, colon, lines=False)
-        self._to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
-        return regular
+        matcher = Matcher(node, self._seen, colon, lines=False)
+        self._allowance.compiled(matcher.size)
+        return matcher
 
-    def _take(self, taken: _Slice) -> None:
+    def _take(self, taken: _Chunk) -> None:
         self._count += taken.count
         self.size += taken.size
         self._tail.append(taken)
@@ -121,19 +126,19 @@ class ArrayScan:
             self._tail_count -= first.count
             self._drop(first)
 
-    def _drop(self, dropped: _Slice) -> None:
+    def _drop(self, dropped: _Chunk) -> None:
         self.size -= dropped.size
         if dropped.size > sizes.SMALL * dropped.count:
             return
-        if self._slices % self._samples.step == 0:
+        if self._dropped % self._samples.step == 0:
             try:
                 self._samples.offer(dropped.sample)
-            except peek.Unreadable:  # longer than others: no example of them
+            except peek.Unreadable:  # it is much longer than others, and so no example of them
                 return
-        self._slices += 1
+        self._dropped += 1
 
     def shorten(self, most: int) -> None:
-        """Keep about so many bytes, of one element at each end at least."""
+        """Keep about `most` bytes, and at least one element at each end."""
         if self.size <= most:
             return
         tail = [item for one in self._tail for item in one.values]
@@ -146,10 +151,10 @@ class ArrayScan:
         self._head = self._head[: max(1, int(len(self._head) * share))]
         tail = tail[-max(1, int(len(tail) * share)) :]
         self.size, self._head_size = most, max(most // 2, 1)
-        self._tail = deque([_Slice(tail, len(tail), most // 2)])
+        self._tail = deque([_Chunk(tail, len(tail), most // 2)])
 
     def value(self) -> list[Any] | Rows:
-        """Return the array, abridged if something was dropped. Raises TooDeep if an element was."""
+        """Return the array, as `Rows` if something was dropped. Raises TooDeep if an element nests too deeply."""
         node, folded = self._elements.end()
         tail = [item for one in self._tail for item in one.values]
         if len(self._head) + len(tail) == self._count:
@@ -162,10 +167,10 @@ __all__ = ["ArrayScan", "TooDeep"]
 
 
 def _is_end(count: int, size: int) -> bool:
-    """Tell whether so many elements of so many bytes are enough of an end: two at least, unless they are huge."""
+    """Whether so many elements of so many bytes are enough of an end; a single one is, only if it is huge."""
     return size >= sizes.END and (count > 1 or size >= sizes.ENDS // 4)
 
 
 def _first(text: bytes) -> int:
-    """Where the first element begins, behind its comma."""
+    """Where the first element of a chunk begins, behind its comma."""
     return peek.after_blanks(text, peek.after_blanks(text, 0) + 1)

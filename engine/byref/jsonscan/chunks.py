@@ -104,12 +104,12 @@ def _steps(data: bytes) -> range:
 
 
 def is_heavy(value: object) -> bool:
-    """Tell whether a value is more than one slice."""
+    """Whether a value is more than one chunk, by an estimate."""
     return _weight(value) > CHUNK
 
 
 def runs(members: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the members in runs of one slice, as far as samples tell; a heavy one that is seen is a run of its own."""
+    """Yield the members in runs of one chunk, as far as samples tell; a heavy one that is seen is a run of its own."""
     at, count = 0, 2 * _SAMPLES
     while at < len(members):
         run = members[at : at + count]

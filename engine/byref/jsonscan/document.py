@@ -1,8 +1,13 @@
-"""JSON that passes by: an array or an object, of whose big arrays only the ends are kept.
+"""An array or object that passes by as JSON text, of whose long arrays only the ends are kept.
 
-The text is cut at commas between the elements of an array that is the whole or a member of it. The text between two cuts
-is decoded behind a prefix that opens what it lies in: all of these are valid if and only if the whole is, and the first
-that is not says where.
+Long are arrays of more than a block: the document itself, or a member of it. Their text is cut at commas between their elements. The
+text between two cuts is parsed behind a prefix that opens what it lies in, and before a suffix that closes it. Both have an
+element of their own beside the cut, because a comma needs one on either side. So all of these parts are JSON if and only if
+the document is, and the first that is not says where the error is.
+
+An example: `{"total": 2, "rows": [{"id": 1}, {"id": 2}], "next": null}` is parsed as `{"total": 2, "rows": "…"}`, where `…` is a
+secret that stands for the array; as `[{"id": 1},0]` and `[0, {"id": 2}]`, or matched instead (`array`); and as
+`{"…":[0], "next": null}`.
 """
 
 from __future__ import annotations
@@ -25,45 +30,46 @@ _ELEMENT: Final = b"[0"
 
 
 class Refused(ValueError):
-    """The text is no JSON, or none that can be described in bounded memory."""
+    """The text is not JSON, or not JSON that can be described in bounded memory."""
 
 
 class TooMuch(Refused):
-    """It may be JSON, and cannot be described."""
+    """The text may be JSON, but is too large or too deep to be described."""
 
 
 class DocumentScan:
-    """A root array or object; its structure is looked at where it takes more than one block."""
+    """One document. Where all of it is in one block, it is parsed and nothing of this is needed."""
 
     def __init__(self, opening: bytes, most: int | None = None) -> None:
         self._most = sizes.MOST if most is None else most
-        """The weight, about its bytes, of one element of an array, or of all outside the arrays, that is still described."""
+        """As `sizes.MOST`."""
         self._is_array = opening == b"["
         self._depth = 1 if self._is_array else 2
-        """Of the elements of arrays that may be read slice by slice."""
+        """How many brackets are open around the elements of long arrays."""
         self._structure: Structure | None = None
         self._text = bytearray()
-        """What was read and not decoded yet."""
+        """What was read and not parsed yet."""
         self._start = 0
-        """Where it begins in all text."""
+        """Where that begins in the document, in bytes."""
         self._line, self._column = 1, 0
-        """And in which line, behind how many characters."""
+        """The same as a line's number and the characters before it in that line."""
         self._prefix = b""
-        """Opens what it lies in."""
+        """Opens what that lies in."""
         self._brackets = 0
+        """How many brackets the text that was not parsed yet has."""
         self._outside_weight = 0
-        """Of what was decoded and is in no array of which only the ends are kept."""
+        """The weight of what was parsed outside of long arrays."""
         self._opener: int | None = None
-        """Where the array begins, if any, that is open, and of which nothing was read yet."""
-        self._stretch: ArrayScan | None = None
-        """The array of which something was read, while it is open."""
+        """Where an array begins that is open and not known to be long yet, if there is one."""
+        self._array: ArrayScan | None = None
+        """The long array that is open, if there is one."""
         self._stand_in = secrets.token_hex()
-        """A value, and a key, that cannot be in the text: nobody else knows it."""
+        """A value, and a key, that the document cannot have, because nobody else knows it."""
         self._members: dict[str, Any] = {}
         self._has_ended = False
 
     def feed(self, data: bytes) -> None:
-        """Read on. Raises Refused."""
+        """Read the next bytes. Raises Refused."""
         if self._has_ended:
             self._blank(data)
             return
@@ -97,13 +103,13 @@ class DocumentScan:
 
     def _read(self, block: BlockStructure) -> None:
         start = block.start
-        if self._stretch is not None:
+        if self._array is not None:
             closing = block.left(self._depth, start)
-            self._slice(closing if closing is not None else block.last_comma(self._depth, start))
+            self._add_elements(closing if closing is not None else block.last_comma(self._depth, start))
             if closing is None:
                 return
             start = closing
-            self._stretch = None
+            self._array = None
             self._prefix = _ELEMENT if self._is_array else b'{"%s":%s' % (self._stand_in.encode(), _ELEMENT)
             self._shorten()
         end = block.left(1, start)
@@ -118,13 +124,13 @@ class DocumentScan:
         if self._opener is not None and block.end - self._opener > sizes.BLOCK:
             cut = block.last_comma(self._depth, self._opener + 1)
             if cut is not None:
-                self._stretch = ArrayScan(self._depth)
+                self._array = ArrayScan(self._depth)
                 self._outside(self._opener, b'"%s"%s' % (self._stand_in.encode(), b"" if self._is_array else b"}"))
                 self._opener, self._prefix = None, b""
-                self._slice(cut)
+                self._add_elements(cut)
 
     def _outside(self, end: int, suffix: bytes) -> None:
-        """Read what is outside of the arrays that are read slice by slice."""
+        """Parse text outside of long arrays, up to `end`; behind the suffix it is complete."""
         self._outside_weight += self._weight
         value = self._decoded(end, suffix)
         if self._is_array:
@@ -134,29 +140,29 @@ class DocumentScan:
             value.pop(self._stand_in, None)
             members = value
         for key in [key for key, member in members.items() if member == self._stand_in]:
-            members[key] = self._stretch
+            members[key] = self._array
         self._members |= members
 
-    def _slice(self, end: int | None) -> None:
-        """Read elements of an array up to a cut, or to its end."""
+    def _add_elements(self, end: int | None) -> None:
+        """Parse or match elements of the long array, up to a cut or to its end."""
         if end is None:
             return
         size = end - self._start
-        assert self._stretch is not None
-        if self._prefix and self._leap(end):
+        assert self._array is not None
+        if self._prefix and self._match(end):
             return
-        # With one more element, before or behind them: there has to be one on either side of a comma.
+        # Of our own is one more element, before or behind these, because a comma needs one on either side.
         items = self._decoded(end, b"]" if self._prefix else b",0]")
         assert isinstance(items, list)
         del items[0 if self._prefix else -1]
         self._prefix = _ELEMENT
-        self._stretch.add(items, size)
+        self._array.add(items, size)
 
-    def _leap(self, end: int) -> bool:
-        """Go on to a cut without a look at the elements, if they are like those before."""
-        assert self._stretch is not None
+    def _match(self, end: int) -> bool:
+        """Go on to a cut without parsing the elements before it, if all of them match."""
+        assert self._array is not None
         text = bytes(memoryview(self._text)[: end - self._start])
-        if not self._stretch.leap(text):
+        if not self._array.match(text):
             return False
         self._go_on(text, end)
         return True
@@ -166,7 +172,7 @@ class DocumentScan:
         return len(self._text) + sizes.BRACKET * self._brackets
 
     def _shorten(self) -> None:
-        """Keep less of each array where there are many."""
+        """Keep less of each long array where there are many."""
         arrays = [one for one in self._members.values() if type(one) is ArrayScan]
         if sum(array.size for array in arrays) <= sizes.ENDS:
             return
@@ -176,12 +182,12 @@ class DocumentScan:
             raise TooMuch(_too_large(self._most))
 
     def _decoded(self, end: int, suffix: bytes) -> object:
-        """Return what the text says up to a place that it then begins at."""
+        """Parse the text up to `end`, and go on there."""
         length = end - self._start
         text = bytes(memoryview(self._text)[:length])
         data = b"".join((self._prefix, text, suffix))
         try:
-            value = parse(data) if len(data) > sizes.BIG else jsontext.decode(data)
+            value = parse(data)
         except jsontext.NotJSON:
             self._refuse(bytes(memoryview(self._text)[: length + 1]))
         self._go_on(text, end)
@@ -201,14 +207,14 @@ class DocumentScan:
         self._column += len(text[text.rfind(b"\n") + 1 :].decode())
 
     def _blank(self, data: bytes) -> None:
-        """Read what follows the end."""
+        """Read what follows the document, where only blanks may be."""
         more = data.lstrip(_BLANKS)
         self._advance(data[: len(data) - len(more)])
         if more:
             raise Refused(f"invalid JSON: Extra data at line {self._line}, column {self._column + 1}")
 
     def _refuse(self, text: bytes) -> NoReturn:
-        """Raise what Python says of the text, which begins where `_text` does."""
+        """Raise what Python's own parser says of the text, with the place in the document."""
         problem = "nested too deeply"
         try:
             jsontext.check_depth(text)

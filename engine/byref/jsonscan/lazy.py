@@ -1,4 +1,4 @@
-"""JSON that a run sent, described from its text: of long JSON only some MiB become Python's objects, whatever is in it."""
+"""JSON text, described as far as somebody asks: of long JSON only some MiB become Python objects, whatever is in it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SHORT: Final = 1 << 18
 _SCANNED: Final = 8 << 20
 """Bytes of JSON up to which what no expression matches is parsed, chunk by chunk."""
 _FIRST: Final = 100
-"""Members that are looked at of what cannot be outlined."""
+"""Members that are looked at where there is no outline."""
 _MOST: Final = 2 << 20
 """The weight of one element of an array, or of all outside of arrays, that is still decoded."""
 
 
 class LazyJSON:
-    """JSON in UTF-8, as `jsontext.is_json` has found it to be."""
+    """A run's value as JSON in UTF-8. It is known to be JSON: `jsontext.is_json` has said so."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -35,7 +35,7 @@ class LazyJSON:
 
     @cached_property
     def outline(self) -> object:
-        """The value, in which `Rows` stand for long arrays; None where it takes too much to be told what it is like."""
+        """The value, in which `Rows` stand for long arrays; None where it would take too much time or memory to find out."""
         if self.is_short:
             try:
                 return jsontext.decode(self.data)
@@ -55,7 +55,7 @@ class LazyJSON:
 
     @property
     def glimpse(self) -> object:
-        """The outline; of an array or object that has none its first members, as far as they are short."""
+        """The outline; of an array or object without one, its first members as far as they are short."""
         if self.outline is not None:
             return self.outline
         members: list[Any] = []
@@ -73,7 +73,7 @@ class LazyJSON:
 
     @cached_property
     def shape(self) -> str:
-        """The value's kind in a few words, as `kind_of` has it; of what cannot be outlined without its elements'."""
+        """The value's kind in a few words, as `kind_of` says it; without an outline, that of its elements is left out."""
         if self._is_text:
             return "string"
         outline = self.outline
@@ -84,14 +84,14 @@ class LazyJSON:
 
     @cached_property
     def text(self) -> str | Ends:
-        """The text that a string is; of any other value its JSON."""
+        """The text of a string; of any other value its JSON. Of a long one only the ends are in memory."""
         if self.is_short:
             value = self.outline
             return jsontext.encodable(value) if isinstance(value, str) else self.data.decode("utf-8", "replace")
         return self._passage.ends
 
     def tokens(self, count: Callable[[str, Literal["json"]], int]) -> int:
-        """Return how many tokens `text` has; of a long one about how many, by samples spread evenly over it."""
+        """Return how many tokens `text` has; of a long one an estimate, by samples spread evenly over it."""
         if isinstance(self.text, str):
             return count(self.text, "json")
         samples = self._passage.samples

@@ -1,7 +1,16 @@
-"""What was seen at a place as a regular expression, for RE2: it matches JSON text that would teach the place nothing new.
+"""An expression of what was learnt of an array's elements: RE2 matches those from which nothing new would be learnt.
 
-That text is then known to be JSON and of the place's schema, without a value having been made of it: RE2 reads it faster
-than any parser, and without the interpreter's lock.
+`Node` holds what is known of the elements: the kinds of values at each place, the members of objects, and which of those all
+objects have. The expression accepts an element's text only if
+
+- it is JSON, by the grammar of RFC 8259: numbers, strings and their escapes are written out below;
+- reading it would leave the node as it is: no new kind, no new member, and no required member missing.
+
+So text that matches needs no value made of it, and the schema stays that of the whole array, exactly. What is not accepted is
+parsed and costs time only: wherever exactness is in doubt, no expression is made (`Irregular`).
+
+RE2 matches in time linear in the text, whatever the text is, and without the interpreter's lock. Its memory is bounded: an
+expression has at most 32 KiB, and its states at most 32 MiB; with more states RE2 forgets old ones and becomes slower.
 """
 
 from __future__ import annotations
@@ -20,42 +29,46 @@ from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBE
 from byref_sandbox import jsontext
 
 _MAX_LEVELS: Final = 10
+"""Levels of an element. The expression of an array holds that of its items twice, so it doubles with each level."""
 _MAX_ORDERS: Final = 8
-"""Ways in which an object's keys follow each other that are each written out."""
+"""Orders of an object's keys that are each written out as an alternative."""
 _MAX_OPTIONAL: Final = 64
-"""Members that may each be missing, one behind the other; RE2's states hold all of those that may follow."""
+"""Members one behind the other that may each be missing: a state of RE2 has one entry for each that may come next."""
 _MAX_COLON: Final = 64
+"""Bytes of the first colon with the blanks around it."""
 MAX_BYTES: Final = 1 << 15
-"""Of an expression; that of an array's items is in it twice."""
+"""Bytes of an expression."""
 _MEMORY: Final = 32 << 20
-"""Bytes that RE2 may take for the states of one expression; one has about as many states as it has characters."""
+"""Bytes that RE2 may take for the states of one expression. An expression has about as many states as characters."""
 _BLANKS: Final = rb"[ \t\n\r]*"
 _NO_FEEDS: Final = rb"[ \t\r]*"
 _WHOLE: Final = rb"-?(?:0|[1-9][0-9]*)"
 _DIGITS: Final = 128
-"""Digits at a place by which longer integers than any are found: the decoder makes strings of these."""
+"""Digits in a row at which a number is suspected to be so long that the decoder makes a string of it."""
 _FRACTION: Final = rb"\.[0-9]+"
 _EXPONENT: Final = rb"[eE][+-]?[0-9]+"
 _INTEGER: Final = _WHOLE
 _FLOAT: Final = _WHOLE + rb"(?:" + _FRACTION + rb"(?:" + _EXPONENT + rb")?|" + _EXPONENT + rb")"
 _NUMBER: Final = _WHOLE + rb"(?:" + _FRACTION + rb")?(?:" + _EXPONENT + rb")?"
 _BEHIND_STRINGS: Final = (" ", ",", ":", "]", "}")
-"""What may follow the last quote of a string, other blanks aside, which are escaped in keys."""
+"""What may follow the last quote of a string. Tabs and line feeds may, too, but no key begins with one: keys have them escaped."""
+# Raw control characters are no JSON. An unpaired \ud800 is accepted, as the decoder does. Bytes from 0x80 up are accepted without a
+# look at UTF-8: whoever calls knows that the text is UTF-8.
 _STRING: Final = rb'"(?:[^%s"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
 
 
 class Irregular(ValueError):
-    """No expression can be made, or none of a reasonable size."""
+    """There is no expression that is exact, or none of a reasonable size; the text is to be parsed."""
 
 
 class Matcher:
-    """The text of an array's elements that are like some that were decoded: objects, rows of scalars, or numbers."""
+    """Matches the text of elements like those that were parsed: objects, rows of scalars, or numbers and other bare words."""
 
     def __init__(self, node: Node, seen: Sequence[Any], colon: bytes, *, lines: bool, most: int = MAX_BYTES) -> None:
-        """`node` is what is known of the elements, from those that were `seen` and others; `colon` has its blanks.
+        """Make the expression of `node`, which is what was learnt of elements; some of these, `seen`, tell the order of keys.
 
-        `lines`: each element is a line, so that its commas are followed by line feeds and there are no others. Raises
-        Irregular, also where it would have more than `most` bytes.
+        `colon` is what stands between a key and its value, with blanks. `lines` says that each element is on a line of its own:
+        then only the comma behind it is followed by a line feed. Raises Irregular, also for more than `most` bytes.
         """
         if len(colon) > _MAX_COLON:
             raise Irregular("its keys are too far from their values")
@@ -65,13 +78,17 @@ class Matcher:
         making = _Making(colon, _NO_FEEDS if lines else _BLANKS, rb"\[" if are_rows else b"", min(most, MAX_BYTES))
         element = making.rows(node.items, seen) if are_rows and node.items else making.value(node, seen, _MAX_LEVELS)
         self.size = len(element)
-        """Bytes of the expression: what it takes to make is about as much."""
+        """Bytes of the expression, to which the time to compile it is proportional."""
         of_kind = b"[" if are_rows else b","
         self.marker = b"\n" if lines else _marker(node, making.keys, colon) if node.kinds == OBJECT else of_kind
-        """What each element's text, with its comma, has once."""
+        """Bytes that the text of each element, with the comma behind it, has exactly once: elements are counted by it.
+
+        A line feed, the opening bracket of a row that has no others, the comma behind a number; of objects see `_marker`.
+        """
         around = (b"", rb",\n") if lines else (_BLANKS, _BLANKS + b",")
         options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1
+        options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: keys are in the expression as UTF-8
+        # The longest match of a repetition ends behind a whole element and its comma, however ambiguous the blanks are.
         options.longest_match = options.never_capture = True
         options.log_errors = False
         options.max_mem = _MEMORY
@@ -82,15 +99,21 @@ class Matcher:
         re2.purge()  # its cache would hold the states of the last 128 expressions
 
     def run(self, text: bytes, start: int, stop: int) -> int:
-        """Return where the longest run of elements ends, each with the comma behind it, from `start` on, before `stop`."""
+        """Return where the longest run of elements from `start` on ends, each with the comma behind it, before `stop`.
+
+        The run is refused, and `start` returned, where an integer in it may have so many digits that the decoder would make a
+        string of it, which is of another kind. Every such integer covers one of the places, and `_DIGITS` digits from there on.
+        """
         end = int(self._elements.match(text, start, stop).end())
         places = range(start, end, jsontext.MAX_INTEGER_DIGITS - _DIGITS)
         return start if any(text[at : at + _DIGITS].isdigit() for at in places) else end
 
 
 class _Making:
+    """Makes an expression, place by place. What is written twice for each place is checked for its size before it is joined."""
+
     def __init__(self, colon: bytes, blanks: bytes, unsaid: bytes, most: int) -> None:
-        """`unsaid` is what no string may hold, `most` how many bytes there may be."""
+        """`unsaid` are characters that no string may hold, `most` is how many bytes there may be."""
         self._most = most
         self._colon = re2.escape(colon)
         self._string = _STRING % unsaid
@@ -111,14 +134,15 @@ class _Making:
             ways.append(self._string)
         if kinds & ARRAY:
             ways.append(self._array(node.items, [value for value in seen if type(value) is list], levels - 1))
-        if kinds & OBJECT and node.objects > 1:  # that there was one only, is said of some
+        # Of a place that had a single object the node still tells so (`objects`): a second one would be something new.
+        if kinds & OBJECT and node.objects > 1:
             ways.append(self._object(node, [value for value in seen if type(value) is dict], levels - 1))
-        expression = b"(?:%s)" % b"|".join(ways) if ways else rb"[^\x00-\xff]"
+        expression = b"(?:%s)" % b"|".join(ways) if ways else rb"[^\x00-\xff]"  # nothing is like that
         self._check(len(expression))
         return expression
 
     def rows(self, items: Node, seen: Sequence[list[Any]]) -> bytes:
-        """Arrays of scalars, as long as those that were seen if these are all of one length."""
+        """Rows of scalars. If all that were seen have one length, only that length: `shape` says `array(3)` of them."""
         lengths = set(map(len, seen))
         if len(lengths) > 1 or not (length := max(lengths)):
             return self._array(items, seen, _MAX_LEVELS)
@@ -134,7 +158,7 @@ class _Making:
 
     def _object(self, node: Node, seen: Sequence[dict[str, Any]], levels: int) -> bytes:
         if node.rest is not None or may_be_folded(node):
-            raise Irregular("its keys are data")
+            raise Irregular("its keys are data")  # which of them are folded depends on which objects are read at once
         members, size = dict[str, bytes](), 0
         for key, member in node.members.items():
             self.keys.add(key)
@@ -153,9 +177,12 @@ class _Making:
     def _one_order(
         self, orders: Iterable[tuple[str, ...]], members: Mapping[str, bytes], required: set[str]
     ) -> bytes | None:
-        """All members in one order, of which those that are not required may be missing; None if that cannot be said.
+        """All members in one order, of which those that are not required may be missing; None where that is not exact.
 
-        It cannot where none is required, where the order changes, and where the objects are alike in how many they have.
+        - Without a required member the commas could not be placed: each optional one has its comma on the side of the first
+          required one, so that there is no comma too many, whichever are missing.
+        - Where keys come in several orders, no single one covers them.
+        - Where all objects have as many members, though not the same, one with more would be new: `shape` says `object(6 keys)`.
         """
         if not required or len(set(map(len, orders))) == 1:
             return None
@@ -170,7 +197,7 @@ class _Making:
         written, needs_comma, optional = list[bytes](), False, 0
         for key in order if before else members:
             behind, ahead = (b"", self._comma) if needs_comma else (self._comma, b"")
-            optional = 0 if key in required else optional + 1
+            optional = 0 if key in required else optional + 1  # in a row
             if optional > _MAX_OPTIONAL:
                 raise Irregular("too many members in a row may be missing")
             if optional:
@@ -190,20 +217,22 @@ def _key(key: str) -> bytes:
 
 
 def _spellings(key: str) -> tuple[bytes, ...]:
-    """The key as JSON, in UTF-8 and in ASCII."""
+    """A key as JSON: as encoders write it in UTF-8, and in ASCII. A key that is spelt otherwise does not match."""
     in_ascii = json.dumps(key).encode()
     if key.isascii():
         return (in_ascii,)
     try:
         return msgspec.json.encode(key), in_ascii
-    except UnicodeEncodeError:  # of two halves it is not certain how they were spelt
+    except UnicodeEncodeError:  # half of a surrogate pair has several spellings
         raise Irregular("a key has half of a surrogate pair") from None
 
 
 def _marker(node: Node, keys: set[str], colon: bytes) -> bytes:
-    """Text that each element has once: a key that no other object in it has, and the colon.
+    """Text that each element has exactly once: a key that all elements and no object within them have, and its colon.
 
-    It is nowhere in a string, where quotes are escaped; nor does it begin with the last quote of one.
+    Inside of a string the marker cannot be, because its quotes would be escaped there. It could begin with the last quote of a
+    string, and go on behind it, only if the key begins with what may follow a string: such keys are not taken. Nor is one whose
+    marker is within the spelling of another key.
     """
     spelt = b"\0".join(spelling + colon for key in keys for spelling in _spellings(key))
     below = {key for one in places(node) if one is not node for key in one.members}

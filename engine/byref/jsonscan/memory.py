@@ -1,4 +1,11 @@
-"""JSON text that is in memory whole: of its long arrays only the ends are parsed, the rest is matched with what they are like."""
+"""JSON text in memory, described without parsing most of it.
+
+Of a long array the first elements are parsed. What was learnt of them becomes an expression (`matcher`), and RE2 matches the text
+with it as far as elements are like that. The first one that is not is parsed, the expression is made anew with it, and so on to
+the end of the array. So every element was either parsed or matched, and the schema is that of the whole value, exactly.
+
+The time is bounded by `costs`: when too much was parsed one by one, or compiled in vain, the text is given up and parsed whole.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +19,30 @@ from byref.describe.nodes import OBJECT, Node, places
 from byref.describe.rows import Rows
 from byref.describe.schema import Schema, infer
 from byref.describe.shape import Elements
-from byref.jsonscan import peek, sizes
+from byref.jsonscan import peek
+from byref.jsonscan.costs import LOST, Allowance
 from byref.jsonscan.matcher import Irregular, Matcher
 from byref_sandbox import jsontext
 
 LEAST: Final = 1 << 19
-"""Bytes of text from which on it is worth it."""
+"""Bytes of the shortest text that is worth it."""
 _WINDOW: Final = 1 << 16
-"""Bytes matched in one go."""
+"""Bytes matched by one call of RE2."""
 _END: Final = 1 << 16
-"""Bytes of an array's elements that are parsed of its start, and of its end, at least."""
+"""Bytes of an array's elements that are parsed at its start and at its end, at least."""
 _OUTSIDE: Final = 1 << 16
-"""Bytes outside of long arrays that are parsed, and `_EACH` for each value there."""
+"""Bytes outside of long arrays that are parsed, with `_EACH` for each value there; a text with more is parsed whole."""
 _EACH: Final = 64
 _LEVELS: Final = 3
-"""Of objects around an array."""
+"""Objects that a long array may be nested in."""
 _FIRST: Final = 32
-"""Elements parsed before any is matched."""
+"""Elements parsed before the first expression is made."""
 _MOST_AT_ONCE: Final = 64
-"""Elements parsed where one is not matched; it begins with one and is doubled each time."""
+"""Elements parsed behind one that does not match: one the first time, twice as many each time, up to so many."""
 _BYTES_AT_ONCE: Final = 1 << 15
-"""Of such elements, before more is matched, though they be fewer."""
+"""Bytes of such elements, though there be fewer."""
 _SAMPLES: Final = 16
-_LOST: Final = 0.5
-"""Of what it takes to parse the text, the share that may be lost where that has to be done after all."""
-_COST_ALONE: Final = 2
-"""Bytes parsed in the time in which one is that is parsed by itself; as many in which one is looked at for an expression."""
-_COST_APART: Final = 1 << 9
-"""Bytes parsed by themselves in the time that is taken by a few of them, whatever their size."""
+"""Elements between the ends that are kept, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,10 @@ class Described:
 
 
 def describe_text(text: bytes, line_feeds: int | None = None) -> Described | None:
-    """Describe an object or array in UTF-8, if most of it is long arrays of objects that are alike; else None.
+    """Describe an object or array in UTF-8 of which most is long arrays of records that are alike; else return None.
 
-    The schema is that of the whole value, exactly. None too where it is no JSON. `line_feeds` is how many the text has, if
-    that is known: it may save counting.
+    The schema is that of the whole value, exactly. None, too, is returned for what is no JSON: the parser says why. Give
+    `line_feeds`, how many the text has, where that is known: then fewer are counted.
     """
     if len(text) < LEAST:
         return None
@@ -68,16 +71,18 @@ def describe_text(text: bytes, line_feeds: int | None = None) -> Described | Non
 
 
 class _Reading:
+    """Reads a text down to its long arrays. Raises `peek.Unreadable` where the text is to be parsed instead."""
+
     def __init__(self, text: bytes, line_feeds: int | None) -> None:
         self._text = text
         self._line_feeds = line_feeds
         self._at = 0
         self._outside = 0
-        self._to_lose = len(text) * _LOST
+        self._allowance = Allowance(len(text) * LOST)
         self._has_rows = False
 
     def root(self) -> object:
-        """Return the value; None if nothing of it was spared."""
+        """Return the value; None if all of it was parsed, so that nothing was gained."""
         self._at = len(codecs.BOM_UTF8) if self._text.startswith(codecs.BOM_UTF8) else 0
         self._skip()
         value = self._value(_LEVELS)
@@ -121,11 +126,11 @@ class _Reading:
 
     def _array(self, depth: int) -> object:
         begin = self._at + 1
-        reading = _Array(self._text, begin, depth, self._line_feeds, self._to_lose)
+        reading = _Array(self._text, begin, depth, self._line_feeds, self._allowance)
         if not reading.may_be_regular:
             return self._other()
         value = reading.read()
-        self._at, self._to_lose = reading.at + 1, reading.to_lose
+        self._at = reading.at + 1
         if type(value) is Rows:
             self._has_rows = True
         else:
@@ -150,76 +155,77 @@ class _Reading:
 class _Array:
     """The elements of an array; `at` is where it ends, once they were read."""
 
-    def __init__(self, text: bytes, start: int, depth: int, line_feeds: int | None, to_lose: float) -> None:
+    def __init__(self, text: bytes, start: int, depth: int, line_feeds: int | None, allowance: Allowance) -> None:
         self._text = text
         self._depth = depth
         self._line_feeds = line_feeds
         self._start = self.at = peek.after_blanks(text, start)
         self._seen: list[Any] = []
-        """Those that were parsed by themselves."""
+        """The elements that were parsed."""
         self._marked = 0
-        """How many were not."""
+        """How many were matched, counted by their marker."""
         self._places: list[int] = []
-        """Where some begin, at most about `_WINDOW` apart."""
+        """Where some of the elements begin, at most about `_WINDOW` apart."""
         self._lines = True
-        """Whether each is a line, as far as was seen."""
+        """Whether each element so far was a line; then they are counted by their line feeds, which is faster."""
         self._node = Node()
         self._inference = Inference(fold=True, plain=True)
         self._alone = 0
-        """Bytes of those that were parsed by themselves."""
-        self.to_lose = to_lose
-        """Bytes that might be parsed in the time that may still be lost."""
+        """Bytes of the elements that were parsed."""
+        self._allowance = allowance
 
     @property
     def may_be_regular(self) -> bool:
-        """Whether the first element is one that an expression may be made of."""
+        """Whether there may be an expression, by the first element: of strings there is none, for no marker is in each."""
         return self._text[self.at : self.at + 1] not in (b'"', b"]")
 
     def read(self) -> list[Any] | Rows:
-        """Read them all."""
+        """Read them all. Raises Unreadable and Irregular where that is not worth it."""
         has_ended, wanted = self._parse(_FIRST), 1
         was_lines = self._lines
         while not has_ended:
-            self._match(self._regular())
+            self._match(self._matcher())
             has_ended = self._parse(wanted)
             wanted = min(2 * wanted, _MOST_AT_ONCE)
-            if was_lines and not self._lines:
+            if was_lines and not self._lines:  # those that were matched before are not counted
                 raise peek.Unreadable
+        # Which keys are folded depends on which objects are read at once. The parser reads all of them at once, so that the
+        # schema would be another one.
         if self._inference.folded or any(map(may_be_folded, places(self._node))):
             raise peek.Unreadable
         return self._value()
 
-    def _regular(self) -> Matcher:
-        self.to_lose -= _COST_ALONE * self._alone
-        if self._inference.folded or self._inference.is_cut or self.to_lose < 0:
+    def _matcher(self) -> Matcher:
+        self._allowance.looked_at(self._alone)
+        if self._inference.folded or self._inference.is_cut or self._allowance.is_spent:
             raise peek.Unreadable
-        most = int((self.to_lose - sizes.COST_ONCE) / sizes.COST)
-        regular = Matcher(self._node, self._seen, self._colon, lines=self._lines, most=most)
-        self.to_lose -= sizes.COST * regular.size + sizes.COST_ONCE
-        return regular
+        most = self._allowance.longest_expression
+        matcher = Matcher(self._node, self._seen, self._colon, lines=self._lines, most=most)
+        self._allowance.compiled(matcher.size)
+        return matcher
 
     @cached_property
     def _colon(self) -> bytes:
-        """That of the first element, with the blanks around it; no others have any."""
+        """The first element's, with the blanks around it. Expressions have that one: an encoder writes all of them alike."""
         return peek.colon_at(self._text, self._start) if self._node.kinds == OBJECT else b":"
 
-    def _match(self, regular: Matcher) -> None:
-        """Go on as far as elements are like those before."""
+    def _match(self, matcher: Matcher) -> None:
+        """Go on as far as elements match."""
         while self.at < len(self._text):
-            end = regular.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
+            end = matcher.run(self._text, self.at, min(self.at + _WINDOW, len(self._text)))
             if end == self.at:
                 return
-            self.to_lose += sizes.LOST_OF_MATCHED * (end - self.at)
+            self._allowance.matched(end - self.at)
             self._places.append(self.at)
             if not self._lines:
-                self._marked += self._text.count(regular.marker, self.at, end)
+                self._marked += self._text.count(matcher.marker, self.at, end)
             self.at = end if self._lines else peek.after_blanks(self._text, end)
 
     def _parse(self, most: int) -> bool:
-        """Read some elements one by one and learn what they are like; return whether the last was among them."""
+        """Parse some elements one by one and learn what they are like; return whether the last was among them."""
         new, begin = list[Any](), self.at
         self._places.append(self.at)
-        if self.to_lose < 0:
+        if self._allowance.is_spent:
             raise peek.Unreadable
         while True:
             value, end = peek.value_at(self._text, self.at)
@@ -234,7 +240,7 @@ class _Array:
             if has_ended or len(new) == most or following - begin >= _BYTES_AT_ONCE:
                 break
         self._alone += self.at - begin
-        self.to_lose -= _COST_ALONE * (self.at - begin + _EACH * len(new) + _COST_APART)
+        self._allowance.parsed_alone(self.at - begin, len(new))
         self._seen += new
         self._inference.add(self._node, new, self._depth)
         return has_ended
@@ -251,7 +257,7 @@ class _Array:
         return self._feeds(self._start, self.at) + (self._text[self.at - 1 : self.at] != b"\n")
 
     def _feeds(self, start: int, end: int) -> int:
-        """Line feeds between two places: all, without those outside, if that is less to count."""
+        """Line feeds between two places; where there are fewer bytes outside of these, those there are counted instead."""
         if self._line_feeds is None or 2 * (end - start) < len(self._text):
             return self._text.count(b"\n", start, end)
         return self._line_feeds - self._text.count(b"\n", 0, start) - self._text.count(b"\n", end)

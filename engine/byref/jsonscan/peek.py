@@ -1,4 +1,4 @@
-"""Single values in the middle of JSON text."""
+"""Single values in the middle of JSON text, parsed without what is around them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final
 from byref_sandbox import jsontext
 
 _WINDOWS: Final = (1 << 12, 1 << 16)
-"""Bytes in which a value ends; one of more is none of many."""
+"""Bytes in which the end of a value is looked for: few, then more. A longer value is not one of many in an array."""
 _NUMBER: Final = 64
-"""Characters at the end of these that may be a part of a number."""
+"""Characters at the end of a window: a value that ends there may be a number that goes on behind it."""
 _blanks = re.compile(rb"[ \t\n\r]*")
 _colons = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*")
 
 
 class Unreadable(Exception):
-    """There is no JSON, or none that is told by a glance."""
+    """There is no JSON value, or none that ends soon enough."""
 
 
 def value_at(text: bytes, at: int) -> tuple[Any, int]:
-    """Return the value that begins there, and where it ends. Raises Unreadable."""
+    """Return the value that begins at a place, and where it ends. Raises Unreadable."""
     for size in _WINDOWS:
         is_last = at + size >= len(text)
         try:
@@ -41,14 +41,14 @@ def value_at(text: bytes, at: int) -> tuple[Any, int]:
 
 
 def after_blanks(text: bytes, at: int) -> int:
-    """Return where, from there on, something is that is not blank."""
+    """Return the first place, from this one on, that is not blank."""
     found = _blanks.match(text, at)
     assert found is not None
     return found.end()
 
 
 def colon_at(text: bytes, at: int) -> bytes:
-    """Return the first colon of the object that begins there, with the blanks around it. Raises Unreadable."""
+    """Return the first colon of the object that begins at a place, with the blanks around it. Raises Unreadable."""
     _, end = value_at(text, after_blanks(text, at + 1))
     found = _colons.match(text, end)
     if found is None:

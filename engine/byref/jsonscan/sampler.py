@@ -1,4 +1,4 @@
-"""Samples spread evenly over what nobody knows the length of."""
+"""Samples spread evenly over a sequence of unknown length."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Sampler(Generic[T]):
     def __init__(self, most: int) -> None:
         self._most = most
         self.step = 1
-        """Whose number is a multiple of this is to be offered: 0, k, 2k and so on."""
+        """k: those with the numbers 0, k, 2k and so on are to be offered."""
         self.samples: list[T] = []
 
     def offer(self, sample: T) -> None:
-        """Keep one, and drop every other one if there are too many."""
+        """Keep this one, and if there are too many then, drop every other one."""
         self.samples.append(sample)
         if len(self.samples) > self._most:
             del self.samples[1::2]

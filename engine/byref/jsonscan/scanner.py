@@ -1,4 +1,4 @@
-"""A stream of bytes, described while it passes by."""
+"""A stream of bytes, described while it passes by once, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from byref.jsonscan.text import TextScan
 from byref_sandbox import jsontext
 
 _BEGINNING: Final = 4_096
-"""Bytes in which JSON has to begin."""
+"""Bytes in which JSON has to begin, else the stream is text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scanned:
-    """What is known of bytes that have passed by."""
+    """What a stream was."""
 
     size: int
-    """How many there were."""
+    """Its bytes."""
     lines: int
-    """Line feeds, and a last line without one."""
+    """Its lines; a last one without line feed counts."""
     lossy: bool
-    """They are not UTF-8; then they are text that has U+FFFD where nothing could be decoded."""
+    """Whether it was not UTF-8; then it counts as text, with U+FFFD for what cannot be decoded."""
     parse_error: str | None
-    """Why they are not structured; None if they are."""
+    """Why it is not structured; None if it is."""
     is_json: bool
-    """Nothing in them was seen to be no JSON, though they may be too large or too deep to be described."""
+    """Whether it is JSON, as far as that was read: it may be too large or too deep to be described."""
     value: object
-    """The object or array, in which `Rows` stand for arrays too large to be kept; None of text."""
+    """The object or array, in which `Rows` stand for arrays too large to be kept; None where it counts as text."""
     schema: Schema | None
-    """The exact schema of the whole value; None of text."""
+    """The exact schema of the whole value; None where it counts as text."""
     text: Ends
-    """The text's ends and length."""
+    """The ends of the text, and its length."""
     samples: str
-    """Pieces spread evenly over the text, some 48,000 characters in all; the whole text if it is shorter."""
+    """Pieces spread evenly over the text, some 48,000 characters together; all of a shorter text."""
 
 
 class Scanner:
-    """Reads bytes once, in order, cut anywhere; never raises for what they are.
+    """Reads bytes once, in order, cut anywhere; it never raises for what they are.
 
-    Memory is bounded: some MiB for text, and what `most` bytes of JSON (`sizes.MOST`) take as Python values at the very most. JSON that
-    would take more is text, and `parse_error` says so.
+    Memory is bounded: some MiB for text, and at most what `most` bytes of JSON (`sizes.MOST`) take as Python values. JSON that would
+    take more counts as text, and `parse_error` says so.
     """
 
     def __init__(self, *, most: int | None = None) -> None:
@@ -53,13 +53,13 @@ class Scanner:
         self._passage = TextScan()
         self._pending = bytearray()
         self._beginning: bytes | None = b""
-        """What was read while nobody knows whether it is JSON."""
+        """What was read as long as it was blank, so that it may still become JSON; None once that is decided."""
         self._document: DocumentScan | None = None
         self._problem = "not a JSON object or array"
         self._is_json = False
 
     def feed(self, data: bytes) -> None:
-        """Read on."""
+        """Read the next bytes."""
         at = 0
         while len(self._pending) + len(data) - at >= sizes.BLOCK:
             end = at + sizes.BLOCK - len(self._pending)
@@ -69,7 +69,7 @@ class Scanner:
         self._pending += data[at:]
 
     def finish(self) -> Scanned:
-        """Return what there is to say; nothing may be read any more."""
+        """Return what the stream was; no more may be fed."""
         self._read(bytes(self._pending), final=True)
         passage, problem, value, schema = self._passage, None, None, None
         if self._document is None:

@@ -1,6 +1,8 @@
-"""Where the brackets and commas of JSON text are that are in no string, found for a block at a time by numpy.
+"""The brackets and commas of JSON text that are in no string, and their depth, found by numpy block by block.
 
-What is found holds as far as the text is JSON; behind its first error it is as good as any.
+A quote begins or ends a string unless an odd number of backslashes stands before it. So a place is in a string if the number of
+such quotes before it is odd. That holds as far as the text is JSON. Behind its first error the places found mean nothing, but
+no harm is done: the parser meets the error first.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _WINDOW: Final = 1 << 12
 
 
 class BlockStructure:
-    """The structure of one block of text; places in it are counted from the beginning of all text."""
+    """The structure of one block of text; places are counted from the beginning of all text."""
 
     def __init__(self, data: bytes, structure: Structure) -> None:
         self.start, self.end = structure.read, structure.read + len(data)
@@ -30,7 +32,7 @@ class BlockStructure:
         self._brackets: Positions = brackets[~self._inside(brackets)]
         steps = np.where(folded[self._brackets] == ord("{"), 1, -1)
         self._depths: Positions = structure.depth + np.concatenate(([0], np.cumsum(steps)))
-        """Before each bracket, and at the end."""
+        """The depth before each bracket, and at the end of the block."""
         structure.read = self.end
         structure.depth = int(self._depths[-1])
         structure.in_string ^= bool(len(self._quotes) & 1)
@@ -38,24 +40,24 @@ class BlockStructure:
 
     @property
     def brackets(self) -> int:
-        """How many there are."""
+        """How many brackets the block has."""
         return len(self._brackets)
 
     @property
     def deepest(self) -> int:
-        """The greatest depth."""
+        """The greatest depth in the block."""
         return int(self._depths.max())
 
     def left(self, depth: int, start: int) -> int | None:
-        """Return where, from `start` on, the first bracket is that leads out of a depth; None if there is none."""
+        """Return the place of the first bracket, from `start` on, that leads out of a depth; None if there is none."""
         first = int(np.searchsorted(self._brackets, start - self.start))
         found = np.flatnonzero(self._depths[first + 1 :] < depth)
         return self.start + int(self._brackets[first + found[0]]) if len(found) else None
 
     def entered(self, depth: int, start: int) -> int | None:
-        """Return where the bracket is that led into the depth where the block ends.
+        """Return the place of the bracket that led into a depth in which the block ends.
 
-        None if the block ends above that depth; -1 if it was entered before `start`.
+        That is -1 if the bracket is before `start`; None if the block does not end at that depth or below it.
         """
         first = int(np.searchsorted(self._brackets, start - self.start))
         above = np.flatnonzero(self._depths[first:] < depth)
@@ -65,11 +67,11 @@ class BlockStructure:
         return self.start + int(self._brackets[last]) if last < len(self._brackets) else None
 
     def is_array(self, bracket: int) -> bool:
-        """Tell whether it is an array that begins with the bracket at this place."""
+        """Whether the bracket at this place opens an array."""
         return bool(self._bytes[bracket - self.start] == ord("["))
 
     def last_comma(self, depth: int, start: int) -> int | None:
-        """Return where, from `start` on, the last comma between members at a depth is; None if there is none."""
+        """Return the place of the last comma at a depth, from `start` on; None if there is none."""
         low, least, window = len(self._bytes), max(start - self.start, 0), _WINDOW
         while low > least:
             high, low = low, max(least, low - window)
@@ -82,28 +84,28 @@ class BlockStructure:
         return None
 
     def commas(self, depth: int) -> int:
-        """Return how many commas there are between members at a depth."""
+        """Return how many commas there are at a depth."""
         commas = np.flatnonzero(self._bytes == ord(","))
         at_depth = self._depths[np.searchsorted(self._brackets, commas)] == depth
         return int(np.count_nonzero(at_depth & ~self._inside(commas)))
 
     def _inside(self, positions: Positions) -> NDArray[np.bool_]:
-        """Tell which positions are in strings."""
+        """Tell which of the positions are in strings."""
         quotes = np.searchsorted(self._quotes, positions) + self._in_string
         inside: NDArray[np.bool_] = quotes & 1 == 1
         return inside
 
 
 class Structure:
-    """What must be known of the text so far to understand what follows."""
+    """What is known of the text so far that the next block depends on."""
 
     def __init__(self) -> None:
         self.read = 0
-        """How many bytes."""
+        """Bytes of all blocks so far."""
         self.depth = 0
         self.in_string = False
         self.is_escaped = False
-        """Whether the next character is, by a backslash."""
+        """Whether a backslash escapes the first character of the next block."""
 
     def scan(self, data: bytes) -> BlockStructure:
         """Return the structure of the next block."""
@@ -111,7 +113,7 @@ class Structure:
 
 
 def _unescaped(data: NDArray[np.uint8], is_escaped: bool) -> Positions:
-    """Return the positions of the quotes before which there is an even number of backslashes."""
+    """Return the positions of the quotes with an even number of backslashes before them."""
     quotes: Positions = np.flatnonzero(data == ord('"'))
     slashes = np.flatnonzero(data == ord("\\"))
     if is_escaped:
@@ -126,6 +128,6 @@ def _unescaped(data: NDArray[np.uint8], is_escaped: bool) -> Positions:
 
 
 def _trailing(data: bytes, is_escaped: bool) -> bool:
-    """Tell whether the character behind the data is escaped."""
+    """Tell whether the character behind the data is escaped: by an odd number of backslashes at its end."""
     slashes = len(data) - len(data.rstrip(b"\\"))
     return bool((slashes + (is_escaped and slashes == len(data))) & 1)

@@ -1,4 +1,4 @@
-"""Text that passes by: what it counts, and its ends."""
+"""Text that passes by: its size, its lines, its ends, and samples by which its tokens are estimated."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from byref.jsonscan.sampler import Sampler
 
 
 class TextScan:
-    """Bytes that are read as UTF-8, and as text with U+FFFD for what cannot be decoded once they turn out not to be."""
+    """Reads bytes as UTF-8; from the first that are not, with U+FFFD for what cannot be decoded."""
 
     def __init__(self) -> None:
         self.lossy = False
         self.characters = 0
         self.size = 0
-        """Bytes that were given."""
+        """Bytes that were read."""
         self._line_feeds = 0
         self._last = b""
         self._text_size = 0
@@ -28,7 +28,7 @@ class TextScan:
         self._samples = Sampler[str](sizes.SAMPLES)
         self._unsampled = ""
         self._sampled = 0
-        """Characters that need not be looked at for samples any more."""
+        """Characters from the beginning that samples were taken of, or passed over."""
 
     @property
     def lines(self) -> int:
@@ -37,7 +37,7 @@ class TextScan:
 
     @property
     def samples(self) -> str:
-        """Pieces spread evenly over the text; all of it if it is short."""
+        """Pieces spread evenly over the text; all of a short one."""
         return "".join(self._samples.samples) + (self._unsampled if self._samples.step == 1 else "")
 
     @property
@@ -48,7 +48,7 @@ class TextScan:
         return Ends(head, tail, self.characters, self._text_size)
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Read on."""
+        """Read the next bytes; after the last, `final` says that a character cut in two is an error."""
         self.size += len(data)
         self._line_feeds += data.count(b"\n")
         self._last = data[-1:] or self._last
@@ -69,12 +69,12 @@ class TextScan:
             return self._decoder.decode(data, final)
         except UnicodeDecodeError:
             self.lossy = True
-            self._text_size -= len(pending)  # of which something else is shown
+            self._text_size -= len(pending)  # they were counted, and are decoded again in another way
             self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
             return self._decoder.decode(pending + data, final)
 
     def _sample(self, text: str) -> None:
-        """Keep the pieces whose number is a multiple of the step; all are as long."""
+        """Offer the pieces whose number is a multiple of the step; all have the same length."""
         if self._unsampled:
             text, start = self._unsampled + text, self._sampled
         else:

@@ -12,7 +12,7 @@ import pytest
 from byref.describe.rows import Rows
 from byref.describe.schema import infer
 from byref.describe.shape import shape
-from byref.jsonscan import Scanned, Scanner, sizes
+from byref.jsonscan import Scanned, Scanner, array, sizes
 from byref.jsonscan.array import ArrayScan
 
 LEAPS: list[bool] = []
@@ -23,13 +23,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocks of a few hundred bytes; `LEAPS` tells what became of each that might have been leapt over."""
     for name, size in {"BLOCK": 1 << 9, "END": 1 << 10, "SMALL": 1 << 9}.items():
         monkeypatch.setattr(sizes, name, size)
-    leap = ArrayScan.leap
+    leap = ArrayScan.match
 
     def noted(stretch: ArrayScan, text: bytes) -> bool:
         LEAPS.append(leap(stretch, text))
         return LEAPS[-1]
 
-    monkeypatch.setattr(ArrayScan, "leap", noted)
+    monkeypatch.setattr(ArrayScan, "match", noted)
     LEAPS.clear()
     yield
 
@@ -96,7 +96,7 @@ def test_most_of_it_is_leapt_over(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["texts", "each different"])
 def test_what_is_not_alike_is_soon_no_more_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "TO_LOSE", 1 << 16)
+    monkeypatch.setattr(array, "PASSING", 1 << 16)
     scanned(json.dumps(ARRAYS[name]).encode())
     assert not any(LEAPS)
 
