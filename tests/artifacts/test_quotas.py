@@ -156,18 +156,20 @@ def test_a_quota_that_is_hit_is_told_to_the_log_once(
     other = local.session("chat 2", tenant=tenant, policy=session.policy)
     other.process(records(2_000), tool="rows")
     assert len(told()) == 2, "another session's"
-    monkeypatch.setattr(quotas, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(quotas, "LOG_SECONDS", 0.0)
     session.process(records(2_000), tool="rows")
     assert len(told()) > 2, "an hour later"
 
 
-def test_what_the_log_was_told_of_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(quotas, "TOLD_MOST", 2)
-    monkeypatch.setattr(quotas, "_told", {})
+def test_what_was_logged_is_remembered_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quotas, "MOST_LOGGED", 2)
+    monkeypatch.setattr(quotas, "_logged", {})
     for number in (1, 2, 3, 3, 1):
-        quotas.tell("max_session_bytes", "full", tenant="t", session=f"s{number}", session_row=number)
+        quotas.log("max_session_bytes", "full", quotas.Owner("t", f"s{number}", number))
     assert [record.args[0] for record in caplog.records] == ["s1", "s2", "s3", "s1"]  # type: ignore[index]
-    assert len(quotas._told) == 2
+    assert len(quotas._logged) == 2
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from sqlalchemy import event
 
 from byref import AsyncEngine, Engine, Policy, SessionInfo
 from byref.artifacts import quotas
+from byref.conversation import room
 
 USAGE = {"input_tokens": 1_000, "output_tokens": 10, "cache_read_input_tokens": 0, "model": "claude-sonnet-5"}
 
@@ -21,7 +22,7 @@ def stored(engine: Engine, tenant: str, session: str, knob: str) -> int:
     """Return what a quota counts."""
     scope = engine.session(session, tenant=tenant)._scope
     policy = Policy(**{"max_session_bytes": None, "max_tenant_bytes": None, knob: 1})
-    found = engine.database.read(lambda c: quotas._excess(c, policy, tenant, scope.row, {b"1": 1 << 40}))
+    found = engine.database.read(lambda c: quotas.excess(c, policy, room.owner_of(scope), {b"1": 1 << 40}))
     assert found is not None
     return found.value - (1 << 40)
 

@@ -6,7 +6,7 @@ not again as long as nothing goes. The session's sum is checked under the sessio
 not guarded by a lock of its own, which would make conversations wait for each other: commits of one moment may pass it
 together, each by one output.
 
-That a quota is hit is told to the log, once an hour for each session and quota: each output that is not stored hits it again.
+That a quota is hit is logged once an hour for each session and quota: each output that is not stored hits it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, bindparam, exists, func, null, or_, select, text, union_all, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -27,15 +27,14 @@ from byref.artifacts.store import is_live
 from byref.db.database import keeps_snapshot
 from byref.db.sums import BYTES, Bytes
 from byref.db.tables import RETIRED, ArtifactRow, BlobRow, NameRow, SessionRow, TenantRow
-from byref.errors import QuotaExceeded
 from byref.policy import Policy
 
 logger = logging.getLogger("byref")
 
-TOLD_SECONDS = 3_600.0
-"""After so long the log is told again."""
-TOLD_MOST = 10_000
-"""Sessions and quotas that are remembered; beyond them the longest known is told again."""
+LOG_SECONDS = 3_600.0
+"""After so long the same is logged again."""
+MOST_LOGGED = 10_000
+"""Sessions and quotas that are remembered as logged; beyond them the longest known is logged again."""
 
 
 Reason = Literal["max_session_bytes", "max_tenant_bytes"]
@@ -57,26 +56,40 @@ class Excess:
         return f"the {whose} would have {self.value:,} bytes stored, more than {self.reason}={self.limit:,} allows"
 
 
+class Owner(NamedTuple):
+    """Who stores payloads: quotas are checked for a session and its tenant, and logged by their names."""
+
+    tenant: str
+    session: str
+    session_row: int
+
+
 def excess(
     connection: Connection,
     policy: Policy,
-    *,
-    tenant: str,
-    session: str,
-    session_row: int,
+    owner: Owner,
     adding: Mapping[bytes, int],
+    *,
     is_locked: bool = False,
     kept: Bytes | None = None,
 ) -> Excess | None:
-    """Return the quota that storing payloads, given as sizes by digest, would pass, told to the log; None: there is room.
+    """Return the quota that storing payloads, given as sizes by digest, would pass, which is logged; None: there is room.
 
     Under the session's lock (`is_locked`) what was counted is kept with the session, so that the next call need not.
     `kept`: what the session's row keeps, if that is known already.
     """
-    found = _excess(connection, policy, tenant, session_row, adding, is_locked=is_locked, kept=kept)
-    if found is not None:
-        tell(found.reason, str(found), tenant=tenant, session=session, session_row=session_row)
-    return found
+    bounds: tuple[tuple[_Whole, int | str, int | None, Reason, Bytes | None], ...] = (
+        (_SESSION, owner.session_row, policy.max_session_bytes, "max_session_bytes", kept),
+        (_TENANT, owner.tenant, policy.max_tenant_bytes, "max_tenant_bytes", None),
+    )
+    for whole, about, limit, reason, known in bounds:
+        if limit is not None:
+            stored = _stored(connection, whole, about, owner.tenant, adding, limit, is_locked=is_locked, known=known)
+            if stored[0] > limit:
+                found = Excess(reason, stored[0], limit, stored[1])
+                log(found.reason, str(found), owner)
+                return found
+    return None
 
 
 def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> bool:
@@ -89,80 +102,46 @@ def is_far(policy: Policy, kept: int | None, adding: Mapping[bytes, int]) -> boo
     return has_room and policy.max_tenant_bytes is None
 
 
-def _excess(
-    connection: Connection,
-    policy: Policy,
-    tenant: str,
-    session_row: int,
-    adding: Mapping[bytes, int],
-    *,
-    is_locked: bool = False,
-    kept: Bytes | None = None,
-) -> Excess | None:
-    bounds: tuple[tuple[_Whole, int | str, int | None, Reason], ...] = (
-        (_SESSION, session_row, policy.max_session_bytes, "max_session_bytes"),
-        (_TENANT, tenant, policy.max_tenant_bytes, "max_tenant_bytes"),
-    )
-    for whole, about, limit, reason in bounds:
-        if limit is not None:
-            known = kept if whole is _SESSION else None
-            total, is_known = _stored(connection, whole, about, tenant, adding, limit, is_locked=is_locked, known=known)
-            if total > limit:
-                return Excess(reason, total, limit, is_known)
-    return None
+def too_large(policy: Policy, size: int, owner: Owner) -> str | None:
+    """Say of a payload that it is larger than any may be, and log it; None of one that is not."""
+    if size <= policy.max_artifact_bytes:
+        return None
+    words = f"{size:,} bytes are more than max_artifact_bytes={policy.max_artifact_bytes:,} allows"
+    log("max_artifact_bytes", words, owner)
+    return words
 
 
-def check(
-    connection: Connection,
-    policy: Policy,
-    *,
-    tenant: str,
-    session: str,
-    session_row: int,
-    adding: Mapping[bytes, int],
-    is_locked: bool = False,
-) -> None:
-    """Raise QuotaExceeded where `excess` finds one."""
-    about: Any = {"tenant": tenant, "session": session, "session_row": session_row, "is_locked": is_locked}
-    if found := excess(connection, policy, adding=adding, **about):
-        raise QuotaExceeded(str(found))
-
-
-def check_size(policy: Policy, size: int, *, tenant: str, session: str, session_row: int) -> None:
-    """Raise QuotaExceeded for a payload that is larger than any may be, which the log is told."""
-    if size > policy.max_artifact_bytes:
-        words = f"{size:,} bytes are more than max_artifact_bytes={policy.max_artifact_bytes:,} allows"
-        tell("max_artifact_bytes", words, tenant=tenant, session=session, session_row=session_row)
-        raise QuotaExceeded(words)
-
-
-def tell(quota: str, words: str, *, tenant: str, session: str, session_row: int) -> None:
-    """Let the log know what is not stored for want of room, unless it was told of this session and quota within the hour."""
-    key, now = (session_row, quota), time.monotonic()
-    if now - _told.get(key, -TOLD_SECONDS) < TOLD_SECONDS:
+def log(quota: str, words: str, owner: Owner) -> None:
+    """Log what is not stored for want of room, unless the same quota of the session was logged within the hour."""
+    key, now = (owner.session_row, quota), time.monotonic()
+    if now - _logged.get(key, -LOG_SECONDS) < LOG_SECONDS:
         return
-    _told.pop(key, None)
-    _told[key] = now
-    while len(_told) > TOLD_MOST:
-        _told.pop(next(iter(_told)), None)
+    _logged.pop(key, None)
+    _logged[key] = now
+    while len(_logged) > MOST_LOGGED:
+        _logged.pop(next(iter(_logged)), None)
     logger.warning(
-        "session %r of tenant %r is at its quota: %s; what is too much is not stored", session, tenant, words
+        "session %r of tenant %r is at its quota: %s; what is too much is not stored",
+        owner.session,
+        owner.tenant,
+        words,
     )
 
 
-_told: dict[tuple[int, str], float] = {}
-"""When the log was told, by session and quota, the longest ago first. Threads may tell it of one twice."""
+_logged: dict[tuple[int, str], float] = {}
+"""When a quota of a session was logged, the longest ago first. Threads may log the same twice: there is no lock."""
 
 
 RECOUNT_SECONDS = 60.0
 """After so long all is counted anew where there is no room: an older byref says nothing of what it deletes."""
 
 
-def remember(connection: Connection, found: Excess, *, tenant: str, session: str, session_row: int) -> None:
+def remember(connection: Connection, found: Excess, owner: Owner) -> None:
     """Count anew what a quota is about, unless somebody holds the session, so that the next calls without room need not."""
-    mine = select(SessionRow.id).where(SessionRow.id == session_row).with_for_update(skip_locked=True)
+    mine = select(SessionRow.id).where(SessionRow.id == owner.session_row).with_for_update(skip_locked=True)
     if connection.execute(mine).scalar_one_or_none() is not None:
-        whole, about = (_SESSION, session_row) if found.reason == "max_session_bytes" else (_TENANT, tenant)
+        of_session = found.reason == "max_session_bytes"
+        whole, about = (_SESSION, owner.session_row) if of_session else (_TENANT, owner.tenant)
         state = _state(connection, whole, about, _known(connection, whole, about))
         _count(connection, whole, about, state, is_locked=True)
 

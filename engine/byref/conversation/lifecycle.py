@@ -32,9 +32,9 @@ from sqlalchemy import (
 )
 
 from byref.accounting import ledger
-from byref.artifacts import blobs, quotas, store, tombstones
+from byref.artifacts import blobs, store, tombstones
 from byref.artifacts.store import Artifact
-from byref.conversation import clearing
+from byref.conversation import clearing, room
 from byref.conversation.scope import Scope
 from byref.db import sums
 from byref.db.tables import (
@@ -392,16 +392,14 @@ def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
     other = scope.read(lambda connection: find_session(connection, scope.tenant, with_))
     if other is None:
         raise ConfigurationError(f"no session {shown(with_)} of tenant {scope.tenant!r} to share with")
+    there = replace(scope, name=with_, row=other.row)
 
     def work(connection: Connection) -> Artifact:
         ledger.lock(connection, other.row)
-        adding = {artifact.digest: artifact.payload.size}
-        whose: Any = {"tenant": scope.tenant, "session": with_, "session_row": other.row}
-        quotas.check(connection, scope.policy, adding=adding, is_locked=True, **whose)
+        room.check_within(connection, there, {artifact.digest: artifact.payload.size})
         blob = blobs.published(connection, scope.tenant, artifact.digest)
         if blob is None:
             raise ArtifactMissing(f"the artifact {artifact.id!r} was deleted while it was shared")
-        there = replace(scope, row=other.row)
         return there.publish(connection, blob, artifact.description, step=None, origin="host")
 
     return scope.write(work)

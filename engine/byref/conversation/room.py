@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from sqlalchemy import Connection
 
 from byref.artifacts import quotas, staging
 from byref.artifacts.definitions import digest_of
-from byref.artifacts.quotas import Excess
+from byref.artifacts.quotas import Excess, Owner
 from byref.artifacts.staging import Content, Staged
 from byref.conversation.scope import Scope
 from byref.db.sums import Bytes
@@ -23,31 +22,35 @@ def excess(scope: Scope, adding: Mapping[bytes, int], kept: int | None = None) -
 
     `kept`: the bytes that the session's row keeps, of payloads that are written where it is asked once more.
     """
-    policy, whose = scope.policy, _whose(scope)
-    if not adding or quotas.is_far(policy, kept, adding):
+    if not adding or quotas.is_far(scope.policy, kept, adding):
         return None
-    found = scope.read(lambda connection: quotas.excess(connection, policy, adding=adding, **whose))
+    owner = owner_of(scope)
+    found = scope.read(lambda connection: quotas.excess(connection, scope.policy, owner, adding))
     if found is not None and not found.is_remembered and scope.host is None:
         with suppress(StorageFailure):
-            scope.write(lambda connection: quotas.remember(connection, found, **whose))
+            scope.write(lambda connection: quotas.remember(connection, found, owner))
     return found
 
 
 def check(scope: Scope, adding: Mapping[bytes, int]) -> None:
     """Raise QuotaExceeded where `excess` finds one, or a payload is larger than any may be."""
-    quotas.check_size(scope.policy, max(adding.values(), default=0), **_whose(scope))
-    if found := excess(scope, adding):
+    if found := quotas.too_large(scope.policy, max(adding.values(), default=0), owner_of(scope)) or excess(
+        scope, adding
+    ):
         raise QuotaExceeded(str(found))
 
 
-def excess_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int], kept: Bytes) -> Excess | None:
-    """As `excess`, under the session's lock; `kept` is what its row keeps."""
-    return quotas.excess(connection, scope.policy, adding=adding, is_locked=True, kept=kept, **_whose(scope))
+def excess_within(
+    connection: Connection, scope: Scope, adding: Mapping[bytes, int], kept: Bytes | None = None
+) -> Excess | None:
+    """As `excess`, under the session's lock; `kept` is what its row keeps, if that is known already."""
+    return quotas.excess(connection, scope.policy, owner_of(scope), adding, is_locked=True, kept=kept)
 
 
 def check_within(connection: Connection, scope: Scope, adding: Mapping[bytes, int]) -> None:
     """Raise QuotaExceeded where there is an excess, under the session's lock."""
-    quotas.check(connection, scope.policy, adding=adding, is_locked=True, **_whose(scope))
+    if found := excess_within(connection, scope, adding):
+        raise QuotaExceeded(str(found))
 
 
 def stage(scope: Scope, data: bytes, content_type: str, beside: Mapping[bytes, int] | None = None) -> Staged:
@@ -60,5 +63,6 @@ def stage(scope: Scope, data: bytes, content_type: str, beside: Mapping[bytes, i
     return staging.stage(scope.place, Content(data, digest, line_count(data), content_type))
 
 
-def _whose(scope: Scope) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "session": scope.name, "session_row": scope.row}
+def owner_of(scope: Scope) -> Owner:
+    """Return whose quotas a scope's payloads count for."""
+    return Owner(scope.tenant, scope.name, scope.row)

@@ -17,6 +17,7 @@ from byref.artifacts.quotas import Excess
 from byref.artifacts.store import Description
 from byref.artifacts.variables import Part, identifier
 from byref.content import Block, Media
+from byref.conversation import room
 from byref.conversation.scope import Scope
 from byref.db.payloads import uri_of
 from byref.describe.shape import kind_of
@@ -322,8 +323,7 @@ def _replacement(
 def _log_too_large(prepared: Prepared, blocks: Sequence[Measured]) -> None:
     scope = prepared.scope
     size = max(block.piece.block.stored_size for block in blocks if block.piece.block is not None)
-    words = f"{size:,} bytes are more than max_artifact_bytes={scope.policy.max_artifact_bytes:,} allows"
-    quotas.tell("max_artifact_bytes", words, tenant=scope.tenant, session=scope.name, session_row=scope.row)
+    quotas.too_large(scope.policy, size, room.owner_of(scope))
 
 
 def _route(prepared: Prepared, blocks: Sequence[Measured]) -> Route:
