@@ -263,7 +263,6 @@ def test_any_request_ends_and_the_next_is_served(breakable: Sandbox, session: st
     """The host is no enemy of its zygote; its mistakes still end soon, and harm nobody else."""
     honest = msgspec.to_builtins(code_request("code", "1 + 1", {"x": 1}, LIMITS)[0])
     assert breakable.run("1 + 1", session=session, limits=LIMITS).value == 2
-    assert breakable._root is not None
     root = breakable._root.pid
 
     @settings(QUICK, max_examples=40)
@@ -290,7 +289,6 @@ def test_any_request_ends_and_the_next_is_served(breakable: Sandbox, session: st
 )
 def test_an_order_that_is_none_ends_a_zygote_and_not_the_sandbox(breakable: Sandbox, datagram: bytes) -> None:
     root = breakable.start()._root
-    assert root is not None
     root.orders.send(datagram)
     deadline = time.monotonic() + 30
     while root.alive and time.monotonic() < deadline:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 STANDBY = "byref:standby"
 
@@ -22,6 +23,11 @@ def name(pid: int) -> str:
     with contextlib.suppress(OSError):
         return (Path("/proc") / str(pid) / "comm").read_text().strip()
     return ""
+
+
+def root_pid(sandbox: Any) -> int:
+    """The process of a sandbox's root, which is started if it is not there."""
+    return int(sandbox.start()._root.pid)
 
 
 def everyone(pid: int) -> set[int]:

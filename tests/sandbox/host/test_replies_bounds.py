@@ -141,7 +141,6 @@ def test_the_same_bytes_are_text_and_json(sandbox: Sandbox) -> None:
     assert sandbox.run("x", {"x": as_text}, session="text first").value == '{"a":1}'
     assert sandbox.run("x", {"x": as_json}, session="text first").value == {"a": 1}
     picked = sandbox.pick(".a", as_json, session="text first")
-    assert picked is not None
     assert picked.outputs == (b"1",)
 
 
@@ -157,7 +156,6 @@ def traced(work: Callable[[], Outcome]) -> tuple[Outcome, int]:
 @pytest.mark.parametrize("steps", ["[''] * 5_000_000", "['a'] * 65", "[['a']] * 3"])
 def test_a_path_of_more_steps_than_there_are_is_not_read(sandbox: Sandbox, steps: str) -> None:
     outcome, peak = traced(lambda: forge(sandbox, f"['same', 'x', 'y', {steps}, False, ''], {DONE}"))
-    assert outcome.error is not None
     assert outcome.error.kind == "Crash"
     assert peak < 16 << 20
 
@@ -175,14 +173,12 @@ def test_texts_of_more_than_a_reply_has_are_not_made(sandbox: Sandbox, frames: s
     """One wide character makes all of a text four times as large."""
     frames = frames.replace("MOST", str(wire.MAX_TEXT_BYTES + LIMITS.stdout_bytes))
     outcome, peak = traced(lambda: forge(sandbox, frames))
-    assert outcome.error is not None
     assert outcome.error.kind == "OutputLimit"
     assert peak < 48 << 20
 
 
 def test_a_frame_of_more_fields_than_any_is_not_read(sandbox: Sandbox) -> None:
     outcome, peak = traced(lambda: forge(sandbox, f"['lost', *['x'] * 3_000_000], {DONE}"))
-    assert outcome.error is not None
     assert outcome.error.kind == "Crash"
     assert peak < 16 << 20
 
@@ -275,7 +271,6 @@ def test_a_run_that_closes_its_reply_ends_itself_alone(breakable: Sandbox, cut: 
     time.sleep(0.2)
     source = f"{FAILS}\ndef frames(): return []\n{FORGE.replace('os._exit(0)', '')}\n{cut}os.close(pipe)\nimport time\ntime.sleep(60)"
     outcome = run_in_jail(source, LIMITS, sandbox=breakable)
-    assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.message) == ("Crash", "the run closed its reply before its end")
     for thread in threads:
         thread.join()

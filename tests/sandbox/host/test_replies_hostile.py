@@ -75,7 +75,6 @@ OVERSIZED = {
 def test_what_is_no_reply_is_a_crash(sandbox: Sandbox, name: str) -> None:
     outcome = forge(sandbox, UNREADABLE[name])
     assert outcome.value is None
-    assert outcome.error is not None
     assert outcome.error.kind == "Crash"
     assert "could not be read" in outcome.error.message
 
@@ -84,7 +83,6 @@ def test_what_is_no_reply_is_a_crash(sandbox: Sandbox, name: str) -> None:
 def test_half_a_reply_is_a_crash(sandbox: Sandbox, name: str) -> None:
     outcome = forge(sandbox, TRUNCATED[name])
     assert outcome.value is None
-    assert outcome.error is not None
     assert outcome.error.kind == "Crash"
 
 
@@ -96,7 +94,6 @@ def test_too_much_is_an_output_limit(sandbox: Sandbox, name: str) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert outcome.error is not None
     assert outcome.error.kind == "OutputLimit"
     assert peak < 32 << 20
 
@@ -144,7 +141,6 @@ def test_a_value_that_is_no_json_is_a_crash(sandbox: Sandbox) -> None:
         outcome = forge(
             sandbox, f"write(frame(msgspec.msgpack.encode(['done', 'json', {value}, None, '', 0, False, 0.0, 0])))"
         )
-        assert outcome.error is not None
         assert outcome.error.kind == "Crash"
 
 

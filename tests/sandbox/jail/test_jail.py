@@ -76,7 +76,6 @@ def test_an_attack_has_no_effect(sandbox: Sandbox, attack: Attack, name: str) ->
         # An attack that fails by its own mistake would prove nothing.
         assert outcome.error.kind not in {"NameError", "TypeError", "SyntaxError", "AttributeError", "Crash"}, outcome
     assert sandbox._root is root
-    assert root is not None
     assert root.alive
 
 
@@ -310,7 +309,6 @@ def test_queries_of_a_host_that_chose_so(language_only: Sandbox) -> None:
     assert not list(Path("/tmp").glob("byref_leak*"))
     endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
     stopped = language_only.sql(endless, limits=Limits(wall_seconds=3, cpu_seconds=0.3))
-    assert stopped.error is not None
     assert stopped.error.kind in ("CpuLimit", "TimeLimit", "MemoryLimit")
     assert language_only.sql("SELECT 1 AS a").value == [{"a": 1}]
 

@@ -18,11 +18,6 @@ from byref_sandbox.outcome import Failure
 USERS = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]
 
 
-@pytest.fixture(scope="module")
-def language() -> Language:
-    return Language()
-
-
 def run(language: Language, code: str, **variables: object) -> Ran:
     return language.run(language.compile(code), variables, io.StringIO())
 

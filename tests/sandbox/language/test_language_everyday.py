@@ -49,11 +49,6 @@ PREBOUND = {"pd": pd, "np": np, "Counter": Counter, "defaultdict": defaultdict, 
 SNIPPETS = {piece.name: (piece.code, piece.recorded) for piece in pieces("everyday.txt")}
 
 
-@pytest.fixture(scope="module")
-def language() -> Language:
-    return Language()
-
-
 def shown(output: str, value: object) -> str:
     return output + (f"{value!r}\n" if value is not None else "")
 

@@ -277,11 +277,6 @@ def programs(draw: Draw) -> str:
     return "\n".join([*lines, f"print({', '.join(NAMES)}, w)", expression(draw, 3), ""])
 
 
-@pytest.fixture(scope="module")
-def language() -> Language:
-    return Language()
-
-
 def in_plain_python(source: str) -> str:
     tree = ast.parse(source)
     last = tree.body.pop()

@@ -6,7 +6,6 @@ Each attack's last expression tells whether it got what it must not have; it end
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 from corpus import pieces
@@ -22,11 +21,8 @@ def named(kind: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def language() -> Iterator[Language]:
-    """Return one language for all."""
-    made = Language()
-    made.load_plots()
-    yield made
+def language(language_with_plots: Language) -> Language:
+    return language_with_plots
 
 
 def _run(language: Language, code: str) -> object:

@@ -129,10 +129,8 @@ def _in_a_fork(look: Callable[[], list[str]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def language() -> Language:
-    made = Language()
-    made.load_plots()
-    return made
+def language(language_with_plots: Language) -> Language:
+    return language_with_plots
 
 
 def _samples(language: Language, code: str) -> dict[str, object]:

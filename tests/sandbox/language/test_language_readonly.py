@@ -104,11 +104,6 @@ k.tolist()
         return language.run(language.compile(code), {}, io.StringIO()).value
 
 
-@pytest.fixture(scope="module")
-def language() -> Language:
-    return Language()
-
-
 @pytest.mark.parametrize("way", WAYS.strip().splitlines())
 def test_codes_are_not_written_to(language: Language, way: str) -> None:
     assert _after(language, way, "") == [1, 0]

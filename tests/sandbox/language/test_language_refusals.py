@@ -15,11 +15,6 @@ REFUSALS = pieces("refusals.txt")
 """What is written, the kind of the failure and its line, its message and its hint."""
 
 
-@pytest.fixture(scope="module")
-def language() -> Language:
-    return Language()
-
-
 def reply(language: Language, code: str) -> Failure:
     variables = {"users": pd.DataFrame({"id": [1]}), "orders": [1]}
     try:

@@ -93,7 +93,6 @@ def test_all_at_once_they_are_stopped_too() -> None:
 def test_each_limit_has_an_error_of_its_own(sandbox: Sandbox, code: str, limits: Limits, kind: str, words: str) -> None:
     """Set for one call, over what its sandbox was made with."""
     outcome = sandbox.run(code, limits=limits)
-    assert outcome.error is not None
     assert outcome.error.kind == kind
     assert words in outcome.error.message
     assert outcome.error.hint
@@ -110,7 +109,6 @@ def test_recursion_goes_as_deep_as_its_limit(sandbox: Sandbox) -> None:
         limits = Limits(recursion_depth=depth)
         assert sandbox.run(code.format(depth * 9 // 10), limits=limits).value == depth * 9 // 10
         error = sandbox.run(code.format(depth * 13 // 10), limits=limits).error
-        assert error is not None
         assert error.kind == "RecursionError"
     deepest = Limits(recursion_depth=10_000, wall_seconds=20)
     for name in ("recursion in a sort", "recursion in map", "a deep list compared", "a deep copy"):

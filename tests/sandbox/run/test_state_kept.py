@@ -111,18 +111,15 @@ def test_a_definition_finds_the_variables_it_names(chain: Chain) -> None:
 
 def test_names_bound_before_an_error_are_kept(chain: Chain) -> None:
     outcome = chain("before = 1\ndef f(): return before\n1 / 0\nafter = 2")
-    assert outcome.error is not None
     assert outcome.error.kind == "ZeroDivisionError"
     assert chain("before + f()").value == 2
     missing = chain("after")
-    assert missing.error is not None
     assert missing.error.kind == "NameError"
 
 
 def test_an_error_in_an_earlier_definition_points_at_its_call(chain: Chain) -> None:
     chain("def f(x):\n    y = 1\n    return y / x")
     outcome = chain("a = 1\nf(0)")
-    assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.line) == ("ZeroDivisionError", 2)
 
 
@@ -137,7 +134,6 @@ def test_a_definition_that_fails_leaves_the_others(sandbox: Sandbox) -> None:
 def test_earlier_definitions_are_under_the_language_as_well(sandbox: Sandbox) -> None:
     for source in ("import os\ndef f(): return 1", "f = ().__class__.__bases__", "f = open('/etc/passwd')"):
         outcome = sandbox.run("f", sources={"f": source})
-        assert outcome.error is not None
         assert outcome.error.kind == "NameError"
 
 
@@ -160,7 +156,6 @@ def test_what_could_not_be_kept_is_named(sandbox: Sandbox, code: str, reason: st
 
 def test_a_run_that_was_stopped_says_that_its_names_are_gone(sandbox: Sandbox) -> None:
     outcome = sandbox.run("x = [1]\nwhile True: pass", limits=Limits(cpu_seconds=0.3, wall_seconds=5))
-    assert outcome.error is not None
     assert outcome.error.kind == "CpuLimit"
     assert outcome.unkept == {"x": "the run was stopped"}
 
@@ -182,7 +177,6 @@ def test_a_value_too_big_for_json_is_a_table_still(sandbox: Sandbox) -> None:
 def test_kept_bytes_that_no_run_wrote_are_an_error(sandbox: Sandbox) -> None:
     for session in (None, "forged"):
         outcome = sandbox.run("x", {"x": Data("forged", lambda: b"\x91\xa3foo", EXACT)}, session=session)
-        assert outcome.error is not None
         assert outcome.error.message.startswith("variable 'x' could not be read: no kept value")
 
 
@@ -242,7 +236,6 @@ def test_what_there_is_no_memory_to_write_down_is_named_and_the_rest_is_kept(san
     assert (outcome.error, outcome.value, list(outcome.bound)) == (None, 300 << 20, ["y"])
     assert outcome.unkept == {"x": "too big: no memory is left to write it down"}
     shown = sandbox.run("y = 1\nx = bytes(300 << 20)\nx", limits=Limits(memory_bytes=512 << 20))
-    assert shown.error is not None
     assert (shown.error.kind, list(shown.bound), list(shown.unkept)) == ("MemoryLimit", ["y"], ["x"])
 
 

@@ -40,7 +40,6 @@ def test_what_was_printed_is_kept_and_the_line_is_named(
     sandbox: Sandbox, code: str, limits: Limits, kind: str, line: int, session: str | None
 ) -> None:
     outcome = sandbox.run(code, limits=limits, session=session)
-    assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.line, outcome.stdout) == (kind, line, "before\n")
 
 
@@ -55,19 +54,16 @@ def test_what_was_printed_is_kept_and_the_line_is_named(
 )
 def test_what_pandas_computes_too_long_is_named_too(sandbox: Sandbox, code: str) -> None:
     outcome = sandbox.run(code, limits=Limits(wall_seconds=1))
-    assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.line, outcome.stdout) == ("TimeLimit", 3, "before\n")
 
 
 def test_compiled_code_beyond_its_processor_time_is_named(sandbox: Sandbox) -> None:
     outcome = sandbox.run(f"{PRINTED}{ENDLESS_PATTERN}", limits=Limits(cpu_seconds=0.1))
-    assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.line, outcome.stdout) == ("CpuLimit", 2, "before\n")
 
 
 def test_what_was_printed_before_a_crash_is_kept() -> None:
     outcome = run_in_jail(f"{PRINTED}import ctypes\nctypes.string_at(0)")
-    assert outcome.error is not None
     assert (outcome.error.kind, outcome.stdout) == ("Crash", "before\n")
 
 

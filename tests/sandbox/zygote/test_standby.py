@@ -16,24 +16,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from process_table import alive, children, descendants, everyone, standbys, until
+from process_table import alive, children, descendants, everyone, root_pid, standbys, until
 
 from byref_sandbox import Data, Limits, Sandbox, wire
 from byref_sandbox.testing import run_in_jail
 
 LIMITS = Limits(wall_seconds=5, cpu_seconds=5)
 ROWS = Data("rows", lambda: b'[{"a":1},{"a":2}]')
-
-
-@pytest.fixture
-def shared(breakable: Sandbox) -> Sandbox:
-    return breakable
-
-
-def root_pid(sandbox: Sandbox) -> int:
-    root = sandbox.start()._root
-    assert root is not None
-    return root.pid
 
 
 def zygote_of(sandbox: Sandbox, session: str | None) -> int:
@@ -56,28 +45,28 @@ def standby_of(zygote: int) -> int:
 
 
 @pytest.mark.parametrize("session", [None, "next"])
-def test_the_next_run_is_the_one_that_stands_by(shared: Sandbox, session: str | None) -> None:
-    zygote = zygote_of(shared, session)
+def test_the_next_run_is_the_one_that_stands_by(breakable: Sandbox, session: str | None) -> None:
+    zygote = zygote_of(breakable, session)
     for _ in range(3):
         waiting = standby_of(zygote)
-        ran = run_in_jail("import os\nresult = os.getpid()", sandbox=shared, session=session)
+        ran = run_in_jail("import os\nresult = os.getpid()", sandbox=breakable, session=session)
         assert ran.value == waiting
         assert until(lambda waiting=waiting: not alive({waiting}))  # type: ignore[misc]
 
 
-def test_it_has_what_was_bound_last(shared: Sandbox) -> None:
-    zygote = zygote_of(shared, "bound")
+def test_it_has_what_was_bound_last(breakable: Sandbox) -> None:
+    zygote = zygote_of(breakable, "bound")
     standby_of(zygote)
     for number in range(3):
         data = {"x": Data(f"bound {number}", lambda number=number: b"[%d]" % number)}  # type: ignore[misc]
-        assert shared.run("x", data, session="bound").value == [number]
+        assert breakable.run("x", data, session="bound").value == [number]
         standby_of(zygote)
-        assert shared.run("x", data, session="bound").value == [number]
+        assert breakable.run("x", data, session="bound").value == [number]
         standby_of(zygote)
-        assert shared.run("df('x').shape", data, session="bound").value == [1, 1]
+        assert breakable.run("df('x').shape", data, session="bound").value == [1, 1]
 
 
-def test_it_is_under_the_same_jail(shared: Sandbox) -> None:
+def test_it_is_under_the_same_jail(breakable: Sandbox) -> None:
     """Descriptors, limits and rights of a run that stood by, beside those of one forked while none did."""
     look = """
 import fcntl, os, resource
@@ -95,10 +84,10 @@ result = {
     "bounded": resource.getrlimit(resource.RLIMIT_AS)[0] < 4 << 30,
 }
 """
-    zygote = zygote_of(shared, "jailed")
+    zygote = zygote_of(breakable, "jailed")
     standby_of(zygote)
-    ahead = run_in_jail(look, sandbox=shared, session="jailed")
-    forked = run_in_jail(look, sandbox=shared, session="forked")
+    ahead = run_in_jail(look, sandbox=breakable, session="jailed")
+    forked = run_in_jail(look, sandbox=breakable, session="forked")
     assert ahead.error is None
     assert ahead.value["open"] == forked.value["open"] == 1
     assert ahead.value["limits"] == forked.value["limits"]
@@ -109,7 +98,7 @@ result = {
 
 
 @pytest.mark.parametrize("session", [None, "bare"])
-def test_it_holds_nothing_of_its_zygote(shared: Sandbox, session: str | None) -> None:
+def test_it_holds_nothing_of_its_zygote(breakable: Sandbox, session: str | None) -> None:
     """Before the jail closes descriptors: no pipe, socket or channel of the zygote is among them."""
     look = """
 import os, stat
@@ -121,7 +110,7 @@ def kind(number):
     return [number, stat.S_IFMT(mode), stat.S_ISSOCK(mode)]
 result = [found for found in map(kind, range(256)) if found]
 """
-    zygote = zygote_of(shared, session)
+    zygote = zygote_of(breakable, session)
     standby_of(zygote)
     seen = []
     for waits in (True, False):
@@ -133,7 +122,7 @@ result = [found for found in map(kind, range(256)) if found]
             victim = standby_of(zygote)
             os.kill(victim, signal.SIGKILL)
             assert until(lambda victim=victim: not alive({victim}))  # type: ignore[misc]
-        ran = run_in_jail(look, sandbox=shared, session=session, without=("descriptors", "seccomp"))
+        ran = run_in_jail(look, sandbox=breakable, session=session, without=("descriptors", "seccomp"))
         assert ran.error is None
         seen.append(ran.value)
         assert all(number > 2 for number, _, _ in ran.value), ran.value
@@ -143,74 +132,73 @@ result = [found for found in map(kind, range(256)) if found]
     assert sorted(ahead) == sorted(forked)
 
 
-def test_the_clock_starts_with_the_run(shared: Sandbox) -> None:
+def test_the_clock_starts_with_the_run(breakable: Sandbox) -> None:
     """Neither its waiting nor its rehearsal is the run's."""
     limits = Limits(wall_seconds=1.5, cpu_seconds=0.3)
-    zygote = zygote_of(shared, "clock")
+    zygote = zygote_of(breakable, "clock")
     standby_of(zygote)
     time.sleep(2)
     began = time.monotonic()
-    outcome = shared.run("1 + 1", session="clock", limits=limits)
+    outcome = breakable.run("1 + 1", session="clock", limits=limits)
     assert outcome.value == 2
     assert 0 < outcome.usage.cpu_ms < 250
     assert outcome.usage.wall_ms <= (time.monotonic() - began) * 1000
     standby_of(zygote)
-    outcome = shared.run("while True: pass", session="clock", limits=limits)
-    assert outcome.error is not None
+    outcome = breakable.run("while True: pass", session="clock", limits=limits)
     assert outcome.error.kind == "CpuLimit"
     assert outcome.usage.cpu_ms >= 200  # timers count in ticks
 
 
-def test_what_was_rehearsed_is_not_there(shared: Sandbox) -> None:
-    zygote = zygote_of(shared, "rehearsed")
+def test_what_was_rehearsed_is_not_there(breakable: Sandbox) -> None:
+    zygote = zygote_of(breakable, "rehearsed")
     standby_of(zygote)
-    assert shared.run("rehearsed", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
+    assert breakable.run("rehearsed", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
     standby_of(zygote)
-    assert shared.run("table", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
+    assert breakable.run("table", session="rehearsed").error.kind == "NameError"  # type: ignore[union-attr]
 
 
-def test_no_two_runs_draw_the_same(shared: Sandbox) -> None:
+def test_no_two_runs_draw_the_same(breakable: Sandbox) -> None:
     """Of the root or a session, forked for the run or ahead of it; and a seed of the code's own holds."""
     for source in ("np.random.rand()", "random.random()", "np.random.default_rng().random()"):
         code = f"import random\nimport numpy as np\nfloat({source})"
         drawn = []
         for session in (None, "draws", "draws", "draws too", None):
-            drawn.append(shared.run(code, session=session).value)
+            drawn.append(breakable.run(code, session=session).value)
             if session == "draws":
                 time.sleep(0.1)  # the next one stands by
         assert len({value for value in drawn if isinstance(value, float)}) == 5, (source, drawn)
     seeded = "import numpy as np\nnp.random.seed(7)\nfloat(np.random.rand())"
-    assert len({shared.run(seeded, session=session).value for session in (None, "draws")}) == 1
+    assert len({breakable.run(seeded, session=session).value for session in (None, "draws")}) == 1
 
 
 @pytest.mark.slow
-def test_one_that_was_killed_is_not_missed(shared: Sandbox) -> None:
-    zygote = zygote_of(shared, "killed")
+def test_one_that_was_killed_is_not_missed(breakable: Sandbox) -> None:
+    zygote = zygote_of(breakable, "killed")
     for _ in range(3):
         victim = standby_of(zygote)
         os.kill(victim, signal.SIGKILL)
         assert until(lambda victim=victim: not alive({victim}))  # type: ignore[misc]
-        assert shared.run("1 + 1", session="killed").value == 2
+        assert breakable.run("1 + 1", session="killed").value == 2
     assert standby_of(zygote) != victim
 
 
-def test_many_at_once_are_forked_beside_it(shared: Sandbox) -> None:
-    zygote = zygote_of(shared, "many")
+def test_many_at_once_are_forked_beside_it(breakable: Sandbox) -> None:
+    zygote = zygote_of(breakable, "many")
     standby_of(zygote)
     with ThreadPoolExecutor(4) as pool:
         runs = [
-            pool.submit(shared.run, f"len(rows) * {number}", {"rows": ROWS}, session="many") for number in range(12)
+            pool.submit(breakable.run, f"len(rows) * {number}", {"rows": ROWS}, session="many") for number in range(12)
         ]
         assert [run.result(30).value for run in runs] == [2 * number for number in range(12)]
     assert until(lambda: not children(zygote))
     assert len(standbys(zygote)) <= 1
 
 
-def test_it_goes_with_its_session(shared: Sandbox) -> None:
-    zygote = zygote_of(shared, "gone")
+def test_it_goes_with_its_session(breakable: Sandbox) -> None:
+    zygote = zygote_of(breakable, "gone")
     waiting = standby_of(zygote)
-    with shared._lock:
-        shared._forget_sessions()
+    with breakable._lock:
+        breakable._forget_sessions()
     assert until(lambda: not alive({zygote, waiting}))
 
 
@@ -242,27 +230,26 @@ GARBLED = {
 
 
 @pytest.mark.parametrize("name", GARBLED)
-def test_a_request_that_is_none_is_refused_and_its_zygote_lives(shared: Sandbox, name: str) -> None:
+def test_a_request_that_is_none_is_refused_and_its_zygote_lives(breakable: Sandbox, name: str) -> None:
     body, given = GARBLED[name]
-    session = shared._warm.get("garbled") or (shared.run("1", session="garbled") and shared._warm["garbled"])
-    before = children(root_pid(shared))
+    session = breakable._warm.get("garbled") or (breakable.run("1", session="garbled") and breakable._warm["garbled"])
+    before = children(root_pid(breakable))
     answer = order(session.orders, body, given)
     assert isinstance(answer, wire.Refused), answer
     assert "could not be read" in answer.message
-    root = shared._root
-    assert root is not None
+    root = breakable._root
     assert isinstance(order(root.orders, body, given), wire.Ended)
-    assert shared.run("1 + 1", session="garbled").value == 2
-    assert shared.run("1 + 1").value == 2
-    assert until(lambda: children(root_pid(shared)) == before)
+    assert breakable.run("1 + 1", session="garbled").value == 2
+    assert breakable.run("1 + 1").value == 2
+    assert until(lambda: children(root_pid(breakable)) == before)
 
 
-def test_a_request_for_more_than_it_names_is_refused(shared: Sandbox) -> None:
-    shared.run("1", session="garbled")
+def test_a_request_for_more_than_it_names_is_refused(breakable: Sandbox) -> None:
+    breakable.run("1", session="garbled")
     terms = wire.Terms(1.0, 1.0, 1 << 20, 100, 100, 100)
     body = msgspec.msgpack.encode(wire.Request("code", "1", terms))
-    assert isinstance(order(shared._warm["garbled"].orders, body, [3]), wire.Refused)
-    assert shared.run("1 + 1", session="garbled").value == 2
+    assert isinstance(order(breakable._warm["garbled"].orders, body, [3]), wire.Refused)
+    assert breakable.run("1 + 1", session="garbled").value == 2
 
 
 def wide(size: int) -> bytes:
@@ -270,74 +257,71 @@ def wide(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("code", ["len(wide)", "df('wide').shape[0]"])
-def test_a_table_of_absurd_width_keeps_no_zygote_busy(shared: Sandbox, code: str) -> None:
+def test_a_table_of_absurd_width_keeps_no_zygote_busy(breakable: Sandbox, code: str) -> None:
     """66 kB of JSON, 25 million cells: whoever wants them spends its own time on them, others' runs go on."""
     data = {"wide": Data("wide", lambda: wide(5_000))}
-    shared.run("1", session="wide")
+    breakable.run("1", session="wide")
     limits = Limits(wall_seconds=0.5, cpu_seconds=10)
-    outcome = shared.run(f"{code}, df(wide)" if "len" in code else code, data, session="wide", limits=limits)
-    assert outcome.error is not None
+    outcome = breakable.run(f"{code}, df(wide)" if "len" in code else code, data, session="wide", limits=limits)
     assert outcome.error.kind == "TimeLimit"
     began = time.monotonic()
-    assert shared.run("1 + 1", session="wide").value == 2
+    assert breakable.run("1 + 1", session="wide").value == 2
     assert time.monotonic() - began < 1
-    assert shared.run("len(wide)", data, session="wide").value == 5_000
+    assert breakable.run("len(wide)", data, session="wide").value == 5_000
 
 
-def test_many_tables_of_one_call_keep_no_zygote_busy(shared: Sandbox) -> None:
+def test_many_tables_of_one_call_keep_no_zygote_busy(breakable: Sandbox) -> None:
     """Little JSON, each table slow to make: what is beyond the call's budget is made under its limits."""
     row = json.dumps([{f"c{number}": number for number in range(900)}]).encode()
     many = {f"w{number}": Data(f"wide {number}", lambda: row) for number in range(150)}
-    shared.run("1", session="slow tables")
+    breakable.run("1", session="slow tables")
     limits = Limits(wall_seconds=0.5, cpu_seconds=0.5)
     code = f"len([{','.join(f'df({name!r})' for name in many)}])"
     began = time.monotonic()
-    outcome = shared.run(code, many, session="slow tables", limits=limits)
-    assert outcome.error is not None
+    outcome = breakable.run(code, many, session="slow tables", limits=limits)
     assert outcome.error.kind in ("TimeLimit", "CpuLimit")
     assert time.monotonic() - began < 5
     # The next call finds what was made, and goes on with the rest.
-    assert shared.run("df('w0').shape", many, session="slow tables").value == [1, 900]
+    assert breakable.run("df('w0').shape", many, session="slow tables").value == [1, 900]
 
 
-def test_sparse_records_are_no_table_before_they_are_read(shared: Sandbox) -> None:
+def test_sparse_records_are_no_table_before_they_are_read(breakable: Sandbox) -> None:
     """A first record of many keys, and then very many of none."""
     first = json.dumps({f"key{number}": number for number in range(900)})
     text = f"[{first}{',{}' * 300_000}]".encode()
     began = time.monotonic()
-    outcome = shared.run("len(sparse)", {"sparse": Data("sparse", lambda: text)}, session="sparse")
+    outcome = breakable.run("len(sparse)", {"sparse": Data("sparse", lambda: text)}, session="sparse")
     assert outcome.value == 300_001
     limits = Limits(wall_seconds=0.5, cpu_seconds=10)
-    shared.run("df('sparse').shape", {"sparse": Data("sparse", lambda: text)}, session="sparse", limits=limits)
+    breakable.run("df('sparse').shape", {"sparse": Data("sparse", lambda: text)}, session="sparse", limits=limits)
     assert time.monotonic() - began < 5
-    assert shared.run("1 + 1", session="sparse").value == 2
+    assert breakable.run("1 + 1", session="sparse").value == 2
 
 
-def test_a_session_is_replaced_after_so_many_runs(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_is_replaced_after_so_many_runs(breakable: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
     data = {"x": Data("k", lambda: loads.append(1) or b"[1]")}  # type: ignore[func-returns-value]
-    root = shared.start()._root
-    assert root is not None
+    root = breakable.start()._root
     root.vitals.runs = 0
-    monkeypatch.setattr(shared, "_recycle_runs", 3)
+    monkeypatch.setattr(breakable, "_recycle_runs", 3)
     before = len(children(root.pid))
-    assert [shared.run("x", data, session="worn").value for _ in range(7)] == [[1]] * 7
+    assert [breakable.run("x", data, session="worn").value for _ in range(7)] == [[1]] * 7
     assert len(loads) == 3
     assert until(lambda: len(children(root.pid)) == before + 1)
 
 
-def test_a_session_is_replaced_when_it_is_old_but_not_while_it_runs(shared: Sandbox) -> None:
+def test_a_session_is_replaced_when_it_is_old_but_not_while_it_runs(breakable: Sandbox) -> None:
     with ThreadPoolExecutor() as pool:
-        shared.run("1", session="old")
-        first = shared._warm["old"]
-        slow = pool.submit(shared.run, "import time\ntime.sleep(0.5)\n'done'", session="old")
+        breakable.run("1", session="old")
+        first = breakable._warm["old"]
+        slow = pool.submit(breakable.run, "import time\ntime.sleep(0.5)\n'done'", session="old")
         assert until(lambda: first.vitals.running == 1)
-        first.vitals.since -= shared._recycle_seconds
-        assert shared.run("2", session="old").value == 2
-        assert shared._warm["old"] is first
+        first.vitals.since -= breakable._recycle_seconds
+        assert breakable.run("2", session="old").value == 2
+        assert breakable._warm["old"] is first
         assert slow.result(20).value == "done"
-        assert shared.run("3", session="old").value == 3
-        assert shared._warm["old"] is not first
+        assert breakable.run("3", session="old").value == 3
+        assert breakable._warm["old"] is not first
 
 
 def test_a_root_is_replaced_and_nobody_waits_for_that() -> None:
@@ -406,13 +390,13 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_whatever_is_killed_the_next_run_works(shared: Sandbox) -> None:
-    with shared._lock:
-        shared._forget_sessions()
+def test_whatever_is_killed_the_next_run_works(breakable: Sandbox) -> None:
+    with breakable._lock:
+        breakable._forget_sessions()
     for session in (None, "a", "b"):
-        shared.run("1", session=session)
+        breakable.run("1", session=session)
     before = descriptors()
-    chaos(shared, 25, 1)
+    chaos(breakable, 25, 1)
     assert descriptors() == before
 
 
@@ -427,15 +411,15 @@ def test_whatever_is_killed_however_often_the_next_run_works() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_stood_by_is_sooner_there(shared: Sandbox) -> None:
+def test_a_run_that_stood_by_is_sooner_there(breakable: Sandbox) -> None:
     """Seconds to an answer with a standby and without, in turns."""
-    zygote = zygote_of(shared, "sooner")
+    zygote = zygote_of(breakable, "sooner")
     ahead: list[float] = []
     forked: list[float] = []
     for _ in range(15):
         standby_of(zygote)
         for times in (ahead, forked):
             began = time.perf_counter()
-            assert shared.run("1 + 1", session="sooner").value == 2
+            assert breakable.run("1 + 1", session="sooner").value == 2
             times.append(time.perf_counter() - began)
     assert statistics.median(ahead) < statistics.median(forked)

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from process_table import alive, descendants, everyone, until
+from process_table import alive, descendants, everyone, root_pid, until
 
 from byref_sandbox import Data, Limits, Sandbox
 from byref_sandbox.host import exchange
@@ -19,12 +19,6 @@ from byref_sandbox.testing import run_in_jail
 from byref_sandbox.values.loaded import Store
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def root_pid(sandbox: Sandbox) -> int:
-    root = sandbox.start()._root
-    assert root is not None
-    return root.pid
 
 
 def in_background(call: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
@@ -37,20 +31,8 @@ def in_background(call: Callable[[], object]) -> tuple[threading.Thread, list[ob
 RECORDS = b'[{"a":1},{"a":2}]'
 
 
-@pytest.fixture
-def own(breakable: Sandbox) -> Iterator[Sandbox]:
-    """A sandbox that a test may break, without sessions or runs of those before it."""
-    with breakable._lock:
-        breakable._forget_sessions()
-    assert until(lambda: not descendants(root_pid(breakable)))
-    memory_bytes = breakable._memory_bytes
-    yield breakable
-    breakable._memory_bytes = memory_bytes
-
-
 def test_the_zygote_has_one_thread_and_no_environment(sandbox: Sandbox) -> None:
     root = sandbox.start()._root
-    assert root is not None
     assert root.ready.threads == 1
 
 
@@ -118,7 +100,6 @@ def test_more_data_than_there_are_descriptors_is_refused_and_the_root_lives(brea
     breakable.run("1", session="bystander")
     root, bystander = root_pid(breakable), breakable._warm["bystander"]
     error = breakable.run(code, many).error
-    assert error is not None
     assert (error.kind, error.message[:31]) == ("ValueError", "4,200 stored values for one run")
     assert breakable.run(code, many, session="many").value == 4_200
     some = dict(list(many.items())[:3_000])
