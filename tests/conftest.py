@@ -41,6 +41,7 @@ LONGEST = [
     "test_engine_stores",
     "test_dask",
     "test_mcp_server",
+    "test_adapters",
     "test_races",
     "test_engine_stores_faults",
     "test_standby",

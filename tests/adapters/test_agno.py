@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,13 @@ from agno.agent import Agent
 from agno.db.in_memory import InMemoryDb
 from agno.exceptions import StopAgentRun
 from agno.media import Image
-from agno.metrics import MessageMetrics
-from agno.models.base import Model
 from agno.models.message import Message
 from agno.models.response import ModelResponse
 from agno.run import RunContext
 from agno.run.agent import RunContentEvent
 from agno.tools import tool
 from agno.tools.function import ToolResult
-from crowd import Chat, crowd
+from drivers.agno import Scripted
 
 from byref import Engine, InvalidId, Policy
 from byref.adapters.agno import ByrefTools, session_name
@@ -30,57 +28,6 @@ from byref.adapters.agno import ByrefTools, session_name
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 BIG = {"orders": [{"id": n, "total": n % 50} for n in range(3_000)], "next_page": None}
 MODES = ("run", "arun", "stream", "astream")
-
-
-@dataclass
-class Scripted(Model):
-    """Answers by how many answers there are in this run, so that one model serves conversations at once."""
-
-    id: str = "gpt-4o"
-    turns: list[Any] = field(default_factory=list)
-    requests: list[list[Message]] = field(default_factory=list)
-    offered: list[list[str]] = field(default_factory=list)
-    usage: dict[str, int] = field(default_factory=lambda: {"input_tokens": 2_000, "output_tokens": 30})
-
-    def _next(self, messages: list[Message], tools: Any) -> ModelResponse:
-        self.requests.append(list(messages))
-        self.offered.append([tool["function"]["name"] for tool in tools or []])
-        turn = self.turns[sum(message.role == "assistant" and not message.from_history for message in messages)]
-        response = ModelResponse(role="assistant", response_usage=MessageMetrics(**self.usage))
-        if isinstance(turn, str):
-            response.content = turn
-        else:
-            response.tool_calls = [
-                {
-                    "id": f"call_{len(messages)}_{n}",
-                    "type": "function",
-                    "function": {"name": name, "arguments": json.dumps(arguments)},
-                }
-                for n, (name, arguments) in enumerate(turn)
-            ]
-        return response
-
-    def invoke(self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any) -> ModelResponse:
-        return self._next(messages, tools)
-
-    async def ainvoke(self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any) -> ModelResponse:
-        return self._next(messages, tools)
-
-    def invoke_stream(
-        self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any
-    ) -> Iterator[ModelResponse]:
-        yield self._next(messages, tools)
-
-    async def ainvoke_stream(
-        self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any
-    ) -> AsyncIterator[ModelResponse]:
-        yield self._next(messages, tools)
-
-    def _parse_provider_response(self, response: Any, **kwargs: Any) -> ModelResponse:
-        raise NotImplementedError
-
-    def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
-        raise NotImplementedError
 
 
 def agent_of(
@@ -123,11 +70,6 @@ def list_orders() -> dict[str, Any]:
     return BIG
 
 
-async def alist_orders() -> dict[str, Any]:
-    """List the orders."""
-    return BIG
-
-
 def refund(ids: list[int], reason: str = "") -> str:
     """Refund orders by their ids."""
     return f"{len(ids)} refunded{reason and f': {reason}'}"
@@ -144,65 +86,6 @@ def tenant(request: pytest.FixtureRequest) -> str:
     return str(request.node.name)
 
 
-@pytest.mark.parametrize("list_all", [list_orders, alist_orders])
-@pytest.mark.parametrize("mode", MODES)
-def test_a_big_result_is_a_reference_that_the_models_tools_and_other_tools_follow(
-    engine: Engine, tenant: str, mode: str, list_all: Callable[[], Any]
-) -> None:
-    if list_all is alist_orders and not mode.startswith("a"):
-        list_all = list_orders  # a sync run takes no async tool
-    ids = {"$var": "orders", "jq": "map(.id)"}
-    byref = ByrefTools(engine, tenant=tenant)
-    agent = agent_of(
-        byref,
-        [tool(name="list_orders")(list_all), refund],
-        [("list_orders", {})],
-        [
-            ("code_interpreter", {"code": "sum(o['total'] for o in orders)"}),
-            ("refund", {"ids": ids, "reason": "$HOME"}),
-        ],
-        "Done.",
-        mode=mode,
-    )
-    output = asyncio.run(run(agent, mode))
-    given = answers(output)
-    assert "orders" in json.loads(str(given["list_orders"].content))["variables"]
-    assert given["code_interpreter"].content == str(sum(n % 50 for n in range(3_000)))
-    assert given["refund"].content == "3000 refunded: $HOME"
-    assert output.content == "Done."
-    assert given["refund"].tool_args == {"ids": ids, "reason": "$HOME"}  # the record holds what the model wrote
-    assert output.tools[-1].tool_args == {"ids": ids, "reason": "$HOME"}
-    model = agent.model
-    assert isinstance(model, Scripted)
-    assert set(model.offered[0]) == {"list_orders", "refund", *byref.functions}
-
-    session = engine.session("chat-42", tenant=tenant)
-    kinds = sorted(entry.kind for entry in session.ledger())
-    assert kinds == ["output", "output", "reply", "resolution", "usage", "usage", "usage"]
-    assert session.usage().requests == 3 and session.context_tokens() == 2_030
-    assert session.context_window == engine.session("x", tenant=tenant, model="gpt-4o").context_window  # the agent's
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_errors_are_the_calls_answers_and_stay_readable(engine: Engine, tenant: str, mode: str) -> None:
-    def fail(words: str) -> str:
-        """Fail."""
-        raise ValueError(words * 100_000)
-
-    agent = agent_of(
-        ByrefTools(engine, tenant=tenant),
-        [refund, fail],
-        [("refund", {"ids": {"$var": "order"}}), ("fail", {"words": "x"}), ("artifact_read", {"artifact_id": "zz"})],
-        "Done.",
-        mode=mode,
-    )
-    given = answers(asyncio.run(run(agent, mode)))
-    assert all(message.tool_call_error for message in given.values()) and len(given) == 3
-    assert "no artifact or variable 'order'" in str(given["refund"].content)
-    assert str(given["fail"].content).startswith("xxx") and len(str(given["fail"].content)) < 20_000
-    assert "zz" in str(given["artifact_read"].content)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_tool_result_has_beside_its_content_is_kept(engine: Engine, tenant: str, mode: str) -> None:
     def look() -> ToolResult:
@@ -212,14 +95,6 @@ def test_what_a_tool_result_has_beside_its_content_is_kept(engine: Engine, tenan
     agent = agent_of(ByrefTools(engine, tenant=tenant), [look], [("look", {})], "Done.", mode=mode)
     assert "variables" in json.loads(str(answers(asyncio.run(run(agent, mode)))["look"].content))
     assert [image.id for image in shown(agent)] == ["one"]
-
-
-def test_an_image_that_the_model_asks_for_is_an_image(engine: Engine, tenant: str) -> None:
-    data = engine.session("chat-42", tenant=tenant).store_artifact(PNG, content_type="image/png")
-    byref = ByrefTools(engine, tenant=tenant, tools=["get_artifact"])
-    agent = agent_of(byref, [], [("get_artifact", {"pointer_or_name": data.id})], "Done.")
-    assert answers(asyncio.run(run(agent, "run")))["get_artifact"].content == f"[image: png, {len(PNG)} bytes]"
-    assert [(image.get_content_bytes(), image.mime_type) for image in shown(agent)] == [(PNG, "image/png")]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -266,24 +141,6 @@ def test_a_tool_that_stops_the_agent_still_does(engine: Engine, tenant: str, mod
     agent = agent_of(ByrefTools(engine, tenant=tenant), [stop], [("stop", {"words": "enough"})], "Never.", mode=mode)
     asyncio.run(run(agent, mode))
     assert isinstance(agent.model, Scripted) and len(agent.model.requests) == 1
-
-
-def test_conversations_and_tenants_at_once_keep_apart(engine: Engine, tenant: str) -> None:
-    def mine(run_context: Any) -> dict[str, Any]:
-        """My data."""
-        return {"owner": f"{run_context.user_id}/{run_context.session_id}", **BIG}
-
-    byref = ByrefTools(engine, tenant=lambda context: f"{tenant}-{context.user_id}")
-    agent = agent_of(
-        byref, [mine], [("mine", {})], [("code_interpreter", {"code": "mine['owner']"})], "Done.", mode="stream"
-    )
-    owners = [(who, chat) for who in ("acme", "zeta") for chat in ("chat-1", "chat-2")]
-
-    async def every() -> list[Any]:
-        return await asyncio.gather(*(run(agent, "stream", chat, user_id=who) for who, chat in owners))
-
-    for (who, chat), output in zip(owners, asyncio.run(every()), strict=True):
-        assert answers(output)["code_interpreter"].content == f"{who}/{chat}"
 
 
 def test_whoever_names_anothers_session_does_not_open_it(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -451,31 +308,3 @@ def test_a_model_that_a_tool_cannot_instruct_is_logged(
         f"the tool 'priced' instructs the model, which is not told {when}: give the agent instructions=" in caplog.text
     )
     assert [text.count("euros") for text in model.told] == [0, told]
-
-
-@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_crowd_of_conversations_keeps_apart(engine: Engine, tenant: str, many: int) -> None:
-    byref = ByrefTools(engine, tenant=lambda context: f"{tenant}-{context.user_id}")
-
-    def agent(chat: Chat, mode: str) -> Agent:
-        def mine() -> dict[str, Any]:
-            return chat.mine()
-
-        async def amine() -> dict[str, Any]:
-            return await chat.amine()
-
-        def echo(data: dict[str, Any]) -> str:
-            return chat.echo(data)
-
-        model = Scripted(turns=[*chat.calls, "Done."], usage={"input_tokens": chat.tokens, "output_tokens": 30})
-        own = tool(name="mine", description="Mine.")(amine if mode.startswith("a") else mine)
-        return agent_of(byref, [own, echo], mode=mode, model=model)
-
-    async def talk(chat: Chat) -> None:
-        mode = "arun" if chat.name[0] == "a" else "astream"
-        await run(agent(chat, mode), mode, chat.name, user_id=chat.user)
-
-    def talk_here(chat: Chat) -> None:
-        agent(chat, "run").run("Go", session_id=chat.name, user_id=chat.user)
-
-    crowd(talk, talk_here, lambda chat: engine.session(chat.name, tenant=f"{tenant}-{chat.user}"), many=many)

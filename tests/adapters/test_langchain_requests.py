@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from drivers.langchain import Scripted, scripted
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -19,9 +19,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import tool
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -29,49 +27,11 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 from pydantic import BaseModel
 
-from byref import ConfigurationError, Engine, Policy, SessionGone, StorageFailure
+from byref import ConfigurationError, Engine, Policy, SessionGone
 from byref.adapters.langchain import ByrefMiddleware
-from byref.aio import AsyncEngine
 
 BIG = {"orders": [{"id": n, "total": n % 50} for n in range(2_000)], "next_page": None}
 MODES = ("sync", "async")
-
-
-class Scripted(BaseChatModel):
-    """Answers by how many answers there are already; a turn is a text, calls, or a function of the messages."""
-
-    turns: list[Any]
-    requests: list[list[BaseMessage]]
-    offered: list[list[str]]
-    tokens: int | None = 1_000
-    model: str | None = "gpt-4o"
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        self.offered.append([tool["name"] if isinstance(tool, dict) else tool.name for tool in tools])
-        return self.bind()
-
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        self.requests.append(messages)
-        turn = self.turns[min(sum(isinstance(message, AIMessage) for message in messages), len(self.turns) - 1)]
-        turn = turn(messages) if callable(turn) else turn
-        used: Any = None
-        if self.tokens is not None:
-            used = {"input_tokens": self.tokens, "output_tokens": 10, "total_tokens": self.tokens + 10}
-        calls: Any = [] if isinstance(turn, str) else turn
-        made = [
-            {"type": "tool_call", "id": f"call_{len(messages)}_{n}", "name": name, "args": arguments}
-            for n, (name, arguments) in enumerate(calls)
-        ]
-        message = AIMessage(turn if isinstance(turn, str) else "", tool_calls=made, usage_metadata=used)
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def scripted(*turns: Any, kind: type[Scripted] = Scripted, **kwargs: Any) -> Scripted:
-    return kind(turns=list(turns), requests=[], offered=[], **kwargs)
 
 
 def thread(name: str = "chat-42") -> Any:
@@ -266,66 +226,6 @@ def hide(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("known", [True, False])
-def test_while_the_database_is_away_the_turn_goes_on(
-    tmp_path: Path, mode: str, known: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = tmp_path / "byref.db"
-
-    @tool
-    def small() -> str:
-        """Say little."""
-        return "little"
-
-    @tool
-    def text() -> str:
-        """Say much."""
-        return "much of it\n" * 20_000
-
-    with Engine(f"sqlite:///{file}") as engine:
-        turns = [("list_orders", {}), ("small", {}), ("text", {}), ("refund", IDS), ("refund", {"ids": [1]})]
-        model = scripted("First.", [*turns, ("code_interpreter", {"code": "1"})], "Done.")
-        agent = create_agent(
-            model,
-            [list_orders, small, text, refund],
-            middleware=[ByrefMiddleware(engine)],
-            checkpointer=InMemorySaver(),
-        )
-        ran(agent, mode)
-        hide(file)
-        if not known:
-            agent = create_agent(
-                scripted(*model.turns[1:]),
-                [list_orders, small, text, refund],
-                middleware=[ByrefMiddleware(engine)],
-                checkpointer=InMemorySaver(),
-            )
-        state = ran(agent, mode, "And now?")
-    orders, little, much, referred, plain, code = results(state)
-    assert state["messages"][-1].content == "Done."
-    assert "INCOMPLETE" in str(orders.content) and len(str(orders.content)) < 12_000
-    assert "INCOMPLETE" in str(much.content) and len(str(much.content)) < 12_000
-    assert (little.content, plain.content) == ("little", "1 refunded")
-    assert referred.status == "error" and "try again later" in str(referred.content)
-    assert code.status == "error" and "Traceback" not in str(code.content)
-    assert "could not open the session 'chat-42'" in caplog.text
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_policy_may_have_the_turn_fail_instead(tmp_path: Path, mode: str) -> None:
-    file = tmp_path / "byref.db"
-    policy = Policy(on_storage_failure="raise")
-    with Engine(f"sqlite:///{file}", policy=policy) as engine:
-        model = scripted("Done.")
-        agent = create_agent(model, middleware=[ByrefMiddleware(engine)])
-        ran(agent, mode)
-        hide(file)
-        with pytest.raises(StorageFailure):
-            ran(agent, mode)
-    assert len(model.requests) == 1
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_of_a_conversation_that_has_ended_no_model_is_asked(engine: Engine, tenant: str, mode: str) -> None:
     model = scripted("Done.")
     agent = create_agent(model, middleware=[ByrefMiddleware(engine, tenant=tenant)])
@@ -380,18 +280,6 @@ def test_a_model_may_be_known_by_its_provider_alone(engine: Engine, tenant: str)
         ran(agent, name=name)
     windows = [engine.session(name, tenant=tenant).context_window for name in ("bedrock", "traced")]
     assert windows == [200_000, 128_000]
-
-
-@pytest.mark.parametrize("wrong", ["sqlite:///secret", Engine, None])
-def test_what_is_no_engine_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"must be a byref\.Engine") as refused:
-        ByrefMiddleware(wrong)
-    assert "secret" not in str(refused.value)
-
-
-def test_an_asynchronous_engine_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"must be a byref\.Engine, not .*'AsyncEngine'"):
-        ByrefMiddleware(AsyncEngine("sqlite:///:memory:"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -499,16 +387,6 @@ def test_a_tool_node_of_ones_own_refuses_such_a_name_too(engine: Engine, tenant:
     call: Any = {"type": "tool_call", "id": "c1", "name": "artifact_read", "args": {}}
     with pytest.raises(ConfigurationError, match="'artifact_read' of its own"):
         graph.compile().invoke({"messages": [AIMessage("", tool_calls=[call])]}, thread())
-
-
-def test_what_an_agent_was_told_once_is_not_told_of_another_tenant(engine: Engine, tenant: str) -> None:
-    model = scripted([("list_orders", {})], "Done.")
-    byref = ByrefMiddleware(engine, tenant=lambda runtime: f"{tenant}-{runtime.context}")
-    agent = create_agent(model, [list_orders], middleware=[byref], context_schema=str)
-    for who in ("acme", "zeta"):
-        state = ran(agent, context=who)
-        assert "orders" in json.loads(str(results(state)[0].content))["variables"]
-    assert [len(engine.session("chat-42", tenant=f"{tenant}-{who}").artifacts()) for who in ("acme", "zeta")] == [1, 1]
 
 
 class Noting(AgentMiddleware[Any, Any, Any]):

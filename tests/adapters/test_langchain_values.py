@@ -12,13 +12,12 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
+from drivers.langchain import scripted
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.tools import InjectedState, ToolRuntime, tool
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForToolRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from pydantic import BaseModel
@@ -28,29 +27,6 @@ from byref.adapters.langchain import ByrefMiddleware
 
 ASK: Any = {"messages": [("user", "Which orders?")]}
 MODES = ("sync", "async")
-
-
-class Scripted(BaseChatModel):
-    """Calls the tools of each turn in order, then says that it is done."""
-
-    turns: list[list[tuple[str, dict[str, Any]]]]
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self.bind()
-
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        done = sum(isinstance(message, AIMessage) for message in messages)
-        turn = self.turns[done] if done < len(self.turns) else []
-        calls: Any = [
-            {"type": "tool_call", "id": f"c{done}_{n}", "name": name, "args": arguments}
-            for n, (name, arguments) in enumerate(turn)
-        ]
-        message = AIMessage("" if calls else "Done.", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 class Order(BaseModel):
@@ -91,7 +67,7 @@ def ran(agent: Any, mode: str = "sync") -> list[ToolMessage]:
 
 
 def the_only(tool: BaseTool, middleware: list[Any], mode: str = "sync", **arguments: Any) -> ToolMessage:
-    agent = create_agent(Scripted(turns=[[(tool.name, arguments)]]), [tool], middleware=middleware)
+    agent = create_agent(scripted([(tool.name, arguments)], "Done."), [tool], middleware=middleware)
     (message,) = ran(agent, mode)
     return message
 
@@ -130,7 +106,7 @@ async def afetch(page: int) -> list[dict[str, Any]]:
 
 def fetch_with(page: int, state: Annotated[dict[str, Any], InjectedState], runtime: ToolRuntime) -> Any:
     """Fetch orders, given what LangGraph injects."""
-    assert len(state["messages"]) == 2 and runtime.tool_call_id == "c0_0"
+    assert len(state["messages"]) == 2 and runtime.tool_call_id == "call_0_0"
     return rows(2_000)
 
 
@@ -165,7 +141,7 @@ FETCHING: dict[str, Any] = {
 @pytest.mark.parametrize("kind", FETCHING)
 def test_rows_that_json_has_no_form_for_are_data(engine: Engine, tenant: str, kind: str, mode: str) -> None:
     made = FETCHING[kind]()
-    model = Scripted(turns=[[("fetch", {"page": 1})], [("refund", {"ids": {"$var": "fetch", "jq": "map(.id)"}})]])
+    model = scripted([("fetch", {"page": 1})], [("refund", {"ids": {"$var": "fetch", "jq": "map(.id)"}})], "Done.")
     fetched, refunded = ran(
         create_agent(model, [made, refund], middleware=[ByrefMiddleware(engine, tenant=tenant)]), mode
     )

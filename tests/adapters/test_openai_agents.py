@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import builtins
 import copy
-import importlib
 import json
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -28,9 +25,8 @@ from agents import (
     set_tracing_disabled,
 )
 from agents.mcp import MCPServer
-from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
-from agents.usage import Usage
-from crowd import Chat, crowd
+from agents.testing import ScriptedModel, assistant_message, function_call
+from drivers.openai_agents import call, outputs, used
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from sqlalchemy import func, select
@@ -79,23 +75,6 @@ def fail() -> str:
     raise RuntimeError("secret")
 
 
-def call(name: str, call_id: str, **arguments: Any) -> Any:
-    return function_call(name, json.dumps(arguments), call_id=call_id)
-
-
-def used(*output: Any, tokens: int = 1_000) -> ModelStep:
-    return ModelStep(
-        output=list(output), usage=Usage(requests=1, input_tokens=tokens, output_tokens=10, total_tokens=tokens + 10)
-    )
-
-
-def outputs(model: ScriptedModel) -> dict[str, Any]:
-    """What the model read last, by call."""
-    return {
-        item["call_id"]: item["output"] for item in model.calls[-1].input if item.get("type") == "function_call_output"
-    }
-
-
 def run(how: str, *arguments: Any, **options: Any) -> Any:
     """By each of the SDK's runners."""
     if how == "sync":
@@ -110,46 +89,6 @@ def run(how: str, *arguments: Any, **options: Any) -> Any:
         return result
 
     return asyncio.run(streamed())
-
-
-@pytest.fixture
-def loop() -> Iterator[None]:
-    """`run_sync` takes the thread's loop and leaves it open."""
-    made = asyncio.new_event_loop()
-    asyncio.set_event_loop(made)
-    yield
-    made.close()
-    asyncio.set_event_loop(None)
-
-
-@pytest.mark.parametrize("how", ["sync", "async", "streamed"])
-def test_a_big_output_is_read_by_reference_and_the_host_has_it_whole(engine: Engine, how: str, loop: None) -> None:
-    by = Byref(engine, session=f"chat-{how}", model="gpt-5")
-    model = ScriptedModel(
-        [
-            used(call("list_orders", "call_1")),
-            used(
-                call("code_interpreter", "call_2", code="[o['id'] for o in orders if o['total'] == 49][:2]"),
-                tokens=2_500,
-            ),
-            used(assistant_message("49 and 99"), tokens=2_600),
-        ]
-    )
-    agent = Agent(name="shop", model=model, tools=by.tools(list_orders))
-    result = run(how, agent, "Which?", hooks=by, session=ByrefSession(f"chat-{how}", engine))
-    assert result.final_output == "49 and 99"
-    read = outputs(model)
-    assert json.loads(read["call_1"])["variables"] and len(read["call_1"]) < 8_000
-    assert read["call_2"] == "[49,99]"
-    first = next(item for item in result.new_items if item.type == "tool_call_output_item")
-    assert isinstance(first.output, ModelText) and first.output.original == {"orders": ROWS, "next_page": None}
-    session = engine.session(f"chat-{how}")
-    assert [(e.kind, e.tool) for e in session.ledger()] == [
-        ("usage", None), ("output", "list_orders"), ("usage", None), ("reply", "code_interpreter"), ("usage", None),
-    ]  # fmt: skip
-    assert session.context_tokens() == 2_610 and session.usage().requests == 3
-    assert session.explain("call_1").route == "variables"
-    assert session.history()[0].original.value == {"orders": ROWS, "next_page": None}
 
 
 def test_the_transcript_has_what_the_model_read_and_goes_on_in_a_new_process(sqlite_url: str) -> None:
@@ -181,28 +120,12 @@ def test_the_transcript_has_what_the_model_read_and_goes_on_in_a_new_process(sql
 
 def test_what_the_model_got_wrong_is_told_to_it(engine: Engine) -> None:
     by = Byref(engine, session="wrong")
-    model = ScriptedModel(
-        [
-            [call("list_orders", "call_1")],
-            [
-                call("count", "call_2", ids={"$var": "order"}),
-                call("count", "call_3", ids="$orders"),
-                call("count", "call_4", ids=[1, 2], unit="ids"),
-                function_call("count", "{", call_id="call_5"),
-                call("artifact_read", "call_6", reference="art_nothere"),
-                call("fail", "call_7"),
-            ],
-            [assistant_message("sorry")],
-        ]
-    )
-    run("async", Agent(name="shop", model=model, tools=by.tools(list_orders, count, fail)), "Count")
+    calls = [function_call("count", "{", call_id="call_1"), call("fail", "call_2")]
+    model = ScriptedModel([calls, [assistant_message("sorry")]])
+    run("async", Agent(name="shop", model=model, tools=by.tools(count, fail)), "Count")
     read = outputs(model)
-    assert "no artifact or variable 'order'" in read["call_2"] and "'orders'" in read["call_2"]
-    assert "map(.id)" in read["call_3"] and read["call_4"] == "2 ids"
-    assert "JSON" in read["call_5"] and "art_nothere" in read["call_6"]
-    assert "secret" not in read["call_7"] and "error occurred" in read["call_7"]
-    kinds = {e.call_id: (e.kind, e.is_error) for e in engine.session("wrong").ledger()}
-    assert kinds["call_2"] == ("output", True) and kinds["call_6"] == ("reply", True)
+    assert "JSON" in read["call_1"] and "secret" not in read["call_2"] and "error occurred" in read["call_2"]
+    assert {e.call_id: e.is_error for e in engine.session("wrong").ledger()}["call_1"]
 
 
 def test_images_stay_images_and_small_outputs_stay_as_they_are(engine: Engine) -> None:
@@ -214,44 +137,6 @@ def test_images_stay_images_and_small_outputs_stay_as_they_are(engine: Engine) -
     assert outputs(model)["call_2"] == "1 orders"
     first = next(item for item in result.new_items if item.type == "tool_call_output_item")
     assert isinstance(first.output.original[0], ToolOutputImage)
-
-
-def test_conversations_and_tenants_are_found_in_the_context_and_kept_apart(engine: Engine) -> None:
-    by = Byref(
-        engine,
-        session=lambda run: run.context.chat,
-        tenant=lambda run: run.context.tenant,
-        policy=Policy(tools=("code_interpreter",)),
-    )
-    tools = by.tools(list_orders)
-    assert [tool.name for tool in tools] == ["list_orders", "code_interpreter"]
-
-    async def ask(chat: str, tenant: str) -> str:
-        model = ScriptedModel(
-            [
-                used(
-                    *(
-                        [call("list_orders", "call_1")]
-                        if chat == "a"
-                        else [call("code_interpreter", "call_1", code="len(orders)")]
-                    )
-                ),
-                used(call("code_interpreter", "call_2", code="len(orders)")),
-                used(assistant_message("done")),
-            ]
-        )
-        context = SimpleNamespace(chat=chat, tenant=tenant)
-        await Runner.run(Agent(name="shop", model=model, tools=tools), "Go", context=context, hooks=by)
-        read: str = outputs(model)["call_2"]
-        return read
-
-    async def all_at_once() -> list[str]:
-        return await asyncio.gather(ask("a", "acme"), ask("b", "acme"), ask("a", "other"))
-
-    first, second, third = asyncio.run(all_at_once())
-    assert (first, third) == ("2000", "2000") and "orders" in second and second != "2000"
-    assert engine.session("b", tenant="acme").artifacts() == []
-    assert {info.id for info in engine.sessions("acme")} == {"a", "b"} and len(engine.sessions("other")) == 1
 
 
 class Shop(MCPServer):
@@ -449,20 +334,6 @@ def test_bad_names_are_refused_at_once(engine: Engine) -> None:
             ByrefSession(wrong, engine)  # type: ignore[arg-type]
 
 
-def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "byref.adapters.openai_agents")
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name == "agents":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(byref.ConfigurationError, match=r"pip install 'byref\[openai-agents\]'"):
-        importlib.import_module("byref.adapters.openai_agents")
-
-
 def test_the_context_may_be_the_hooks_own(engine: Engine) -> None:
     by = Byref(engine, session=lambda run: run.context, model="gpt-5")
     assert by.conversation(RunContextWrapper("mine")).id == "mine"
@@ -533,38 +404,3 @@ def test_instructions_are_those_of_their_conversation_and_go_with_it(engine: Eng
     assert "euros" in asked("one", [])
     engine.delete_session("one")
     assert "euros" not in asked("one", [])
-
-
-@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_crowd_of_conversations_keeps_apart(engine: Engine, many: int) -> None:
-    by = Byref(engine, session=lambda run: run.context.name, tenant=lambda run: f"crowd {many} {run.context.user}")
-
-    @function_tool
-    async def mine(run: RunContextWrapper[Chat]) -> dict[str, Any]:
-        return await run.context.amine()
-
-    @function_tool(strict_mode=False)
-    def echo(run: RunContextWrapper[Chat], data: dict[str, Any]) -> str:
-        return run.context.echo(data)
-
-    tools = by.tools(mine, echo)
-
-    def agent(chat: Chat) -> Agent[Chat]:
-        turns = [
-            used(*(call(name, f"{n}_{name}", **given) for name, given in turn), tokens=chat.tokens)
-            for n, turn in enumerate(chat.calls)
-        ]
-        return Agent(
-            name="shop", model=ScriptedModel([*turns, used(assistant_message("done"), tokens=chat.tokens)]), tools=tools
-        )
-
-    async def talk(chat: Chat) -> None:
-        kept = ByrefSession(chat.name, engine, tenant=f"crowd {many} {chat.user}") if chat.name[0] == "a" else None
-        await Runner.run(agent(chat), "Go", context=chat, hooks=by, session=kept)
-
-    def talk_here(chat: Chat) -> None:
-        asyncio.set_event_loop(loop := asyncio.new_event_loop())
-        Runner.run_sync(agent(chat), "Go", context=chat, hooks=by)
-        loop.close()
-
-    crowd(talk, talk_here, lambda chat: engine.session(chat.name, tenant=f"crowd {many} {chat.user}"), many=many)

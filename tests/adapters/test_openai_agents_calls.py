@@ -6,7 +6,7 @@ import asyncio
 import copy
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,25 +17,20 @@ from agents import (
     Runner,
     RunState,
     ToolGuardrailFunctionOutput,
-    ToolOutputText,
     function_tool,
     set_tracing_disabled,
     tool_input_guardrail,
     tool_namespace,
 )
-from agents.exceptions import UserError
 from agents.mcp import MCPServer
 from agents.strict_schema import ensure_strict_json_schema
-from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
-from agents.usage import Usage
+from agents.testing import ScriptedModel
+from drivers.openai_agents import call, outputs, used
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 
-import byref
 from byref import Engine, Policy
-from byref.adapters.openai_agents import Byref, ByrefAgent, ByrefSession, ModelText
-from byref.db.database import Database
-from byref.errors import StorageFailure
+from byref.adapters.openai_agents import Byref, ByrefAgent, ByrefSession
 
 set_tracing_disabled(True)
 ROWS = [{"id": n, "note": "x" * 20} for n in range(2_000)]
@@ -60,22 +55,8 @@ def refund(ids: list[int], note: str, limit: int | None = None) -> str:
     return f"{len(ids)} refunded"
 
 
-def call(name: str, call_id: str, **arguments: Any) -> Any:
-    return function_call(name, json.dumps(arguments), call_id=call_id)
-
-
 def turns(*turns: list[Any] | str, tokens: int = 1_000) -> ScriptedModel:
-    usage = Usage(requests=1, input_tokens=tokens, output_tokens=10, total_tokens=tokens + 10)
-    return ScriptedModel(
-        [ModelStep(output=[assistant_message(one)] if isinstance(one, str) else one, usage=usage) for one in turns]
-    )
-
-
-def outputs(model: ScriptedModel) -> dict[str, Any]:
-    """What the model read last, by call."""
-    return {
-        item["call_id"]: item["output"] for item in model.calls[-1].input if item.get("type") == "function_call_output"
-    }
+    return ScriptedModel([used(*([one] if isinstance(one, str) else one), tokens=tokens) for one in turns])
 
 
 def ask(by: Byref, model: ScriptedModel, *tools: Any, **options: Any) -> Any:
@@ -265,79 +246,6 @@ def test_guardrails_of_the_input_see_the_data_that_the_tool_gets(engine: Engine)
 # A database that is away, a conversation that has ended
 
 
-class Away:
-    """Makes every read and write of every database fail while `on`."""
-
-    on = False
-
-
-@pytest.fixture
-def away(monkeypatch: pytest.MonkeyPatch) -> Away:
-    switch = Away()
-
-    def failing(real: Callable[..., Any]) -> Callable[..., Any]:
-        def work(*arguments: Any, **options: Any) -> Any:
-            if switch.on:
-                raise StorageFailure("the database is away")
-            return real(*arguments, **options)
-
-        return work
-
-    for name in ("read", "write"):
-        monkeypatch.setattr(Database, name, failing(getattr(Database, name)))
-    return switch
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_while_the_database_is_away_tools_run_and_their_outputs_are_cut(
-    engine: Engine, away: Away, known: bool
-) -> None:
-    @function_tool
-    def blocks() -> list[Any]:
-        """Texts."""
-        return [ToolOutputText(text="y" * 200_000), ToolOutputText(text="short")]
-
-    @function_tool
-    def leave() -> str:
-        """Go away."""
-        away.on = True
-        return "gone"
-
-    by = Byref(engine, session=f"away-{known}")
-    calls = [
-        call("list_orders", "call_2"),
-        call("refund", "call_3", ids=[1], note="n"),
-        call("refund", "call_4", ids=IDS, note="n"),
-        call("code_interpreter", "call_5", code="1"),
-        call("blocks", "call_6"),
-    ]
-    model = turns([function_call("leave", "{}", call_id="call_1")], calls, "done")
-    tools = by.tools(list_orders, refund, blocks)
-    agent = Agent(name="shop", model=model, tools=[*(by.wrapped(leave) if known else [leave]), *tools])
-    if not known:
-        away.on = True
-    result = asyncio.run(Runner.run(agent, "Go", hooks=by))
-    assert result.final_output == "done"
-    read = outputs(model)
-    assert 1_000 < len(read["call_2"]) < 20_000 and read["call_3"] == "1 refunded"
-    assert "cannot be reached" in read["call_4"]
-    assert len(str(read["call_6"])) < 20_000 and "short" in str(read["call_6"])
-    if not known:
-        assert "INCOMPLETE" in read["call_2"] and "cannot be reached" in read["call_5"]
-        orders = next(item for item in result.new_items if getattr(item, "output", None) == read["call_2"])
-        assert isinstance(orders.output, ModelText) and orders.output.original == {"orders": ROWS, "next_page": None}
-
-
-def test_a_policy_may_have_the_run_end_when_the_database_is_away(engine: Engine, away: Away) -> None:
-    by = Byref(engine, session="raises", policy=Policy(on_storage_failure="raise"))
-    tools = by.tools(list_orders)
-    away.on = True
-    agent = Agent(name="shop", model=turns([call("list_orders", "call_1")], "done"), tools=tools)
-    with pytest.raises(UserError, match="away") as raised:
-        asyncio.run(Runner.run(agent, "Go", hooks=by))
-    assert isinstance(raised.value.__cause__, StorageFailure)
-
-
 def test_what_a_tool_gave_is_read_though_the_conversation_ended_meanwhile(engine: Engine) -> None:
     @function_tool
     def finish(how: str) -> dict[str, Any]:
@@ -460,13 +368,6 @@ def test_a_row_that_is_no_item_is_left_out(tmp_path: Any) -> None:
             assert await session.pop_item() and await session.pop_item() and await session.pop_item() is None
 
         asyncio.run(work())
-
-
-@pytest.mark.parametrize("wrong", [None, "sqlite:///chat.db", Engine])
-def test_what_is_no_engine_is_refused_at_once(wrong: Any) -> None:
-    for make in (lambda: Byref(wrong, session="c"), lambda: ByrefSession("c", wrong)):
-        with pytest.raises(byref.ConfigurationError, match=r"byref\.Engine"):
-            make()
 
 
 def test_tools_of_ones_own_class_stay_such(engine: Engine) -> None:

@@ -4,68 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import pytest
-from crowd import Chat, crowd
+from drivers.strands import Scripted, Turn, results
 from strands import Agent, tool
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.hooks import AfterModelCallEvent, AfterToolCallEvent, MessageAddedEvent
-from strands.models.model import Model
 from strands.multiagent import GraphBuilder
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.session_manager import SessionManager
 
-from byref import ConfigurationError, Engine, Policy, Session, StorageFailure, ToolPolicy
+from byref import ConfigurationError, Engine, Policy
 from byref.adapters.strands import STATE, ByrefPlugin
-from byref.adapters.strands.content import content_of, usage_of
+from byref.adapters.strands.content import usage_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 ORDERS = [{"id": n, "total": n % 50} for n in range(3_000)]
-
-Turn = str | list[tuple[str, dict[str, Any]]] | Callable[[list[Any]], Any]
-
-
-class Scripted(Model):
-    """Says one turn a request: a text, tool calls at once, or what a function of the messages gives."""
-
-    def __init__(self, *turns: Turn, usage: dict[str, int] | None = None, model_id: str = "gpt-4o") -> None:
-        self.turns, self.model_id = list(turns), model_id
-        self.usage = usage or {"inputTokens": 900, "outputTokens": 100, "totalTokens": 1_000}
-        self.requests: list[dict[str, Any]] = []
-
-    def update_config(self, **model_config: Any) -> None:
-        self.model_id = model_config["model_id"]
-
-    def get_config(self) -> dict[str, Any]:
-        return {"model_id": self.model_id, "context_window_limit": 100_000}
-
-    def structured_output(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    async def stream(
-        self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        self.requests.append({"messages": messages, "tools": tool_specs, "system": system_prompt, **kwargs})
-        turn = self.turns.pop(0)
-        said = turn(messages) if callable(turn) else turn
-        yield {"messageStart": {"role": "assistant"}}
-        if isinstance(said, str):
-            yield {"contentBlockStart": {"start": {}}}
-            yield {"contentBlockDelta": {"delta": {"text": said}}}
-            yield {"contentBlockStop": {}}
-        else:
-            for number, (name, arguments) in enumerate(said):
-                call_id = f"call_{len(self.requests)}_{number}"
-                yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": call_id}}}}
-                yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(arguments)}}}}
-                yield {"contentBlockStop": {}}
-        yield {"messageStop": {"stopReason": "end_turn" if isinstance(said, str) else "tool_use"}}
-        yield {"metadata": {"usage": self.usage, "metrics": {"latencyMs": 1}}}
 
 
 @tool
@@ -135,10 +93,6 @@ def agent_of(engine: Engine) -> Callable[..., Agent]:
     return make
 
 
-def results(messages: list[Any]) -> list[dict[str, Any]]:
-    return [block["toolResult"] for message in messages for block in message["content"] if "toolResult" in block]
-
-
 def test_ids_that_are_joined_are_never_those_of_others(engine: Engine, agent_of: Any) -> None:
     plugin = ByrefPlugin(engine)
 
@@ -158,33 +112,6 @@ def test_ids_that_are_joined_are_never_those_of_others(engine: Engine, agent_of:
     ]
     assert len({named(*one) for one in names}) == len(names)
     assert (named("chat-1"), named("chat-1", "clerk")) == ("chat-1", "chat-1/clerk")
-
-
-def test_a_big_result_is_offloaded_and_the_model_works_on_all_of_it(engine: Engine, agent_of: Any) -> None:
-    agent = agent_of(
-        [("list_orders", {})],
-        [("code_interpreter", {"code": "sum(o['total'] for o in orders)"})],
-        lambda messages: results(messages)[-1]["content"][0]["text"],
-    )
-    assert str(agent("add them up")).strip() == "73500"
-    first, second = results(agent.messages)
-    assert first["toolUseId"] == "call_1_0" and first["status"] == "success"
-    assert json.loads(first["content"][0]["text"])["variables"]["orders"] == "array(3000) of object(2 keys)"
-    assert second == {"toolUseId": "call_2_0", "status": "success", "content": [{"text": "73500"}]}
-    session = engine.session("chat")
-    assert [entry.kind for entry in session.ledger()] == ["usage", "output", "usage", "reply", "usage"]
-    assert session.explain("call_1_0").route == "variables"
-    assert session.context_tokens() == 1_000 and session.usage().input_tokens == 2_700
-    assert session.variable("orders").value() == ORDERS
-
-
-def test_tools_are_offered_in_strands_form(agent_of: Any) -> None:
-    agent = agent_of("hello")
-    agent("hi")
-    specs = {spec["name"]: spec for spec in agent.model.requests[0]["tools"]}
-    assert {"code_interpreter", "artifact_jq", "artifact_grep", "artifact_read"} <= specs.keys()
-    assert specs["code_interpreter"]["inputSchema"]["json"]["required"] == ["code"]
-    assert specs.keys() >= {"list_orders", "refund"}
 
 
 def test_references_in_a_call_are_data_for_the_tool_and_stay_references_in_the_conversation(
@@ -242,17 +169,6 @@ def test_blocks_keep_their_form_and_what_is_big_has_a_text_in_its_place(agent_of
     assert "array(3000)" in rows["text"] and small == {"json": {"small": 1}}
 
 
-def test_a_figure_is_an_image_for_the_model(agent_of: Any) -> None:
-    pytest.importorskip("matplotlib")
-    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
-    agent = agent_of([("code_interpreter", {"code": code})], "seen")
-    agent("plot")
-    content = results(agent.messages)[0]["content"]
-    images = [block["image"] for block in content if "image" in block]
-    assert [image["format"] for image in images] == ["png"]
-    assert images[0]["source"]["bytes"].startswith(b"\x89PNG")
-
-
 def test_parallel_calls_reserve_the_headroom_together(engine: Engine, agent_of: Any) -> None:
     text = "word " * 4_000
     plugin = ByrefPlugin(engine, session="chat", context_window=20_000, policy=Policy(tools=("artifact_read",)))
@@ -261,29 +177,6 @@ def test_parallel_calls_reserve_the_headroom_together(engine: Engine, agent_of: 
     session = engine.session("chat")
     routes = [entry.route for entry in session.ledger() if entry.kind == "output"]
     assert len(routes) == 6 and "truncate" in routes
-
-
-@pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
-def test_streaming_and_nothing_on_the_event_loop(
-    engine: Engine, agent_of: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: set[str] = set()
-    opened = Engine.session
-
-    def noted(self: Engine, *args: Any, **kwargs: Any) -> Any:
-        threads.add(threading.current_thread().name)
-        return opened(self, *args, **kwargs)
-
-    monkeypatch.setattr(Engine, "session", noted)
-    agent = agent_of([("list_orders", {}), ("echo", {"text": "x"})], [("refund", {"orders": "$orders"})], "done")
-
-    async def run() -> list[Any]:
-        return [event async for event in agent.stream_async("go")]
-
-    events = asyncio.run(run())
-    assert "".join(event["data"] for event in events if "data" in event) == "done"
-    assert threads and threading.current_thread().name not in threads
-    assert results(agent.messages)[-1]["content"] == [{"text": "3000 refunded, None"}]
 
 
 def test_two_agents_of_one_plugin_are_two_conversations(engine: Engine) -> None:
@@ -413,47 +306,6 @@ def test_a_result_a_user_reads_is_left_alone(engine: Engine, agent_of: Any) -> N
     assert not [entry for entry in engine.session("chat").ledger() if entry.kind == "output"]
 
 
-def test_a_database_that_is_away_does_not_end_the_turn(
-    engine: Engine, agent_of: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def down(*args: Any, **kwargs: Any) -> Any:
-        raise StorageFailure("the database is away")
-
-    monkeypatch.setattr(Engine, "session", down)
-    agent = agent_of(
-        [
-            ("echo", {"text": "x"}),
-            ("refund", {"orders": "$orders"}),
-            ("code_interpreter", {"code": "1"}),
-            ("list_orders", {}),
-        ],
-        "ok",
-        plugin=ByrefPlugin(engine, policy=Policy(per_tool={"echo": ToolPolicy(mapper=str.upper)})),
-    )
-    assert str(agent("go")).strip() == "ok"
-    echoed, refunded, ran, listed = results(agent.messages)
-    assert echoed["content"] == [{"text": "X"}]
-    assert "could not be stored" in listed["content"][0]["text"] and len(listed["content"][0]["text"]) < 20_000
-    assert refunded["status"] == "error" and "try again later" in refunded["content"][0]["text"]
-    assert ran["status"] == "error"
-    assert "could not record usage" in caplog.text
-
-
-def test_a_session_that_was_open_truncates_while_the_database_is_away(
-    engine: Engine, agent_of: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def down(*args: Any, **kwargs: Any) -> Any:
-        raise StorageFailure("the database is away")
-
-    agent = agent_of("hello", [("list_orders", {})], "ok")
-    agent("hi")
-    monkeypatch.setattr(Engine, "session", down)
-    monkeypatch.setattr(engine.database, "read", down)
-    monkeypatch.setattr(engine.database, "write", down)
-    agent("go")
-    assert len(results(agent.messages)[0]["content"][0]["text"]) < 20_000
-
-
 @pytest.mark.parametrize(
     ("usage", "read"),
     [
@@ -480,11 +332,6 @@ def test_a_model_that_counts_nothing_leaves_the_context_to_our_count(engine: Eng
 def test_the_model_gives_its_window(engine: Engine, agent_of: Any) -> None:
     agent = agent_of("ok")
     assert agent._plugin_registry._plugins["byref"].session(agent).context_window == 100_000
-
-
-def test_lone_surrogates_are_no_text_for_a_provider(engine: Engine) -> None:
-    read = engine.session("a").process({"status": "success", "content": [{"text": "bad \ud800 𝄞"}]}, tool="t")
-    assert content_of(read) == [{"text": "bad \ufffd 𝄞"}]
 
 
 def test_unknown_tools_are_refused_at_once(engine: Engine) -> None:
@@ -522,40 +369,3 @@ def test_a_usage_without_a_number_is_not_recorded(engine: Engine, agent_of: Any,
     stop = AfterModelCallEvent.ModelStopResponse(message, "end_turn")
     asyncio.run(agent.hooks.invoke_callbacks_async(AfterModelCallEvent(agent=agent, stop_response=stop)))
     assert engine.session("chat").usage().requests == before
-
-
-@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_crowd_of_conversations_keeps_apart(engine: Engine, many: int) -> None:
-    plugin = ByrefPlugin(
-        engine,
-        session=lambda agent: agent.state.get("chat"),
-        tenant=lambda agent: f"crowd {many} {agent.state.get('user')}",
-    )
-
-    def made(chat: Chat, asynchronous: bool) -> Agent:
-        async def amine() -> dict[str, Any]:
-            return await chat.amine()
-
-        def mine() -> dict[str, Any]:
-            return chat.mine()
-
-        def echo(data: dict[str, Any]) -> str:
-            return chat.echo(data)
-
-        usage = {"inputTokens": chat.tokens, "outputTokens": 100, "totalTokens": chat.tokens + 100}
-        own = tool(name="mine", description="Mine.")(amine if asynchronous else mine)
-        return Agent(
-            model=Scripted(*chat.calls, "Done.", usage=usage),
-            tools=[own, tool(description="Echo.")(echo)],
-            plugins=[plugin],
-            callback_handler=None,
-            state={"chat": chat.name, "user": chat.user},
-        )
-
-    async def talk(chat: Chat) -> None:
-        await made(chat, asynchronous=True).invoke_async("Go")
-
-    def session_of(chat: Chat) -> Session:
-        return engine.session(chat.name, tenant=f"crowd {many} {chat.user}")
-
-    crowd(talk, lambda chat: made(chat, asynchronous=False)("Go"), session_of, many=many)

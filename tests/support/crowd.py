@@ -59,7 +59,14 @@ class Chat:
 Talk = Callable[[Chat], Coroutine[Any, Any, Any]]
 
 
-def crowd(talk: Talk, talk_here: Callable[[Chat], Any], session_of: Callable[[Chat], Session], *, many: int) -> None:
+def crowd(
+    talk: Talk,
+    talk_here: Callable[[Chat], Any],
+    session_of: Callable[[Chat], Session],
+    *,
+    many: int,
+    counts: bool = True,
+) -> None:
     """Let conversations go on at once, `many` of each kind; `talk_here` is `talk` without a loop.
 
     Nothing of one reaches another: no data, no text, no usage. One that was cancelled goes on.

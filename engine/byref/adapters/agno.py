@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from inspect import isasyncgen, iscoroutinefunction, isgenerator
 from typing import Any
 
-from byref.adapters.common import notes as told
-from byref.adapters.common.conversations import NOBODY, Name, joined
-from byref.adapters.common.extras import check_engine, missing
+from byref.adapters.common import notes
+from byref.adapters.common.conversations import NOBODY, Conversations, Name, joined, named
+from byref.adapters.common.extras import missing
 from byref.adapters.common.instructions import Instructions
 from byref.conversation.lifecycle import check_id
 from byref.conversation.result import sendable
 from byref.engine import Engine
-from byref.errors import ToolError
-from byref.policy import Policy, check_tools
+from byref.errors import ByrefError, StorageFailure, ToolError
+from byref.policy import Policy
 from byref.session import Session
 from byref.usage import Usage
 
@@ -63,6 +63,14 @@ class ByrefTools(Toolkit):
     `Engine.session`, and so are `model` and `context_window`; without them the model is the agent's.
 
     Agno does not tell a hook the id of a call: outputs are found by their step.
+
+    One toolkit serves any number of runs on any threads. The engine stays the host's, which closes it.
+
+    Where the database is away and the policy says `on_storage_failure="raise"`, that is the error of each call: Agno lets no
+    hook of a tool end a run with an exception.
+
+    Raises:
+        ConfigurationError: `engine` is no `byref.Engine`.
     """
 
     def __init__(
@@ -77,15 +85,15 @@ class ByrefTools(Toolkit):
         tools: Sequence[str] | None = None,
     ) -> None:
         super().__init__(name="byref", auto_register=False)
-        self._instructions = Instructions(check_engine(engine))
+        self._conversations = Conversations(engine, policy, tools)
+        self._instructions = Instructions(engine)
         self._is_instructing = False
         """Whether an agent's instructions come by here."""
         self._is_warned = False
         self._writing = threading.Lock()
-        self._engine, self._tenant, self._session, self._policy = engine, tenant, session, policy
+        self._tenant, self._session = tenant, session
         self._model, self._window = model, context_window
-        self._names = None if tools is None else check_tools(tools)
-        for tool in engine.tools("mcp", tools=tools, policy=policy):
+        for tool in self._conversations.tools(None):
             for functions, entrypoint in ((self.functions, self._call), (self.async_functions, self._acall)):
                 functions[tool["name"]] = Function(
                     name=tool["name"],
@@ -96,17 +104,18 @@ class ByrefTools(Toolkit):
                 )
 
     def session(self, run_context: RunContext, owner: Any = None) -> Session:
-        """Return the conversation of a run; `owner` is its agent or team, whose model says the window."""
-        tenant, name = self._named(run_context)
-        model = self._model or told.text(getattr(getattr(owner, "model", None), "id", None))
-        return self._engine.session(
-            name,
-            tenant=tenant,
-            model=model,
-            context_window=self._window,
-            policy=self._policy,
-            tools=self._names,
-        )
+        """Return the conversation of a run; `owner` is its agent or team, whose model says the window.
+
+        Raises:
+            StorageFailure: the database is away.
+        """
+        return self._conversations.open(self._named(run_context), self._model_of(owner), self._window)
+
+    def _opened(self, run_context: RunContext, owner: Any = None) -> Session | None:
+        return self._conversations.opened(self._named(run_context), self._model_of(owner), self._window)
+
+    def _model_of(self, owner: Any) -> str | None:
+        return self._model or notes.text(getattr(getattr(owner, "model", None), "id", None))
 
     def hook(
         self,
@@ -127,42 +136,53 @@ class ByrefTools(Toolkit):
         """Return `instructions` of an agent or a team: those given, and what tools of the run's conversation instruct the model."""
         self._is_instructing = True
 
-        def told(run_context: RunContext | None = None) -> list[str]:
+        def given(run_context: RunContext | None = None) -> list[str]:
             return [*instructions, *(self._instructions.of(self._named(run_context)) if run_context else ())]
 
-        return told
+        return given
 
     def ainstructed(self, *instructions: str) -> Callable[..., Awaitable[list[str]]]:
         """Do the same for an agent that is run by `arun`."""
-        told = self.instructed(*instructions)
+        given = self.instructed(*instructions)
 
-        async def atold(run_context: RunContext | None = None) -> list[str]:
-            return await asyncio.to_thread(told, run_context)
+        async def agiven(run_context: RunContext | None = None) -> list[str]:
+            return await asyncio.to_thread(given, run_context)
 
-        return atold
+        return agiven
 
     def record(
         self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
     ) -> None:
-        """Post hook of `run`: record the usage of each request that the run made; those of a team's member as side calls."""
+        """Post hook of `run`: record the usage of each request that the run made; those of a team's member as side calls.
+
+        A database that is away is logged and not raised: the run's answer is there.
+        """
         owner = agent or team
-        session = self.session(run_context, owner)
+        try:
+            session = self.session(run_context, owner)
+        except StorageFailure:
+            logger.warning("byref could not record the usage of a run", exc_info=True)
+            return
         is_apart = any(kind.__name__ in _COUNTS_CACHED_APART for kind in type(getattr(owner, "model", None)).__mro__)
         for message in run_output.messages or []:
             used = message.metrics
-            sent, made = told.count(used.input_tokens), told.count(used.output_tokens)
+            sent, made = notes.count(used.input_tokens), notes.count(used.output_tokens)
             if message.role != "assistant" or message.from_history or not (sent or made):
                 continue
-            read, written = told.count(used.cache_read_tokens), told.count(used.cache_write_tokens)
+            read, written = notes.count(used.cache_read_tokens), notes.count(used.cache_write_tokens)
             usage = Usage(
                 input_tokens=sent + (read + written if is_apart else 0),
                 output_tokens=made,
                 cache_read_tokens=read,
                 cache_write_tokens=written,
-                model=told.text(run_output.model),
+                model=notes.text(run_output.model),
                 raw=used.to_dict(),
             )
-            session.record_usage(usage, request_id=message.id, context=run_output.parent_run_id is None)
+            try:
+                session.record_usage(usage, request_id=message.id, context=run_output.parent_run_id is None)
+            except ByrefError:
+                logger.warning("byref could not record the usage of a run", exc_info=True)
+                return
 
     async def arecord(
         self, run_output: RunOutput | TeamRunOutput, run_context: RunContext, agent: Any = None, team: Any = None
@@ -172,8 +192,7 @@ class ByrefTools(Toolkit):
 
     def _named(self, run_context: RunContext) -> Name:
         if self._tenant is not None:
-            tenant = self._tenant(run_context) if callable(self._tenant) else self._tenant
-            return tenant, self._session or run_context.session_id
+            return named(self._tenant, run_context), self._session or run_context.session_id
         if self._session is not None:
             return NOBODY, self._session
         user = None if run_context.user_id == "" else run_context.user_id  # to Agno none as well
@@ -202,7 +221,7 @@ class ByrefTools(Toolkit):
 
     def _call(self, /, fc: FunctionCall, run_context: RunContext, **arguments: Any) -> Any:
         """Answer a call of one of byref's own tools; a mistake of the model's is the call's error."""
-        reply = self.session(run_context).call(fc.function.name, fc.arguments, call_id=fc.call_id)
+        reply = self._conversations.call(self._opened(run_context), fc.function.name, fc.arguments, fc.call_id)
         text = sendable(reply.text)
         if reply.is_error:
             raise ToolError(text)
@@ -245,10 +264,12 @@ class _Call:
             self._end()
         return await asyncio.to_thread(self._gated, session, output)
 
-    def _begin(self) -> Session:
+    def _begin(self) -> Session | None:
         """Put the data into the arguments themselves: the tool is called with these, whatever a hook passes on."""
-        session = self._tools.session(self._context, self._owner)
-        resolved = session.resolve(self._written, tool=self._name)
+        session = self._tools._opened(self._context, self._owner)
+        resolved: Any = self._tools._conversations.arguments(
+            session, self._written, None, tool=self._name, call_id=None
+        )
         self._arguments.clear()
         self._arguments.update(resolved)
         return session
@@ -258,18 +279,20 @@ class _Call:
         self._arguments.clear()
         self._arguments.update(self._written)
 
-    def _text(self, session: Session, output: object, *, is_error: bool = False) -> str:
-        result = session.process(output, tool=self._name, arguments=self._written, is_error=is_error)
+    def _text(self, session: Session | None, output: object, *, is_error: bool = False) -> str:
+        result = self._tools._conversations.process(
+            session, output, tool=self._name, call_id=None, arguments=self._written, is_error=is_error
+        )
         if result.instructions:
             self._tools._instruct(self._context, self._name, result.instructions)
         return str(sendable(result.text))
 
-    def _failure(self, session: Session, error: Exception) -> Exception:
+    def _failure(self, session: Session | None, error: Exception) -> Exception:
         """The tool's own error, or one with as much of its text as the model reads."""
         text = self._text(session, str(error), is_error=True)
         return error if text == str(error) else ToolError(text)
 
-    def _gated(self, session: Session, output: Any) -> Any:
+    def _gated(self, session: Session | None, output: Any) -> Any:
         if _ends_run(self._owner, self._name):
             return output  # it is the answer to the user
         if isasyncgen(output):
@@ -280,7 +303,7 @@ class _Call:
             return output.model_copy(update={"content": self._text(session, output.content)})
         return self._text(session, output)
 
-    def _pieces(self, session: Session, output: Iterator[Any]) -> Iterator[Any]:
+    def _pieces(self, session: Session | None, output: Iterator[Any]) -> Iterator[Any]:
         """Events as they come, then what the model reads of all the texts."""
         texts = []
         for piece in output:
@@ -290,7 +313,7 @@ class _Call:
                 texts.append(str(piece))
         yield self._text(session, "".join(texts))
 
-    async def _apieces(self, session: Session, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _apieces(self, session: Session | None, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
         texts = []
         async for piece in output:
             if hasattr(piece, "event"):
@@ -302,12 +325,12 @@ class _Call:
 
 def _add(system: Message, text: str) -> None:
     """Add a text to a system message, once."""
-    said = system.content
-    if isinstance(said, list):
-        if not any(isinstance(block, dict) and block.get("text") == text for block in said):
-            system.content = [*said, {"type": "text", "text": text}]
-    elif text not in (said or ""):
-        system.content = f"{said}\n\n{text}" if said else text
+    before = system.content
+    if isinstance(before, list):
+        if not any(isinstance(block, dict) and block.get("text") == text for block in before):
+            system.content = [*before, {"type": "text", "text": text}]
+    elif text not in (before or ""):
+        system.content = f"{before}\n\n{text}" if before else text
 
 
 def _ends_run(owner: Any, name: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from byref.adapters.common import notes as told
-from byref.adapters.common.conversations import NOBODY, Conversations, Name, callers, running
+from byref.adapters.common.conversations import NOBODY, Conversations, Name, callers, named, running
 from byref.adapters.common.extras import missing
 from byref.adapters.common.schemas import with_references
 from byref.content import formats, to_block
@@ -165,8 +165,8 @@ class Byref(AbstractCapability[AgentDepsT]):
 
     def _named(self, ctx: RunContext[Any]) -> tuple[Name, str | None]:
         """The conversation of a run, and the model that it is opened for."""
-        name = _found(self.session or ctx.conversation_id or ctx.run_id or "", ctx)
-        tenant = NOBODY if self.tenant is None else _found(self.tenant, ctx)
+        name = named(self.session or ctx.conversation_id or ctx.run_id or "", ctx)
+        tenant = NOBODY if self.tenant is None else named(self.tenant, ctx)
         return (tenant, name), self.model or told.text(ctx.model.model_name)
 
     def _record(self, ctx: RunContext[AgentDepsT], response: ModelResponse) -> None:
@@ -289,10 +289,6 @@ class _Tools(AbstractToolset[AgentDepsT]):
         return ToolsetTool(toolset=self, tool_def=tool_def, max_retries=1, args_validator=TOOL_SCHEMA_VALIDATOR)
 
 
-def _found(by: ByContext, ctx: RunContext[Any]) -> str:
-    return by if isinstance(by, str) else by(ctx)
-
-
 def _is_own(tool_def: ToolDefinition) -> bool:
     return bool((tool_def.metadata or {}).get("byref"))
 
@@ -313,7 +309,7 @@ def _shown(tool_def: ToolDefinition) -> ToolDefinition:
 
 def _data(text: str) -> Any:
     try:
-        return jsontext.loads(text)
+        return sendable(jsontext.loads(text))  # an escape may stand for half of a surrogate pair
     except ValueError:
         return text
 

@@ -105,9 +105,9 @@ def message(format: Format, content: str | list[Any], call_id: str, *, is_error:
 
 
 def sendable(value: Any) -> Any:
-    """Return a value with U+FFFD for the lone surrogates in its texts, which no API takes."""
+    """Return a value with U+FFFD for the lone surrogates in its texts and its keys, which no API takes."""
     if isinstance(value, str):
         return without_surrogates(value)
     if isinstance(value, dict):
-        return {key: sendable(member) for key, member in value.items()}
+        return {sendable(key): sendable(member) for key, member in value.items()}
     return [sendable(item) for item in value] if isinstance(value, list | tuple) else value

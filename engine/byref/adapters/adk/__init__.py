@@ -296,18 +296,18 @@ def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
 
 
 def _is_same(value: Any, content: object) -> bool:
-    """Whether what the model reads says just what a tool returned; values are compared by code of their own."""
+    """Whether what the model reads is just what a tool returned. Values compare by code of their own, which may raise."""
     try:
-        return bool(value == (content if isinstance(value, str) else _says(content)))
+        return bool(value == (sendable(content) if isinstance(value, str) else _says(content)))
     except Exception:  # noqa: BLE001  a DataFrame, say
         return False
 
 
 def _says(content: object) -> object:
-    """What a text says as JSON; itself if it is none."""
+    """The value of a text that is JSON, else the text; without half of a surrogate pair, which an escape may stand for."""
     if not isinstance(content, str):
         return content
     try:
-        return jsontext.loads(content)
+        return sendable(jsontext.loads(content))
     except ValueError:
         return content

@@ -1,4 +1,4 @@
-"""The declarations of tools in Google ADK: as a tool has them, and as the model is shown them."""
+"""The declarations of tools in Google ADK: as a tool has them, and as a model is shown them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from byref.adapters.common.extras import missing
-from byref.adapters.common.schemas import REFERENCE, with_references
+from byref.adapters.common.schemas import with_references
 
 try:
     from google.adk.tools.base_tool import BaseTool
@@ -28,22 +28,12 @@ def _with_references(declared: types.FunctionDeclaration) -> types.FunctionDecla
     if isinstance(written, Mapping):
         schema = with_references(written)
         return declared if schema is None else declared.model_copy(update={"parameters_json_schema": schema})
-    parameters = declared.parameters
-    if parameters is None or not parameters.properties:
+    if declared.parameters is None:
         return declared
-    members = {name: _or_reference(member) for name, member in parameters.properties.items()}
-    return declared.model_copy(update={"parameters": parameters.model_copy(update={"properties": members})})
-
-
-def _or_reference(schema: types.Schema) -> types.Schema:
-    reference = types.Schema(type=types.Type.STRING, description=REFERENCE["description"])
-    if schema.enum or schema.type == types.Type.STRING or not (schema.type or schema.any_of):
-        return schema
-    if not schema.any_of:
-        return types.Schema(any_of=[schema, reference])
-    if any(one.type == types.Type.STRING for one in schema.any_of):
-        return schema
-    return schema.model_copy(update={"any_of": [*schema.any_of, reference]})
+    schema = with_references(declared.parameters.model_dump(mode="json", by_alias=True, exclude_none=True))
+    if schema is None:
+        return declared
+    return declared.model_copy(update={"parameters": types.Schema.model_validate(schema)})
 
 
 def schema_of(tool: BaseTool) -> Mapping[str, Any] | None:

@@ -1,8 +1,7 @@
-"""Arguments of tools whose framework checks them itself, afterwards, and may be references in strict mode too."""
+"""Arguments of tools whose framework checks them itself, after their references were resolved."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -12,15 +11,11 @@ from byref.references.arguments import as_object
 from byref.session import Session
 from byref_sandbox import jsontext
 
-REFERENCE: Final = {
-    "type": "string",
-    "description": 'A reference to stored data: $name, $name.path, or {"$var": "name", "jq": "map(.id)"} as JSON text.',
-}
 _MAX_DEPTH: Final = 100
 
 
 def may_refer(value: object, depth: int = 0) -> bool:
-    """Tell whether there may be a reference in arguments: most calls have none, and need not wait for a look-up."""
+    """Tell whether arguments may have a reference: most calls have none, and need not wait for a look-up."""
     if depth > _MAX_DEPTH:
         return True
     if isinstance(value, str):
@@ -31,7 +26,7 @@ def may_refer(value: object, depth: int = 0) -> bool:
 
 
 def refers(arguments: Mapping[str, Any] | str) -> bool:
-    """Tell the same of arguments that may be JSON text; what is none may have some where it is written like one."""
+    """Tell the same of arguments that may be JSON text; of text that does not parse, whether a reference's mark is in it."""
     if not isinstance(arguments, str):
         return may_refer(arguments)
     try:
@@ -47,11 +42,12 @@ def resolved(
     *,
     tool: str,
     call_id: str | None,
+    is_strict: bool = False,
 ) -> dict[str, Any] | str:
     """Return what `Session.resolve` does, or the very arguments where they have no references and do not fit the schema.
 
-    Frameworks take more than a tool's schema says (defaults, `"90"` for a duration), and tell the model in their own
-    words of what they refuse. By a schema that is none nothing is checked.
+    Frameworks take more than a tool's schema says (defaults, `"90"` for a duration), and refuse the rest in their own
+    words; with `is_strict` byref refuses it. Where `schema` is not valid, nothing is checked against it.
 
     Raises:
         ToolError: a reference is unknown, or what it brought does not fit.
@@ -62,28 +58,6 @@ def resolved(
     except ConfigurationError:
         return resolve()
     except ToolError:
-        if resolve() == as_object(arguments):
+        if not is_strict and resolve() == as_object(arguments):
             return arguments
         raise
-
-
-def strict_with_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema of OpenAI's strict mode with a string, which may be a reference, beside each argument's own schema.
-
-    Strict mode has no objects of any keys: a reference with a program is JSON in that string, which `Session.resolve` reads.
-    """
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or '"#/properties/' in json.dumps(schema):  # would be elsewhere
-        return dict(schema)
-    return {**schema, "properties": {name: _or_reference(member) for name, member in properties.items()}}
-
-
-def _or_reference(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    said = {key: schema[key] for key in ("title", "description", "default") if key in schema}
-    rest = {key: value for key, value in schema.items() if key not in said}
-    options = rest["anyOf"] if list(rest) == ["anyOf"] else [rest]
-    if {"type": "string"} in options:
-        return schema
-    return {**said, "anyOf": [*options, REFERENCE]}

@@ -1,10 +1,14 @@
-"""The conversations of an adapter whose run goes on while the database is away, or after a conversation has ended."""
+"""The conversations of an adapter, and what holds for all adapters: whose they are, and what a run does when data is out of reach.
+
+A run goes on while the database is away, and after its conversation has ended: outputs are read whole or cut with a note,
+arguments without references pass, and what needs stored data is answered with an error that the model reads.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Generic, TypeVar
@@ -30,6 +34,7 @@ GONE: Final = "this conversation's data is gone: the conversation has ended"
 MOST: Final = 10_000
 """Conversations of which something is remembered in memory."""
 
+C = TypeVar("C")
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -37,15 +42,18 @@ Name = tuple[str, str]
 """Of a conversation: tenant and id."""
 
 NOBODY: Final = "default"
-"""The tenant where a host says nothing of whose its conversations are."""
+"""The tenant where a host names none."""
 
 callers: ContextVar[tuple[Name, ...]] = ContextVar("byref_adapter_callers", default=())
-"""The conversations of which a tool is running: an agent that this tool runs does not speak for their contexts."""
+"""The conversations of which a tool is running: the usage of an agent that this tool runs is not their context."""
 
 
 @contextmanager
 def running(name: Name) -> Iterator[None]:
-    """Mark what runs inside as run by a tool of a conversation."""
+    """Mark what runs inside as run by a tool of a conversation.
+
+    A context variable carries the mark: tasks that are started inside have it, other threads need `copy_context`.
+    """
     token = callers.set((*callers.get(), name))
     try:
         yield
@@ -53,8 +61,13 @@ def running(name: Name) -> Iterator[None]:
         callers.reset(token)
 
 
+def named(given: str | Callable[[C], str], run: C) -> str:
+    """Return a tenant or an id as the host gives it: a text, or a function of the framework's run that returns one."""
+    return given if isinstance(given, str) else given(run)
+
+
 def joined(*parts: str) -> str:
-    """Return the id of a conversation that several texts name together; no others have the same."""
+    """Return the id of a conversation that several texts name together; other texts never give the same."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
@@ -79,9 +92,11 @@ class Recent(Generic[K, V]):
 
 
 class Conversations:
-    """Sessions of an engine, for a run that goes on where `Policy.on_storage_failure` says "truncate".
+    """The sessions that an adapter opens for its framework's runs.
 
-    `policy` and `tools` are those of `Engine.session`.
+    Thread-safe: one instance serves any number of runs on any threads. Its methods read the database, so they belong on a
+    thread and not on an event loop. It keeps the handles of the last `MOST` conversations for when the database is away.
+    The engine stays the host's, which closes it once no run goes on. `policy` and `tools` are those of `Engine.session`.
 
     Raises:
         ConfigurationError: `engine` is no `byref.Engine`.
@@ -102,7 +117,7 @@ class Conversations:
         return self.policy if session is None else session.policy
 
     def open(self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True) -> Session:
-        """Open a conversation; `keep` its handle, or only where there is none yet.
+        """Open a conversation. Without `keep` its handle is only kept if there is none yet.
 
         Raises:
             StorageFailure: the database is away.
@@ -118,10 +133,10 @@ class Conversations:
     def opened(
         self, name: Name, model: str | None, window: int | None = None, *, keep: bool = True, going_on: bool = False
     ) -> Session | None:
-        """Open a conversation; while the database is away the handle that was kept, which shortens what it takes in, or None.
+        """Return a conversation; while the database is away its kept handle, which cuts outputs, or None.
 
         Raises:
-            SessionGone: it has ended, and `going_on` says that it must not have.
+            SessionGone: it has ended, and `going_on` asks for one that has not.
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
         """
         try:
@@ -151,7 +166,7 @@ class Conversations:
         arguments: object,
         is_error: bool,
     ) -> Result:
-        """Return what `Session.process` does; what cannot be stored is read whole, or cut with a note.
+        """Return what `Session.process` does. An output that cannot be stored stays whole if it is small, else it is cut.
 
         Raises:
             StorageFailure: the database is away, and the policy says `on_storage_failure="raise"`.
@@ -171,8 +186,11 @@ class Conversations:
         *,
         tool: str,
         call_id: str | None,
+        is_strict: bool = False,
     ) -> dict[str, Any] | str:
-        """Return arguments with their data; those that have no references need no database.
+        """Return arguments with data in the place of references; those without references need no database.
+
+        What has no references and does not fit `schema` is left to the framework, unless `is_strict`.
 
         Raises:
             ToolError: text for the model: a reference is unknown, its data does not fit, or nothing can be looked up.
@@ -181,15 +199,15 @@ class Conversations:
         try:
             if session is None:
                 raise StorageFailure(AWAY)
-            return resolved(session, arguments, schema, tool=tool, call_id=call_id)
+            return resolved(session, arguments, schema, tool=tool, call_id=call_id, is_strict=is_strict)
         except StorageFailure:
             if self.policy_of(session).on_storage_failure == "raise":
                 raise
-            told = AWAY
+            message = AWAY
         except SessionGone:
-            told = GONE
+            message = GONE
         if refers(arguments):
-            raise ToolError(told)
+            raise ToolError(message)
         return arguments
 
     def call(self, session: Session | None, tool: str, arguments: Any, call_id: str | None) -> ToolReply:
@@ -209,7 +227,7 @@ class Conversations:
         return ToolReply(AWAY, is_error=True, tool=tool)
 
     def record(self, name: Name, model: str | None, usage: object, request_id: str | None, *, context: bool) -> None:
-        """Record the usage of an answer; nothing that goes wrong with that is raised: the answer is there."""
+        """Record the usage of an answer. A failure is logged and not raised: the answer is paid for, and is not lost."""
         try:
             self.open(name, model).record_usage(usage, request_id=request_id, context=context)
         except ByrefError:

@@ -1,36 +1,79 @@
-"""The schemas of a host's tools as the model is shown them: any argument may be a reference."""
+"""The schemas of tools as a model is shown them: any argument may be a reference.
+
+Each protocol has another form of what a reference is, and of what may stand around a choice: `or_reference` is what they
+share.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-REFERENCE: Final = {"type": "string", "description": "a reference to stored data, such as $orders"}
-_NARROW: Final = ("pattern", "format", "maxLength")
+Json = dict[str, Any]
+
+REFERENCE: Final[Json] = {"type": "string", "description": "a reference to stored data, such as $orders"}
+STRICT_REFERENCE: Final[Json] = {
+    "type": "string",
+    "description": 'A reference to stored data: $name, $name.path, or {"$var": "name", "jq": "map(.id)"} as JSON text.',
+}
+_STRICT_OUTSIDE: Final = ("title", "description", "default")
+_NARROW: Final = frozenset({"pattern", "format", "maxLength"})
 """What keeps a reference out of a string."""
 
 
-def with_references(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+def or_reference(schema: Mapping[str, Any], reference: Json, outside: Collection[str]) -> Json:
+    """Return the schema of an argument, or of a reference in its place.
+
+    Keywords that are named by `outside` (a title, a default) stay around the choice, where clients look for them. A choice
+    that is already there gets one option more.
+    """
+    around = {key: schema[key] for key in schema if key in outside}
+    inside = {key: value for key, value in schema.items() if key not in outside}
+    options = inside.get("anyOf")
+    if inside.keys() != {"anyOf"} or not isinstance(options, list):
+        options = [inside]
+    return {**around, "anyOf": [*options, dict(reference)]}
+
+
+def with_references(schema: Mapping[str, Any]) -> Json | None:
     """Return an object's schema whose properties may all be references; None where they may be so already, or must not.
 
-    A property is put as it is beside a string, with no other keyword around the two: Gemini refuses one. A choice of given
-    values stays one, and a schema that refers to a place inside of a property is left alone.
+    Nothing stands around a choice that this makes: Gemini refuses it. A choice of given values stays one, and a schema that
+    refers to a place inside of a property is left alone.
     """
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or points_inside(schema):
         return None
-    shown = {name: _or_reference(member) for name, member in properties.items()}
+    shown = {name: _beside_reference(member) for name, member in properties.items()}
     return None if shown == properties else {**schema, "properties": shown}
 
 
-def _or_reference(schema: Any) -> Any:
-    if not isinstance(schema, Mapping) or "enum" in schema or "const" in schema or _takes_text(schema):
+def _beside_reference(schema: Any) -> Any:
+    if not isinstance(schema, Mapping) or schema.keys() & {"enum", "const"} or _takes_text(schema):
         return schema
-    options = schema.get("anyOf")
-    if isinstance(options, list):
-        return {**schema, "anyOf": [*options, dict(REFERENCE)]}
-    return {"anyOf": [dict(schema), dict(REFERENCE)]}
+    is_choice = isinstance(schema.get("anyOf"), list)
+    return or_reference(schema, REFERENCE, schema.keys() - {"anyOf"} if is_choice else ())
+
+
+def strict_with_references(schema: Mapping[str, Any]) -> Json:
+    """Return a schema of OpenAI's strict mode whose properties may all be references.
+
+    Strict mode has no objects of any keys: a reference with a program is JSON in a string, which `Session.resolve` reads.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or '"#/properties/' in json.dumps(schema):  # would be elsewhere
+        return dict(schema)
+    return {**schema, "properties": {name: _strictly_beside_reference(member) for name, member in properties.items()}}
+
+
+def _strictly_beside_reference(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    bare = {key: value for key, value in schema.items() if key not in _STRICT_OUTSIDE}
+    if bare == {"type": "string"} or (bare.keys() == {"anyOf"} and {"type": "string"} in bare["anyOf"]):
+        return schema
+    return or_reference(schema, STRICT_REFERENCE, _STRICT_OUTSIDE)
 
 
 def _takes_text(schema: Mapping[str, Any]) -> bool:
@@ -39,9 +82,9 @@ def _takes_text(schema: Mapping[str, Any]) -> bool:
         return True
     kind = schema.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
-    if "string" in kinds:
-        return not any(key in schema for key in _NARROW)
-    return not any(key in schema for key in ("type", "anyOf", "oneOf", "allOf", "$ref"))
+    if "string" in kinds or "STRING" in kinds:  # as Gemini writes it
+        return not schema.keys() & _NARROW
+    return not schema.keys() & {"type", "anyOf", "oneOf", "allOf", "$ref"}
 
 
 def points_inside(schema: object) -> bool:

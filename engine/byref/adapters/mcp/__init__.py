@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
 
-from byref.adapters.common.extras import missing
+from byref.adapters.common.conversations import Name, named
+from byref.adapters.common.extras import check_engine, missing
 from byref.adapters.common.shares import SharedThreads
 from byref.artifacts import listing
 from byref.conversation import lifecycle
@@ -48,8 +49,6 @@ __all__ = ["INSTRUCTIONS", "SESSION_HEADER", "BearerTokens", "Context", "server"
 logger = logging.getLogger("byref")
 
 Context = ServerRequestContext[Any, Any]
-Key: TypeAlias = tuple[str, str]
-"""Tenant and id of a session."""
 T = TypeVar("T")
 
 SESSION_HEADER = "x-byref-session"
@@ -110,7 +109,7 @@ def server(
     """
     settings = {"model": model, "policy": policy, "tools": tools}
     threads = SharedThreads(WORKERS, "byref-mcp", several=callable(tenant))
-    return _Server(_Sessions(engine, tenant, session, settings), threads, name, instructions)
+    return _Server(_Sessions(check_engine(engine), tenant, session, settings), threads, name, instructions)
 
 
 def tenant_of_token(context: Context) -> str:
@@ -173,29 +172,27 @@ class _Sessions:
     ) -> None:
         self._engine, self._tenant, self._session, self._settings = engine, tenant, session, settings
 
-    def key(self, context: Context) -> Key:
+    def key(self, context: Context) -> Name:
         """Tenant and id of the request's session."""
         try:
-            tenant = self._tenant if isinstance(self._tenant, str) else self._tenant(context)
-            if self._session is None:
-                return tenant, _own_session(context)
-            return tenant, self._session if isinstance(self._session, str) else self._session(context)
+            session = _own_session(context) if self._session is None else named(self._session, context)
+            return named(self._tenant, context), session
         except MCPError:
             raise
         except Exception as error:
-            logger.exception("byref was not told whose request it is")
+            logger.exception("byref cannot tell whose request it is")
             raise MCPError(types.INVALID_REQUEST, "byref cannot tell whose request this is") from error
 
-    def is_told(self, context: Context) -> bool:
-        """Whether the session of a request is told by more than the client's name, without a connection of its own."""
+    def is_named(self, context: Context) -> bool:
+        """Whether more than the client's name says which session a request is for, without a connection of its own."""
         return self._session is not None or context.request is None or SESSION_HEADER in context.request.headers
 
-    def open(self, key: Key) -> Session:
-        """The session of a key, made if need be."""
+    def open(self, key: Name) -> Session:
+        """Return the session of that name; a new one is created."""
         tenant, name = key
         return self._engine.session(name, tenant=tenant, **self._settings)
 
-    def made_by(self, key: Key, step: int | None) -> list[str]:
+    def made_by(self, key: Name, step: int | None) -> list[str]:
         """Ids of the artifacts that a step of a session made."""
 
         def work(connection: Connection) -> list[str]:
@@ -237,7 +234,7 @@ class _Server(Server[Any]):
         self.add_request_handler("server/discover", types.RequestParams, self._discover)
         self._sessions = sessions
         self._threads = threads
-        self._listened: dict[Key, tuple[InMemorySubscriptionBus, int]] = {}
+        self._listened: dict[Name, tuple[InMemorySubscriptionBus, int]] = {}
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *more: Any, **others: Any
@@ -248,9 +245,9 @@ class _Server(Server[Any]):
 
     async def _discover(self, context: Context, params: types.RequestParams) -> types.DiscoverResult:
         """Offer the protocol without connections only where a request says by itself which session it is for."""
-        told = self._sessions.is_told(context)
+        is_named = self._sessions.is_named(context)
         return types.DiscoverResult(
-            supported_versions=list(MODERN_PROTOCOL_VERSIONS if told else HANDSHAKE_PROTOCOL_VERSIONS),
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS if is_named else HANDSHAKE_PROTOCOL_VERSIONS),
             capabilities=self.get_capabilities(protocol_version=context.protocol_version),
             instructions=self.instructions,
         )
@@ -267,16 +264,16 @@ class _Server(Server[Any]):
         else:
             result, changed = await self._run(key, context, lambda: self._call(key, params.name, arguments, version))
         if changed:
-            await self._tell(context, key)
+            await self._notify(context, key)
         return result
 
-    def _process(self, key: Key, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
+    def _process(self, key: Name, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
         try:
             given = msgspec.convert(arguments, _ProcessArguments)
         except (msgspec.ValidationError, UnicodeError) as error:
             example = '{"output": [{"id": 1}], "tool": "list_users"}'
-            told = without_surrogates(f"{PROCESS_OUTPUT.name}: {error}; e.g. {example}")
-            return content.tool_result(told, version=version, is_error=True), False
+            message = without_surrogates(f"{PROCESS_OUTPUT.name}: {error}; e.g. {example}")
+            return content.tool_result(message, version=version, is_error=True), False
         session = self._sessions.open(key)
         result = session.process(given.output, tool=given.tool, is_error=given.is_error)
         names: dict[str, list[str]] = {}
@@ -288,7 +285,7 @@ class _Server(Server[Any]):
         )
         return made, bool(result.artifacts)
 
-    def _call(self, key: Key, name: str, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
+    def _call(self, key: Name, name: str, arguments: dict[str, Any], version: str) -> tuple[types.CallToolResult, bool]:
         session = self._sessions.open(key)
         reply = session.call(name, arguments)
         ids = self._sessions.made_by(key, reply.step) if name in _WRITES else []
@@ -332,11 +329,11 @@ class _Server(Server[Any]):
         contents = await self._run(key, context, lambda: content.read(self._sessions.open(key), params.uri))
         return types.ReadResourceResult(contents=[contents])
 
-    async def _run(self, key: Key, context: Context, work: Callable[[], T]) -> T:
+    async def _run(self, key: Name, context: Context, work: Callable[[], T]) -> T:
         return await _on_thread(self._threads.of(key[0]), context, work)
 
-    async def _tell(self, context: Context, key: Key) -> None:
-        """Tell the client that the list of resources has changed, and who else listens to the session."""
+    async def _notify(self, context: Context, key: Name) -> None:
+        """Notify the client, and whoever else listens to the session, that the list of resources has changed."""
         await context.session.send_resource_list_changed()
         if key in self._listened:
             await self._listened[key][0].publish(ResourcesListChanged())
@@ -371,10 +368,9 @@ def _definition(tool: Mapping[str, Any]) -> types.Tool:
 
 
 async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]) -> T:
-    """Run work on a thread and say meanwhile, to a client that wants to know, that it goes on.
+    """Run work on a thread, and report progress meanwhile to a client that asked for it.
 
-    Where the request is cancelled the caller is free at once; work that has begun goes on to its end, and what it did is
-    committed or rolled back whole.
+    A request that is cancelled returns at once; work that has begun goes on to its end, and is committed or rolled back whole.
     """
     running = asyncio.get_running_loop().run_in_executor(executor, copy_context().run, _answered, work)
     waited = 0.0
@@ -388,7 +384,7 @@ async def _on_thread(executor: Executor, context: Context, work: Callable[[], T]
 
 
 def _answered(work: Callable[[], T]) -> T:
-    """The work's result, or an error as the client is told it; what is the host's to know goes to the log alone."""
+    """Return the work's result, or raise an error for the client; details that only the host may know go to the log alone."""
     try:
         return work()
     except (ToolError, InvalidId, SessionGone) as error:

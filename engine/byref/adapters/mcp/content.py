@@ -13,7 +13,7 @@ from byref.artifacts.lines import check_range, segments
 from byref.artifacts.store import Artifact, decode_text
 from byref.artifacts.variables import names_of
 from byref.content import rendering
-from byref.describe.jsontext import without_surrogates
+from byref.conversation.result import sendable
 from byref.errors import ToolError
 from byref.session import Session
 
@@ -46,7 +46,7 @@ def uri_of(artifact: Artifact) -> str:
 
 
 def _sendable(value: Any) -> Any:
-    return json.loads(without_surrogates(json.dumps(json.loads(dump(value)), ensure_ascii=False)))
+    return sendable(json.loads(dump(value)))
 
 
 def resource(artifact: Artifact, names: Iterable[str] = ()) -> types.Resource:
@@ -70,9 +70,9 @@ def _described(artifact: Artifact, names: Iterable[str]) -> dict[str, Any]:
     name = artifact.name or next(iter(names), artifact.id)
     return {
         "uri": uri_of(artifact),
-        "name": without_surrogates(name[:_NAME_CHARS]),
-        "description": without_surrogates(shape[:_NAME_CHARS]),
-        "mime_type": without_surrogates(artifact.content_type),
+        "name": sendable(name[:_NAME_CHARS]),
+        "description": sendable(shape[:_NAME_CHARS]),
+        "mime_type": sendable(artifact.content_type),
         "size": artifact.payload.size,
     }
 
@@ -105,7 +105,7 @@ def _as_block(block: Mapping[str, Any], version: str) -> types.ContentBlock:
             return types.CallToolResult.model_validate({"content": [clean]}, by_name=False).content[0]
     except ValueError:
         pass
-    return types.TextContent(text=without_surrogates(rendering.as_text([block])))
+    return types.TextContent(text=sendable(rendering.as_text([block])))
 
 
 def _knows(kind: str, version: str) -> bool:
@@ -139,9 +139,7 @@ def read(session: Session, uri: str) -> types.TextResourceContents | types.BlobR
         reply = session.call("artifact_jq", {"artifact_id": artifact.id, "expression": found.get("expression", ".")})
         if reply.is_error:
             raise ToolError(reply.text)
-        return types.TextResourceContents(
-            uri=without_surrogates(uri), mime_type="text/plain", text=without_surrogates(reply.text)
-        )
+        return types.TextResourceContents(uri=sendable(uri), mime_type="text/plain", text=sendable(reply.text))
     known = ", ".join(template.uri_template for template in templates(session))
     raise ToolError(f"no resource {uri[:200]!r}; there are: {known}")
 
@@ -165,7 +163,7 @@ def _whole(session: Session, uri: str, artifact: Artifact) -> types.TextResource
     data = artifact.payload.read()
     if artifact.is_binary:
         encoded = base64.b64encode(data).decode()
-        return types.BlobResourceContents(uri=without_surrogates(uri), mime_type=artifact.content_type, blob=encoded)
+        return types.BlobResourceContents(uri=sendable(uri), mime_type=artifact.content_type, blob=encoded)
     return _text(uri, artifact, data)
 
 
@@ -185,9 +183,9 @@ def _lines(session: Session, uri: str, artifact: Artifact, first: int, last: int
 
 def _text(uri: str, artifact: Artifact, data: bytes, mime_type: str | None = None) -> types.TextResourceContents:
     return types.TextResourceContents(
-        uri=without_surrogates(uri),
+        uri=sendable(uri),
         mime_type=mime_type or artifact.content_type,
-        text=without_surrogates(decode_text(data)),
+        text=sendable(decode_text(data)),
     )
 
 

@@ -8,11 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from byref.adapters.common.schemas import points_inside
+from byref.adapters.common.schemas import Json, or_reference, points_inside
 from byref.errors import ConfigurationError
 from byref.references.schemas import compiled
-
-Json = dict[str, Any]
 
 logger = logging.getLogger("byref")
 
@@ -24,8 +22,8 @@ SENTENCE: Final = (
 )
 OFFLOADED: Final = "byref"
 """The member of structured content that stands for what is stored."""
-_SAID: Final = ("title", "description", "default", "examples", "deprecated")
-"""What says something about an argument, and stays where clients look for it."""
+_OUTSIDE: Final = ("title", "description", "default", "examples", "deprecated")
+"""Keywords that describe an argument, and stay where clients look for them."""
 _MAX_MENDED = 200
 """Properties that are looked at one by one."""
 _MEND_SECONDS = 2.0
@@ -60,7 +58,7 @@ def with_references(tool: Json) -> Json:
     if not properties and (properties is not None or schema.get("additionalProperties") is False):
         return shown
     if properties and not points_inside(schema):
-        members = {name: _or_reference(member) for name, member in properties.items()}
+        members = {name: _beside_reference(member) for name, member in properties.items()}
         shown["inputSchema"] = {**schema, "properties": members}
     description = tool.get("description") or ""
     shown["description"] = f"{description}\n\n{SENTENCE}" if description else SENTENCE
@@ -85,18 +83,11 @@ def with_offloading(tool: Json) -> Json:
     return {**shown, "outputSchema": {**outer, "type": "object", "anyOf": [inner, stand]}}
 
 
-def _or_reference(schema: object) -> Any:
-    # What goes into a header, whole or a part, is refused by clients in any other form; what takes anything takes a reference.
-    if not isinstance(schema, dict) or _goes_into_header(schema):
+def _beside_reference(schema: object) -> Any:
+    # Clients refuse what goes into a header, whole or a part, in any other form; what takes anything takes a reference.
+    if not isinstance(schema, dict) or schema.keys() <= set(_OUTSIDE) or _goes_into_header(schema):
         return schema
-    said = {key: schema[key] for key in _SAID if key in schema}
-    rest = {key: value for key, value in schema.items() if key not in said}
-    if not rest:
-        return schema
-    options = rest.get("anyOf")
-    if list(rest) == ["anyOf"] and isinstance(options, list):
-        return {**said, "anyOf": [*options, REFERENCE]}
-    return {**said, "anyOf": [rest, REFERENCE]}
+    return or_reference(schema, REFERENCE, _OUTSIDE)
 
 
 def _goes_into_header(schema: Json) -> bool:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from byref.adapters.common import notes as told
 from byref.adapters.common.arguments import refers
-from byref.adapters.common.conversations import AWAY, Conversations, Name, Recent, callers, running
+from byref.adapters.common.conversations import AWAY, Conversations, Name, Recent, callers, named, running
 from byref.adapters.common.extras import missing
 from byref.adapters.common.instructions import Instructions
 from byref.engine import Engine
@@ -153,7 +153,7 @@ class Byref(RunHooks[Any]):
             logger.warning("byref could not record the usage of a run", exc_info=True)
 
     def _named(self, context: RunContextWrapper[Any]) -> Name:
-        return _found(self._tenant, context), _found(self._session, context)
+        return named(self._tenant, context), named(self._session, context)
 
     def _model_of(self, agent: object) -> str | None:
         model = getattr(agent, "model", None)
@@ -314,7 +314,3 @@ class ByrefAgent(Agent[TContext]):
             overhear(server)
         tools = await super().get_mcp_tools(run_context)
         return tools if self.byref is None else self.byref.wrapped(*tools, heard=True)
-
-
-def _found(by: ByContext, context: RunContextWrapper[Any]) -> str:
-    return by if isinstance(by, str) else by(context)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from byref.adapters.common.arguments import strict_with_references
 from byref.adapters.common.extras import missing
+from byref.adapters.common.schemas import strict_with_references
 from byref.adapters.mcp.schemas import SENTENCE, sound, with_references
 from byref_sandbox import jsontext
 

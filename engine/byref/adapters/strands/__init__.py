@@ -11,9 +11,11 @@ from contextlib import aclosing
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from byref.adapters.common import notes as told
-from byref.adapters.common.conversations import AWAY, Conversations, joined
-from byref.adapters.common.extras import check_engine, missing
+from byref.adapters.common import notes
+from byref.adapters.common.arguments import may_refer
+from byref.adapters.common.conversations import AWAY, Conversations, Name, callers, joined, named
+from byref.adapters.common.extras import missing
+from byref.conversation.result import ToolReply
 from byref.engine import Engine
 from byref.errors import ConfigurationError, SessionGone, StorageFailure, ToolError
 from byref.policy import Policy
@@ -39,12 +41,12 @@ try:
     from strands.models import Model
     from strands.multiagent.base import MultiAgentBase
     from strands.plugins import MultiAgentPlugin, Plugin
-    from strands.types.tools import ToolResult
+    from strands.types.tools import ToolResult, ToolUse
 except ImportError as error:
     raise missing("byref.adapters.strands", "strands-agents", "strands") from error
 
-from byref.adapters.strands.calls import ByrefTool, calling, is_direct, is_side_call, may_refer, noting, resolved
-from byref.adapters.strands.content import is_as_it_came, output_of, replied, sendable, usage_of
+from byref.adapters.strands.calls import ByrefTool, calling, is_direct, noting, schema_for
+from byref.adapters.strands.content import as_it_came, is_as_it_came, output_of, replied, usage_of
 from byref.adapters.strands.storage import ByrefOffloadStorage, ByrefStorage
 
 __all__ = ["ByrefOffloadStorage", "ByrefPlugin", "ByrefStorage", "ByrefTool"]
@@ -92,13 +94,12 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         context_window: int | None = None,
         order: float = HookOrder.SDK_LAST,
     ) -> None:
-        self._engine, self._id, self._tenant, self._policy = check_engine(engine), session, tenant, policy
+        self._conversations = Conversations(engine, policy, tools)
+        self._id, self._tenant = session, tenant
         self._model, self._context_window, self._order = model, context_window, order
-        self._conversations = Conversations(engine, policy)
-        self._specs = engine.tools("mcp", tools=tools, policy=policy)
+        self._specs = self._conversations.tools(None)
         self._minted: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
         self._shared: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
-        self._opened: WeakKeyDictionary[Agent, Session] = WeakKeyDictionary()
         self._direct: WeakKeyDictionary[Agent, deque[str]] = WeakKeyDictionary()
         super().__init__()
 
@@ -115,18 +116,18 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         # Strands' own id of an agent is 32 random bits: two of a thousand conversations could be one.
         self._minted[agent] = f"{agent.session_id}-{uuid.uuid4().hex}"
         self._direct[agent] = deque(maxlen=MOST_DIRECT)
-        registry.process_tools([ByrefTool(self.session, spec) for spec in self._specs])
+        registry.process_tools([ByrefTool(self._answer, spec) for spec in self._specs])
         agent.add_middleware(ExecuteToolStage, self._execute)
         agent.add_hook(self._process, AfterToolCallEvent, order=self._order)
         agent.add_hook(self._process_direct, MessageAddedEvent, order=HookOrder.SDK_FIRST)  # before it is persisted
         agent.add_hook(self._record_usage, AfterModelCallEvent)
         agent.add_hook(self._note_compaction, BeforeModelCallEvent)
-        agent.add_middleware(InvokeModelStage.Input, _with_notes)
+        agent.add_middleware(InvokeModelStage.Input, _with_state)
 
     def init_multi_agent(self, orchestrator: MultiAgentBase) -> None:
         """Let the agents of a Swarm or a Graph share one conversation: the session manager's, or one of its own."""
         manager = getattr(orchestrator, "session_manager", None)
-        shared = told.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
+        shared = notes.text(getattr(manager, "session_id", None)) or f"{orchestrator.id}-{uuid.uuid4().hex}"
 
         def share(event: MultiAgentInitializedEvent) -> None:  # a Swarm has no nodes before
             self._shared.update(dict.fromkeys(_agents_of(event.source), shared))
@@ -139,23 +140,18 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         Raises:
             StorageFailure: the database failed, and this plugin had not opened the session before.
         """
-        named = told.text(told.member(agent.model.get_config(), "model_id"))
-        window = told.count(agent.model.context_window_limit)
-        try:
-            opened = self._engine.session(
-                self._session_id(agent),
-                tenant=self._tenant_of(agent),
-                model=self._model or named,
-                context_window=self._context_window or window or None,
-                policy=self._policy,
-                tools=[spec["name"] for spec in self._specs],
-            )
-        except StorageFailure:
-            if agent not in self._opened:
-                raise
-            return self._opened[agent]  # what it takes in is shortened, as its policy says, and not lost
-        self._opened[agent] = opened
+        opened = self._opened(agent)
+        if opened is None:
+            raise StorageFailure(AWAY)
         return opened
+
+    def _opened(self, agent: Agent) -> Session | None:
+        model = self._model or notes.text(notes.member(agent.model.get_config(), "model_id"))
+        window = self._context_window or notes.count(agent.model.context_window_limit) or None
+        return self._conversations.opened(self._name(agent), model, window)
+
+    def _answer(self, agent: Agent, use: ToolUse) -> ToolReply:
+        return self._conversations.call(self._opened(agent), use["name"], use["input"], use["toolUseId"])
 
     async def _execute(
         self, context: ExecuteToolContext, next_fn: Callable[[ExecuteToolContext], AsyncGenerator[Any, None]]
@@ -169,18 +165,28 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                     yield event
             return
         if not is_direct(context.invocation_state) and may_refer(use["input"]):
+            given = {key: value for key, value in use["input"].items() if value is not None}
+
+            def resolved() -> Any:
+                return self._conversations.arguments(
+                    self._opened(agent),
+                    given,
+                    schema_for(use["input"], tool),
+                    tool=use["name"],
+                    call_id=use["toolUseId"],
+                    is_strict=True,
+                )
+
             try:
-                data = await asyncio.to_thread(lambda: resolved(self.session(agent), use, tool))
+                data = await asyncio.to_thread(resolved)
             except ToolError as error:
-                yield _refusal(use["toolUseId"], str(error))
+                yield ToolResultEvent(
+                    {"toolUseId": use["toolUseId"], "status": "error", "content": [{"text": str(error)}]}
+                )
                 return
-            except StorageFailure:
-                logger.warning("byref could not look for references in the input of %r", use["name"], exc_info=True)
-                yield _refusal(use["toolUseId"], AWAY)
-                return
-            context = context.replace(tool_use={**use, "input": data})
+            context = context.replace(tool_use={**use, "input": {**use["input"], **data}})
         inner = next_fn(context.replace(tool=noting(tool)))
-        async with aclosing(inner), aclosing(calling(self._tenant_of(agent), self._session_id(agent), inner)) as events:
+        async with aclosing(inner), aclosing(calling(self._name(agent), inner)) as events:
             async for event in events:
                 yield event
 
@@ -214,13 +220,7 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
 
     async def _read(self, agent: Agent, result: ToolResult, tool: str, arguments: object) -> ToolResult:
         def processed() -> tuple[ToolResult, str | None]:
-            try:
-                session: Session | None = self.session(agent)
-            except StorageFailure:
-                if self._conversations.policy.on_storage_failure == "raise":
-                    raise
-                logger.exception("byref could not open its session; the result of %r is not stored", tool)
-                session = None
+            session = self._opened(agent)
             read = self._conversations.process(
                 session,
                 output_of(result),
@@ -230,26 +230,25 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
                 is_error=result["status"] == "error",
             )
             is_same = is_as_it_came(read, self._conversations.policy_of(session))
-            return sendable(result) if is_same else replied(result, read), read.instructions
+            return as_it_came(result) if is_same else replied(result, read), read.instructions
 
         read, instructions = await asyncio.to_thread(processed)
         if instructions:
-            notes = _notes(agent)
-            said = [one for one in notes.get("instructions", []) if one != instructions]
-            agent.state.set(STATE, {**notes, "instructions": [*said, instructions][-MOST_INSTRUCTIONS:]})
+            state = _state(agent)
+            before = [one for one in state.get("instructions", []) if one != instructions]
+            agent.state.set(STATE, {**state, "instructions": [*before, instructions][-MOST_INSTRUCTIONS:]})
         return read
 
     async def _record_usage(self, event: AfterModelCallEvent) -> None:
         """Record what the provider counted of a request; the answer is paid for, and is not lost if that fails."""
         if event.stop_response is None:
             return
-        usage = told.member(event.stop_response.message.get("metadata"), "usage")
-        if not isinstance(usage, Mapping) or not told.count(usage.get("inputTokens")):
+        usage = notes.member(event.stop_response.message.get("metadata"), "usage")
+        if not isinstance(usage, Mapping) or not notes.count(usage.get("inputTokens")):
             return
 
         def recorded() -> None:
-            session = self.session(event.agent)
-            session.record_usage(usage_of(usage), context=not is_side_call(session))
+            self.session(event.agent).record_usage(usage_of(usage), context=self._leads(event.agent))
 
         try:
             await asyncio.to_thread(recorded)
@@ -260,14 +259,14 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         """Tell the session, and the model by a reminder, that the conversation manager has removed messages."""
         agent = event.agent
         self._pin(agent)
-        removed = told.count(getattr(getattr(agent, "conversation_manager", None), "removed_message_count", None))
-        if removed <= told.count(_notes(agent).get("removed")):
+        removed = notes.count(getattr(getattr(agent, "conversation_manager", None), "removed_message_count", None))
+        if removed <= notes.count(_state(agent).get("removed")):
             return
         tokens = await _tokens(agent)
 
         def noted() -> str:
             session = self.session(agent)
-            if not is_side_call(session):
+            if self._leads(agent):
                 session.on_compaction(tokens)
             return session.reminder() if session.artifacts(limit=1) else ""
 
@@ -276,25 +275,29 @@ class ByrefPlugin(Plugin, MultiAgentPlugin):
         except (SessionGone, StorageFailure):
             logger.warning("byref could not note a compaction", exc_info=True)
         else:
-            agent.state.set(STATE, {**_notes(agent), "removed": removed, "reminder": reminder})
+            agent.state.set(STATE, {**_state(agent), "removed": removed, "reminder": reminder})
 
-    def _tenant_of(self, agent: Agent) -> str:
-        return self._tenant if isinstance(self._tenant, str) else self._tenant(agent)
+    def _leads(self, agent: Agent) -> bool:
+        """Whether an agent speaks for its conversation's context: not while it is run by a tool of it."""
+        return self._name(agent) not in callers.get()
+
+    def _name(self, agent: Agent) -> Name:
+        return named(self._tenant, agent), self._session_id(agent)
 
     def _session_id(self, agent: Agent) -> str:
         if self._id is not None:
-            return self._id if isinstance(self._id, str) else self._id(agent)
+            return named(self._id, agent)
         if agent in self._shared:
             return self._shared[agent]
-        managed = told.text(agent.session_id)
+        managed = notes.text(agent.session_id)
         if getattr(agent, "_session_manager", None) is None or managed is None:
-            return told.text(_notes(agent).get("session")) or self._minted[agent]
+            return notes.text(_state(agent).get("session")) or self._minted[agent]
         return joined(managed) if agent.agent_id == "default" else joined(managed, agent.agent_id)
 
     def _pin(self, agent: Agent) -> None:
         """Keep an id that only this plugin knows in the agent's state, which snapshots take along."""
-        if self._session_id(agent) == self._minted[agent] and "session" not in (notes := _notes(agent)):
-            agent.state.set(STATE, {**notes, "session": self._minted[agent]})
+        if self._session_id(agent) == self._minted[agent] and "session" not in (state := _state(agent)):
+            agent.state.set(STATE, {**state, "session": self._minted[agent]})
 
 
 def _agents_of(orchestrator: Any) -> Iterator[Agent]:
@@ -307,10 +310,6 @@ def _agents_of(orchestrator: Any) -> Iterator[Agent]:
             yield executor
 
 
-def _refusal(call_id: str, text: str) -> ToolResultEvent:
-    return ToolResultEvent({"toolUseId": call_id, "status": "error", "content": [{"text": text}]})
-
-
 async def _tokens(agent: Any) -> int:
     """What the conversation has now, as its model counts; a model's own counting may be a request, and fail."""
     try:
@@ -320,18 +319,21 @@ async def _tokens(agent: Any) -> int:
         return await Model.count_tokens(agent.model, agent.messages, system_prompt=agent.system_prompt)
 
 
-def _notes(agent: Any) -> dict[str, Any]:
-    notes = agent.state.get(STATE)
-    return notes if isinstance(notes, dict) else {}
+def _state(agent: Any) -> dict[str, Any]:
+    state = agent.state.get(STATE)
+    return state if isinstance(state, dict) else {}
 
 
-def _with_notes(context: InvokeModelContext) -> InvokeModelContext:
-    """Add what the session has to say to a request's system prompt, behind all that the host says: caches depend on it."""
-    notes = _notes(context.agent)
-    said = "\n\n".join(filter(None, [*notes.get("instructions", []), notes.get("reminder")]))
-    if not said:
+def _with_state(context: InvokeModelContext) -> InvokeModelContext:
+    """Add instructions and the reminder to a request's system prompt.
+
+    They stand behind the host's own text, which prompt caches hold.
+    """
+    state = _state(context.agent)
+    added = "\n\n".join(filter(None, [*state.get("instructions", []), state.get("reminder")]))
+    if not added:
         return context
     prompt = context.system_prompt
     if isinstance(prompt, list):
-        return context.replace(system_prompt=[*prompt, {"text": said}])
-    return context.replace(system_prompt=f"{prompt}\n\n{said}" if prompt else said)
+        return context.replace(system_prompt=[*prompt, {"text": added}])
+    return context.replace(system_prompt=f"{prompt}\n\n{added}" if prompt else added)

@@ -12,8 +12,7 @@ from byref.content import formats
 from byref.content.blocks import to_block
 from byref.content.media import Media
 from byref.content.structured import MAX_ELEMENTS, repeated
-from byref.conversation.result import Result, ToolReply
-from byref.describe.jsontext import without_surrogates
+from byref.conversation.result import Result, ToolReply, sendable
 from byref.policy import Policy
 from byref.usage import is_count
 
@@ -72,19 +71,15 @@ def output_of(result: Mapping[str, Any]) -> Any:
 
 
 def is_as_it_came(read: Result, policy: Policy) -> bool:
-    """Tell whether the model reads all that came, and nothing else."""
+    """Tell whether the model reads all of a result, and nothing else."""
     own = policy.tool(read.tool)
     is_reshaped = own.mapper is not None or own.template is not None or read.instructions is not None
     return read.route.passes_whole and not is_reshaped
 
 
-def sendable(result: Mapping[str, Any]) -> ToolResult:
+def as_it_came(result: Mapping[str, Any]) -> ToolResult:
     """Return a tool result as it came, in text that every API takes."""
-    content = [
-        {**block, "text": without_surrogates(block["text"])} if isinstance(block.get("text"), str) else block
-        for block in result["content"]
-    ]
-    return cast(ToolResult, {**result, "content": content})
+    return cast(ToolResult, {**result, "content": sendable(result["content"])})
 
 
 def replied(result: Mapping[str, Any], read: Result) -> ToolResult:
@@ -96,7 +91,7 @@ def replied(result: Mapping[str, Any], read: Result) -> ToolResult:
 def content_of(read: Result | ToolReply) -> list[ToolResultContent]:
     """Return what the model reads as Strands' content: blocks in its form as they came, images and documents written in it."""
     if isinstance(read.content, str):
-        return [{"text": without_surrogates(read.content)}]
+        return [{"text": sendable(read.content)}]
     return [_block(item) for item in read.content]
 
 
@@ -134,11 +129,7 @@ def _block(item: Any) -> ToolResultContent:
         return cast(ToolResultContent, item)
     piece = formats.one(item)
     if not isinstance(media := piece.block, Media):
-        return {
-            "text": without_surrogates(
-                item["text"] if isinstance(item.get("text"), str) else formats.to_json([item])[1:-1]
-            )
-        }
+        return {"text": sendable(item["text"] if isinstance(item.get("text"), str) else formats.to_json([item])[1:-1])}
     source: Any = {"bytes": media.data}
     if media.kind == "image" and media.format in _IMAGES:
         return {"image": {"format": cast(Any, media.format), "source": source}}
