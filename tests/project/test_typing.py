@@ -16,7 +16,7 @@ import byref
 import byref_sandbox
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS = sorted(path.stem for path in (ROOT / "engine/byref/adapters").glob("[a-z]*.py"))
+ADAPTERS = sorted({path.parent.name for path in (ROOT / "engine/byref/adapters").glob("*/__init__.py")} - {"common"})
 MODULES = (
     "byref",
     "byref.db",
