@@ -21,7 +21,7 @@ from byref_sandbox import wire
 from byref_sandbox.jail.jail import Jail, address_space
 from byref_sandbox.jail.libc import name_process
 from byref_sandbox.outcome import Failure
-from byref_sandbox.run import bodies, jqworker, sqlbody, worker
+from byref_sandbox.run import bodies, jqbody, sqlbody, worker
 from byref_sandbox.values.bindings import Bindings, OnlyTable
 from byref_sandbox.values.loaded import Budget, Loaded, Store, wanted_of
 
@@ -74,7 +74,7 @@ class Runs:
             _seed()
             terms = request.terms
             if request.mode == "jq":
-                terms = jqworker.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
+                terms = jqbody.with_data(terms, sum(os.fstat(file).st_size for file in files.values()))
             prepare = functools.partial(self._prepare, request, files)
             worker.execute(terms, prepare, self._jail.less(request.without), reply=reply, parent=parent)
         finally:
@@ -84,18 +84,18 @@ class Runs:
         if request.mode == "jq":
             payload, path = request.payloads[0], json.loads(request.variables[0].path)
             source = files[0] if files else payload.inline or b""
-            return jqworker.jq_body(request, jqworker.value_text(source, payload.content_type, path))
+            return jqbody.jq_body(request, jqbody.value_text(source, payload.content_type, path))
         if request.mode == "template":
             # Not imported above, since Jinja may be missing. Where it is there, `warm` has loaded this.
-            from byref_sandbox.run import templateworker
+            from byref_sandbox.run import templatebody
 
-            return templateworker.template_body(request)
+            return templatebody.template_body(request)
         loaded = self._loaded(request, files)
         if request.mode == "sql":
             return sqlbody.sql_body(request, loaded)
         bindings = _bind(request, loaded)
         if request.mode == "pick":
-            return jqworker.pick_body(request, bindings.values["input"])
+            return jqbody.pick_body(request, bindings.values["input"])
         if request.mode == "raw":
             return bodies.raw_body(request, bindings)
         return bodies.language_body(self._language, request, bindings)

@@ -88,7 +88,7 @@ def warm(language: Any) -> None:
     with contextlib.suppress(ImportError):  # Jinja or tabulate was uninstalled: pandas says so when it is needed
         _load_formats(pandas)
     with contextlib.suppress(ImportError):
-        importlib.import_module("byref_sandbox.run.templateworker").templates.warm()
+        importlib.import_module("byref_sandbox.run.templatebody").templates.warm()
     # Zones stay in their class's cache only as long as somebody holds them. pandas 3 also asks the class written in Python.
     for kind in (zoneinfo.ZoneInfo, importlib.import_module("zoneinfo._zoneinfo").ZoneInfo):
         _zones.extend(kind(name) for name in zoneinfo.available_timezones())
