@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import IO, Any, Self
@@ -23,7 +22,6 @@ from byref.conversation.scope import Scope
 from byref.db import discards
 from byref.errors import ByrefError, ConfigurationError, shown
 from byref.ingest import ingested, process, replay
-from byref.ingest.ingested import Ingested
 from byref.interpreter import persistence, runs
 from byref.policy import Policy
 from byref.policy.checks import check_limit
@@ -404,22 +402,20 @@ class Session:
         scope = self._scope
         storage.check(name, content_type, preview_chars)
         value = ingested.of_host(scope, value, content_type)
-        staged, about = storage.store_value(
-            scope, value, name=name, content_type=content_type, preview_chars=preview_chars
-        )
+        with ingested.settled(scope, value) as used:
+            staged, about = storage.store_value(
+                scope, value, name=name, content_type=content_type, preview_chars=preview_chars
+            )
 
-        def work(connection: Connection) -> str:
-            ledger.lock(connection, scope.row)
-            return storage.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
+            def work(connection: Connection) -> str:
+                ledger.lock(connection, scope.row)
+                return storage.insert_value(connection, scope, staged, about, name=name, origin="host", step=None)
 
-        stream = value if type(value) is Ingested else None
-        with stream.released(scope) if stream else nullcontext():
             public_id = scope.write(work)
-        found = self.get_artifact(public_id)
-        if found is None:
-            raise ByrefError(f"the artifact {public_id!r} was deleted while it was stored")
-        if stream:
-            stream.settle(scope, {found.payload.blob_id})
+            found = self.get_artifact(public_id)
+            if found is None:
+                raise ByrefError(f"the artifact {public_id!r} was deleted while it was stored")
+            used.add(found.payload.blob_id)
         return found
 
     def share(self, artifact: Artifact | str, with_: str) -> Artifact:

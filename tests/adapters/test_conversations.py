@@ -57,6 +57,27 @@ def test_a_conversation_that_must_go_on_has_not_ended(engine: Engine) -> None:
         by.opened(NAME, None, going_on=True)
 
 
+class Hostile:
+    """Raises whoever asks what it is."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None: ...
+
+
+def test_what_cannot_be_stored_may_be_hostile_and_keeps_its_order(engine: Engine) -> None:
+    by = Conversations(engine, None)
+    call: dict[str, Any] = {"tool": "t", "call_id": "1", "arguments": {}, "is_error": False}
+    assert "Hostile" in by.process(None, Hostile(), **call).text
+    elsewhere = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    content = by.process(None, [elsewhere, {"type": "text", "text": "line\n" * 60_000}, elsewhere], **call).content
+    assert [block["type"] for block in content if isinstance(block, dict)] == ["image_url", "text", "image_url"]
+    assert "INCOMPLETE: the whole output could not be stored" in content[1]["text"]
+
+
 def test_the_policy_of_the_session_cuts_what_it_cannot_store(engine: Engine) -> None:
     engine.session(NAME[1], tenant=NAME[0], policy=Policy(truncate_tokens=100))
     by = Conversations(engine, None)

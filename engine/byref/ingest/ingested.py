@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -57,19 +57,17 @@ class Ingested:
         """Note that what was staged is gone: a sweep took it, for the stream was read long ago."""
         self.stored = StorageFailure("the stream was swept before it was committed, and does not come again")
 
-    def settle(self, scope: Scope, used: Container[int] = ()) -> None:
-        """Delete what was staged, unless it is one of the blobs that are used."""
-        if isinstance(self.stored, Staged) and self.stored.blob_id not in used:
-            staging.abandon(scope.place, self.stored.blob_id)
 
-    @contextmanager
-    def released(self, scope: Scope) -> Iterator[None]:
-        """Delete what was staged if the work fails."""
-        try:
-            yield
-        except BaseException:
-            self.settle(scope)
-            raise
+@contextmanager
+def settled(scope: Scope, received: object) -> Iterator[set[int]]:
+    """At the end delete what is staged of a large stream, unless its blob's id was put into the set that this gives."""
+    used: set[int] = set()
+    try:
+        yield used
+    finally:
+        stored = received.stored if type(received) is Ingested else None  # not isinstance: the object may be hostile
+        if isinstance(stored, Staged) and stored.blob_id not in used:
+            staging.abandon(scope.place, stored.blob_id)
 
 
 def of_tool(scope: Scope, output: object, tool: str, *, is_error: bool) -> object:
@@ -127,10 +125,8 @@ def _stage_without_instructions(scope: Scope, pieces: Iterator[bytes], stage: _S
         again = lifting.restored if lifting.has_removed else None
     if again is None or isinstance(ingested.stored, StorageFailure):
         return ingested
-    try:
+    with settled(scope, ingested):
         other, _ = stage(again(_chunks(scope, ingested.stored)))
-    finally:
-        ingested.settle(scope)
     other.instructions = ingested.instructions
     return other
 

@@ -9,7 +9,6 @@ from byref.conversation.scope import Scope
 from byref.errors import StorageFailure
 from byref.ingest import fallback, ingested
 from byref.ingest.commit import AnsweredBefore, commit
-from byref.ingest.ingested import Ingested
 from byref.ingest.outlook import look, look_again
 from byref.ingest.plan import Replan, first_plan, next_plan
 from byref.ingest.prepare import Prepared, prepare
@@ -28,19 +27,14 @@ def process(
 ) -> Result:
     """Take one tool output into the session and return what the model reads of it; see `Session.process`."""
     received = ingested.of_tool(scope, output, tool, is_error=is_error)  # a large stream is stored while it comes
-    used: set[int] = set()
-    try:
-        with collector_paused():
-            prepared = prepare(scope, received, tool, call_id, arguments, is_error)
-            try:
-                result = _answer(prepared)
-            finally:
-                prepared.discard()
-        used = {artifact.payload.blob_id for artifact in result.artifacts}
-        return result
-    finally:
-        if type(received) is Ingested:  # not isinstance, which asks the object: it may be hostile
-            received.settle(scope, used)
+    with ingested.settled(scope, received) as used, collector_paused():
+        prepared = prepare(scope, received, tool, call_id, arguments, is_error)
+        try:
+            result = _answer(prepared)
+        finally:
+            prepared.discard()
+        used |= {artifact.payload.blob_id for artifact in result.artifacts}
+    return result
 
 
 def _answer(prepared: Prepared) -> Result:

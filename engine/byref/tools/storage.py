@@ -93,9 +93,7 @@ def store_value(
     """
     check(name, content_type, preview_chars)
     if type(value) is Ingested:
-        with value.released(scope):
-            about = _described(scope, value.block, value, content_type, preview_chars)
-        return value.staged, about
+        return value.staged, _described(scope, value.block, value, content_type, preview_chars)
     block = binary(value, content_type) or to_block(value)
     about = _described(scope, block, value, content_type, preview_chars)
     return staging.stage(scope.place, Content(block.data, block.digest, block.line_count, about.content_type)), about

@@ -20,8 +20,8 @@ from byref.conversation.result import Result, ToolReply
 from byref.conversation.scope import NO_ROW, Scope
 from byref.engine import Engine
 from byref.errors import ByrefError, SessionGone, StorageFailure, ToolError
+from byref.ingest import ingested
 from byref.ingest.fallback import unstored
-from byref.ingest.ingested import Ingested, of_tool
 from byref.ingest.prepare import prepare
 from byref.policy import Policy, check_tools
 from byref.session import Session
@@ -248,9 +248,6 @@ class Conversations:
             policy=policy,
             tools=(),
         )
-        received = of_tool(scope, output, tool, is_error=is_error)
-        try:
+        received = ingested.of_tool(scope, output, tool, is_error=is_error)
+        with ingested.settled(scope, received):
             return unstored(prepare(scope, received, tool, None, arguments, is_error))
-        finally:
-            if type(received) is Ingested:
-                received.settle(scope)
