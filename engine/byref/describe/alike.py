@@ -5,7 +5,7 @@ What the first of them were like is made a type, and whether further ones are of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
@@ -127,25 +127,30 @@ class _Making:
     def _object_type(self, node: Node, place: _Place, levels: int) -> type | None:
         if not levels or node.rest is not None or node.required is None or len(node.members) > self._left:
             return None
-        required: list[tuple[str, Any]] = []
-        optional: list[tuple[str, Any, Any]] = []
-        names: dict[str, str] = {}
+        members: dict[str, Any] = {}
         for key, child in node.members.items():
             member = self.place(child, levels)
             if member is None:
                 return None
-            name = f"m{len(names)}"
-            names[name] = key
-            if key in node.required:
-                required.append((name, member.accepts))
-            else:
+            if key not in node.required:
                 member.accepts |= msgspec.UnsetType
-                optional.append((name, member.accepts, msgspec.UNSET))
             if not member.is_told:
-                place.members.append((attrgetter(name), member))
+                place.members.append((attrgetter(f"m{len(members)}"), member))
+            members[key] = member.accepts
         try:
-            return msgspec.defstruct(
-                "_Object", [*required, *optional], rename=names, forbid_unknown_fields=True, gc=False
-            )
+            return object_type(members, node.required, is_closed=True)
         except ValueError:  # a key with characters that a field's name cannot have
             return None
+
+
+def object_type(members: Mapping[str, Any], required: Container[str], *, is_closed: bool) -> type:
+    """Return the type of objects with these members, for msgspec: of their attributes `m0`, `m1` and so on some may be missing.
+
+    A closed type accepts no other members. Raises ValueError for a key that msgspec takes no field by.
+    """
+    fields = [
+        (f"m{at}", accepts) if key in required else (f"m{at}", accepts, msgspec.UNSET)
+        for at, (key, accepts) in enumerate(members.items())
+    ]
+    names = {f"m{at}": key for at, key in enumerate(members)}
+    return msgspec.defstruct("Object", fields, kw_only=True, rename=names, forbid_unknown_fields=is_closed, gc=False)

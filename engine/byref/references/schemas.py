@@ -30,6 +30,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import lookup_recursive_ref
 
+from byref.describe.alike import object_type
 from byref.errors import ConfigurationError, ToolError
 from byref.references.circles import check_circles, check_levels
 
@@ -296,14 +297,8 @@ class _Types:
             return dict[str, self.of(more, depth + 1)]  # type: ignore[misc]
         if not isinstance(more, bool):
             raise _NoType
-        fields: list[Any] = []
-        for index, (key, inner) in enumerate(members.items()):
-            field = f"f{index}", self.of(inner, depth + 1)
-            fields.append(field if key in required else (*field, msgspec.UNSET))
-        names = {f"f{index}": key for index, key in enumerate(members)}
-        return msgspec.defstruct(
-            "Members", fields, kw_only=True, rename=names, forbid_unknown_fields=not more, gc=False
-        )
+        types = {key: self.of(inner, depth + 1) for key, inner in members.items()}
+        return object_type(types, required, is_closed=not more)
 
     def _literal(self, values: Any, kind: object) -> Any:
         if kind not in (None, "string") or not all(type(value) is str for value in values):
