@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_store import DictStore
 from s3server import S3
 
-from byref import ArtifactMissing, CharCounter, Engine, Policy, Session
+from byref import CharCounter, Engine, Policy, Session
 from byref.stores import BlobStore, FileStore, MemoryStore, ObjectStore, check_key
 from statements.material import answer, document_block, image_block, lines, records
 
@@ -132,29 +133,10 @@ def test_objects_have_a_prefix_a_type_and_the_payload(kept_in: Open, s3: S3) -> 
     assert len(result.artifacts) == len(set(store.keys(older_than=EVER))) == 4
 
 
-class OwnStore:
-    """A host's own."""
+class OwnStore(DictStore):
+    """A host's own, whose objects other programs read."""
 
     name, compresses = "own", False
-
-    def __init__(self) -> None:
-        self.objects: dict[str, tuple[datetime, bytes]] = {}
-
-    def write(self, key: str, parts: Any, *, content_type: str) -> None:
-        self.objects[check_key(key)] = datetime.now(UTC), b"".join(parts)
-
-    def read(self, key: str, offset: int, size: int) -> bytes:
-        _, data = self.objects.get(check_key(key), (None, b""))
-        if key not in self.objects or offset + size > len(data):
-            raise ArtifactMissing(f"{key}: no bytes {offset} to {offset + size}")
-        return data[offset : offset + size]
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self.objects.pop(check_key(key), None)
-
-    def keys(self, *, older_than: datetime) -> Iterator[str]:
-        return iter([key for key, (written, _) in self.objects.items() if written < older_than])
 
     def uri(self, key: str) -> str:
         return f"own://{check_key(key)}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
 import pytest
+from own_store import DictStore
 from placed import NOW, PNG, TOOLS, Opened, Wrapped, answer, bucket_at, count, files_at, keys_of, log, problems, records
 from s3server import S3, Faults
 from sqlalchemy import create_engine, text
@@ -481,34 +482,6 @@ def test_writing_too_slowly(opened: Opened) -> None:
     assert session.process(records(), tool="users").reason == "storage_failure"
     store.engine = None
     is_empty(opened.url, store, engine)
-
-
-class DictStore:
-    """The store of docs/stores.md, in twenty lines."""
-
-    name, compresses = "dict", True
-
-    def __init__(self) -> None:
-        self.objects: dict[str, tuple[datetime, bytes]] = {}
-
-    def write(self, key: str, parts: Any, *, content_type: str) -> None:
-        self.objects[check_key(key)] = datetime.now(UTC), b"".join(parts)
-
-    def read(self, key: str, offset: int, size: int) -> bytes:
-        _, data = self.objects.get(check_key(key), (None, b""))
-        if key not in self.objects or offset + size > len(data):
-            raise ArtifactMissing(f"{key}: no bytes {offset} to {offset + size}")
-        return data[offset : offset + size]
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self.objects.pop(check_key(key), None)
-
-    def keys(self, *, older_than: datetime) -> Iterator[str]:
-        return iter([key for key, (written, _) in self.objects.items() if written < older_than])
-
-    def uri(self, key: str) -> None:
-        check_key(key)
 
 
 def test_a_store_of_ones_own(opened: Opened) -> None:

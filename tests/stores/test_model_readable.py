@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_store_contract import DictStore
+from own_store import DictStore
 
 from byref import AsyncEngine, CharCounter, ConfigurationError, Engine, Policy
 from byref.stores import FileStore, MemoryStore, ObjectStore

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -470,25 +470,12 @@ def cut_arguments(arguments: object) -> str | None:
     return text if len(text) <= ARGUMENT_CHARS else f"{text[:ARGUMENT_CHARS]}… ({len(text):,} characters)"
 
 
+_AS_STORED = [one.name for one in fields(Entry) if one.name not in ("cost", "detail", "artifact_row", "at")]
+
+
 def _entry(row: Any) -> Entry:
     return Entry(
-        step=row.step,
-        kind=row.kind,
-        tool=row.tool,
-        call_id=row.call_id,
-        arguments=row.arguments,
-        route=row.route,
-        reason=row.reason,
-        content=row.content,
-        tokens=row.tokens,
-        original_tokens=row.original_tokens,
-        original_bytes=row.original_bytes,
-        is_error=row.is_error,
-        model=row.model,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        cache_read_tokens=row.cache_read_tokens,
-        cache_write_tokens=row.cache_write_tokens,
+        **{name: getattr(row, name) for name in _AS_STORED},
         cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
         detail=json.loads(row.detail),
         artifact_row=row.artifact_id,

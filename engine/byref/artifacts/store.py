@@ -283,8 +283,8 @@ _LIVE: Any = (  # SQLAlchemy 2.0 and 2.1 spell the type of a query differently
     .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
     .where(ArtifactRow.session_id == bindparam("of_session"), is_live(bindparam("now")))
 )
-_ALL = _LIVE.where(ArtifactRow.id > bindparam("behind")).order_by(ArtifactRow.id)
-_OLDER = _LIVE.where(ArtifactRow.id < bindparam("before")).order_by(ArtifactRow.id.desc())
+_ALL = _LIVE.where(ArtifactRow.id > bindparam("beyond")).order_by(ArtifactRow.id)
+_OLDER = _LIVE.where(ArtifactRow.id < bindparam("beyond")).order_by(ArtifactRow.id.desc())
 _LIVE_ROWS = _LIVE.where(ArtifactRow.id.in_(bindparam("ids", expanding=True)))
 _LIVE_IDS = _LIVE.where(ArtifactRow.public_id.in_(bindparam("ids", expanding=True)))
 
@@ -408,27 +408,26 @@ def all_of(
     connection: Connection, source: Source, session_row: int, *, after: str | None = None, limit: int | None = None
 ) -> list[Artifact] | None:
     """Return the session's artifacts, oldest first, those behind the one with the id `after`, which has to be there: else None."""
-    row_id = 0
-    if after is not None:
-        found = by_ids(connection, source, session_row, [after]).get(after)
-        if found is None:
-            return None
-        row_id = found.row_id
-    rows = connection.execute(_ALL.limit(limit), {**_now_of(session_row), "behind": row_id}).all()
-    return [_artifact(row, source) for row in rows]
+    return _page(connection, source, session_row, _ALL.limit(limit), after, 0)
 
 
 def older(
     connection: Connection, source: Source, session_row: int, *, before: str | None = None, limit: int
 ) -> list[Artifact] | None:
     """Return the artifacts stored last, newest first, those before the one with the id `before`: None if that is gone."""
-    row_id = 2**63 - 1
-    if before is not None:
-        found = by_ids(connection, source, session_row, [before]).get(before)
+    return _page(connection, source, session_row, _OLDER.limit(limit), before, 2**63 - 1)
+
+
+def _page(
+    connection: Connection, source: Source, session_row: int, query: Any, beyond: str | None, end: int
+) -> list[Artifact] | None:
+    """The artifacts of a query beyond the one with an id, or beyond the row id of an end of the list."""
+    if beyond is not None:
+        found = by_ids(connection, source, session_row, [beyond]).get(beyond)
         if found is None:
             return None
-        row_id = found.row_id
-    rows = connection.execute(_OLDER.limit(limit), {**_now_of(session_row), "before": row_id}).all()
+        end = found.row_id
+    rows = connection.execute(query, {**_now_of(session_row), "beyond": end}).all()
     return [_artifact(row, source) for row in rows]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -242,19 +242,15 @@ def _cap(connection: Connection, session_row: int) -> None:
         connection.execute(delete(TombstoneRow).where(mine, TombstoneRow.id <= row_id))
 
 
+_AS_STORED = [one.name for one in fields(Tombstone) if one.name not in ("id", "variables", "shape")]
+
+
 def _tombstone(row: Mapping[str, Any]) -> Tombstone:
     return Tombstone(
+        **{name: row[name] for name in _AS_STORED},
         id=row["public_id"],
-        step=row["step"],
-        origin=row["origin"],
-        content_type=row["content_type"],
-        size_bytes=row["size_bytes"],
-        name=row["name"],
         variables=tuple(json.loads(row["variables"])),
-        tool=row["tool"],
-        arguments=row["arguments"],
         shape=json.loads(row["shape"]),
-        expired_at=row["expired_at"],
     )
 
 

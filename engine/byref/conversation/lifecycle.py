@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -114,14 +114,7 @@ class Swept:
 
     def __add__(self, other: Swept) -> Swept:
         """Return the sums."""
-        return Swept(
-            self.artifacts + other.artifacts,
-            self.blobs + other.blobs,
-            self.tombstones + other.tombstones,
-            self.sessions + other.sessions,
-            self.objects + other.objects,
-            self.held + other.held,
-        )
+        return Swept(*map(add, astuple(self), astuple(other)))
 
     def __bool__(self) -> bool:
         """Tell whether anything went."""
