@@ -311,7 +311,7 @@ def test_an_object_that_lies_about_its_length_is_named_and_nothing_else_is_lost(
     size = ctypes.c_ssize_t.from_address(id(forged) + 2 * ctypes.sizeof(ctypes.c_ssize_t))
     size.value = 5 << 30
     try:
-        frames = bodies._kept({"forged": forged, "inside": [forged], "honest": 1}, 1_000)
+        frames = bodies._frames_of({"forged": forged, "inside": [forged], "honest": 1}, 1_000)
     finally:
         size.value = 3
     assert [(type(frame).__name__, frame.name) for frame in frames if isinstance(frame, wire.Kept | wire.Lost)] == [

@@ -1,4 +1,7 @@
-"""The bodies of runs: model-written code under the language, and plain Python as if the language had fallen."""
+"""The bodies of runs of Python: a model's code under the language, and plain CPython as if the language had fallen.
+
+Both run inside the jail. What the code leaves behind may lie about itself, so everything here that looks at it may raise anything.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +37,18 @@ from byref_sandbox.values.bindings import Bindings
 
 _MAX_KEPT: Final = 1_000
 _MAX_NAMED: Final = 10_000
-"""Beyond it, names that were not kept are not named either."""
+"""Names that are looked at; of those beyond it the reply says nothing."""
 _MAX_REASON_CHARS: Final = 300
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _RAW_FILE: Final = "<raw>"
 _EARLIER_FILE: Final = "<earlier code>"
 
 _Name = object | Alias | Source | NoSource
-"""A top-level name's value, or as what it was given, or how it is made again, or why it cannot be."""
+"""What a top-level name stands for: its value, what the run was given, the source that defines it again, or why there is none."""
 
 
 def language_body(language: Any, request: wire.Request, bindings: Bindings) -> Body:
-    """Runs `request.source` under the language wall; names that it bound before an error are kept as well."""
+    """Return the body that runs `request.source` under the language. Names that it bound before an error are sent as well."""
 
     def body(stdout: Captured) -> list[wire.Frame]:
         from byref_sandbox.language.policy import Refused
@@ -66,19 +69,19 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             assigned = _names(language, program, space, before, watch)
             return assigned | changes.names(space) | _deleted(request, space, before)
 
-        def told_of(named: dict[str, _Name], frames: list[wire.Frame]) -> list[wire.Frame]:
-            # Of what tools stored nothing is told: code changes it for one run only, and that is told already.
+        def with_shares(named: dict[str, _Name], frames: list[wire.Frame]) -> list[wire.Frame]:
+            # Only of names that runs left. What tools stored is changed for one run only, so sharing it has no effect later.
             kept = {one.name for one in request.variables if one.is_kept}
             aliases = {name: one for name, one in named.items() if isinstance(one, Alias)}
             new = {name: one for name, one in named.items() if name not in aliases}
             new |= {name: one.value for name, one in aliases.items() if one.of.variable in kept}
             given = {name: space[name] for name in kept if name in space and name not in named}
-            return sharing.told(frames, sharing.shared(new, given))
+            return sharing.with_shares(frames, sharing.shared(new, given))
 
         try:
             value = language.execute(program, space, stdout)
             named = names()
-            return told_of(named, _told(language, value, named, request.terms))
+            return with_shares(named, _reply_of(language, value, named, request.terms))
         except BaseException as error:  # noqa: BLE001  (hostile code may raise anything)
             disarm()
             failed = error_frame(_explained(language, error, program, request))
@@ -88,7 +91,7 @@ def language_body(language: Any, request: wire.Request, bindings: Bindings) -> B
             written, room = files.frames_of(language.files.written(), request.terms.result_bytes)
             lessen_depth()
             named = names()
-            return [failed, *images, *written, *told_of(named, _kept(named, room))]
+            return [failed, *images, *written, *with_shares(named, _frames_of(named, room))]
 
     return body
 
@@ -98,20 +101,20 @@ def _is_read_only(request: wire.Request, bindings: Bindings) -> bool:
     return readonly.is_read_only("\n".join((*request.sources, request.source)), bindings.values, scalars)
 
 
-def _told(language: Any, value: object, names: Mapping[str, _Name], terms: wire.Terms) -> list[wire.Frame]:
-    """The reply of code that ended well, with its figures; they take their part of what may be sent."""
+def _reply_of(language: Any, value: object, names: Mapping[str, _Name], terms: wire.Terms) -> list[wire.Frame]:
+    """Return the reply of code that ended well, with its figures and files: they leave less room for value and names."""
     max_bytes = terms.result_bytes
     drawn, dropped = language.figures(value)
     images = _images(drawn)
     if (failure := plots.too_big(images, max_bytes)) is not None:
-        return [error_frame(failure), *_kept(names, max_bytes)]
+        return [error_frame(failure), *_frames_of(names, max_bytes)]
     room = max_bytes - sum(len(each.png) for each in drawn)
     written: list[wire.Frame] = []
     try:
         written, room = files.frames_of(language.files.written(), room)
         *frames, last = reply(None if language.is_drawing(value) else value, names, room)
-    except MemoryError as error:  # the value alone: what cannot be kept for want of memory is named
-        return [error_frame(failure_of(error, terms)), *images, *written, *_kept(names, room)]
+    except MemoryError as error:  # of the value: a name for which there is no memory becomes a `Lost`
+        return [error_frame(failure_of(error, terms)), *images, *written, *_frames_of(names, room)]
     if isinstance(last, wire.Done):
         last = msgspec.structs.replace(last, figures_dropped=dropped)
     return [*images, *written, *frames, last]
@@ -122,7 +125,7 @@ def _images(drawn: Iterable[Any]) -> list[wire.Frame]:
 
 
 def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Captured) -> None:
-    """Runs definitions of earlier runs, under the same language; one that fails leaves its name undefined."""
+    """Run the definitions of earlier runs under the same language; one that fails leaves its name undefined."""
     if not sources:
         return
     for text in ("\n".join(sources), *sources):
@@ -130,7 +133,7 @@ def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Ca
             language.execute(language.compile(text, _EARLIER_FILE), space, stdout)
         except Expired:
             raise
-        except BaseException:  # noqa: BLE001  (hostile code may raise anything; then each is tried alone)
+        except BaseException:  # noqa: BLE001  (hostile code may raise anything; then each definition is tried alone)
             continue
         if text is not sources[0] or len(sources) == 1:
             return
@@ -139,7 +142,7 @@ def _define(language: Any, sources: list[str], space: dict[str, Any], stdout: Ca
 def _names(
     language: Any, program: Any, space: Mapping[str, Any], before: Mapping[str, Any], watch: Watch
 ) -> dict[str, _Name]:
-    """What the code bound at its top level, with the definitions among it as their source."""
+    """Return what the code bound at its top level: definitions as their source, anything else as its value."""
     definitions: Definitions | None = None
     names: dict[str, _Name] = {}
     for name, value in itertools.islice(space.items(), _MAX_NAMED):
@@ -159,7 +162,7 @@ def _names(
         if found is None and is_import and not callable(value):
             names[name] = NoSource("a module: import it under this name")
         elif found is not None:
-            if language.builtins.get(name) is not value:  # always there
+            if language.builtins.get(name) is not value:  # those are there in each run
                 names[name] = found
         else:
             try:
@@ -170,14 +173,14 @@ def _names(
 
 
 def _deleted(request: wire.Request, space: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, _Name]:
-    """Names of earlier runs that the code deleted."""
+    """Return the names of earlier runs that the code deleted."""
     given = before.keys() if request.sources else {variable.name for variable in request.variables}
     gone = [name for name in given if name in before and name not in space and name.isidentifier()]
     return {name: NoSource(DELETED) for name in gone if name != FRAME or FRAME in request.names}
 
 
 def _stopped(names: list[str]) -> list[wire.Frame]:
-    """There is neither time nor memory left to look at what has these names."""
+    """Return frames that say of names that they were lost: no time or memory is left to look at their values."""
     made = [name for name in names if name.isidentifier()]
     return [wire.Lost(name, STOPPED) for name in made[:_MAX_KEPT]]
 
@@ -192,7 +195,7 @@ def _explained(language: Any, error: BaseException, program: Any, request: wire.
 
 
 def raw_body(request: wire.Request, bindings: Bindings) -> Body:
-    """Runs `request.source` as plain CPython; its `result`, if any, is the value."""
+    """Return the body that runs `request.source` as plain CPython; its variable `result`, if it sets one, is the value."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         names: dict[str, object] = {"__name__": "__main__", **bindings.all()}
@@ -209,17 +212,17 @@ def raw_body(request: wire.Request, bindings: Bindings) -> Body:
 
 
 def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wire.Frame]:
-    """The frames of a run that ended well: what is kept, then the value; an error frame where the value is too big."""
+    """Return the frames of a run that ended well: its names, then the value; an error frame where the value is too big."""
     lessen_depth()
     made = shown.present(value)
     if len(made.data) > max_bytes:
-        made = made._replace(data=made.data.replace(b"\n", b""))  # of lines of their own
+        made = made._replace(data=made.data.replace(b"\n", b""))  # without lines for the elements
     packed = made.exact
     if any(value is (kept.value if isinstance(kept, Alias) else kept) for kept in names.values()):
-        packed = b""  # it is kept under that name
+        packed = b""  # the name is sent with it
     if len(packed) + len(made.data) > max_bytes and not made.is_partial:
         packed = b""
-    text = _told_apart(value, made)
+    text = _text_of(value, made)
     room = max_bytes - len(made.data) - len(text or "") - len(packed)
     if room < 0:
         failure = Failure(
@@ -227,7 +230,7 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
             f"the value takes {max_bytes - room:,} bytes; at most {max_bytes:,} come out of a run",
             hint="aggregate it, or take a slice",
         )
-        return [error_frame(failure), *_kept(names, max_bytes)]
+        return [error_frame(failure), *_frames_of(names, max_bytes)]
     done = wire.Done(
         kind=made.kind,
         value=made.data,
@@ -236,11 +239,11 @@ def reply(value: object, names: Mapping[str, _Name], max_bytes: int) -> list[wir
         shape=encodable(values.shape_of(value)) if packed else "",
         is_partial=made.is_partial,
     )
-    return [*_kept(names, room), done]
+    return [*_frames_of(names, room), done]
 
 
-def _told_apart(value: object, made: shown.Presented) -> str | None:
-    """The text of a value, where the host does not have it from the JSON: of text, that is the text itself."""
+def _text_of(value: object, made: shown.Presented) -> str | None:
+    """Return the text that shows a value; None where the host can make it of the JSON."""
     if isinstance(value, str) or made.kind == "repr":
         return None
     if made.text is None and made.data.startswith(b'"') and len(made.data) <= shown.MAX_REPR_CHARS:
@@ -248,7 +251,8 @@ def _told_apart(value: object, made: shown.Presented) -> str | None:
     return made.text
 
 
-def _kept(names: Mapping[str, _Name], room: int) -> list[wire.Frame]:
+def _frames_of(names: Mapping[str, _Name], room: int) -> list[wire.Frame]:
+    """Return a frame for each name; what does not fit into `room` bytes is sent as lost."""
     frames: list[wire.Frame] = []
     for number, (name, value) in enumerate(names.items()):
         if number >= _MAX_KEPT:

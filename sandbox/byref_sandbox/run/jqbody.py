@@ -1,4 +1,4 @@
-"""The body of a jq run: libjq in a jailed process, its outputs taken one by one under caps."""
+"""The body of a jq run: libjq in a jailed process. Its outputs are read one by one, under caps."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from byref_sandbox.values import data, values
 
 _KIND: Final = "JqError"
 _PARSED_BYTES: Final = 20
-"""Memory for one byte of JSON, as text and as libjq holds it: 4 to 18 were measured, over 30 where objects are tiny."""
+"""Bytes of memory for a byte of JSON, as text and in libjq together. 4 to 18 were measured, and over 30 where objects are tiny."""
 _MOST_PARSED_BYTES: Final = 4 << 30
 _HALTED: Final = "__halt"
 _HALTED_ERROR: Final = "__halt_error"
-# A program that halts ends without a word, its message lost with it: these halt with an error, which has the message.
+# libjq drops the message of a program that halts. These definitions halt by an error, which carries it.
 _HALTS: Final = f"""
 def halt: error({{{_HALTED}: true}});
 def halt_error($code): if $code | type == "number" then error({{{_HALTED_ERROR}: .}})
@@ -35,7 +35,7 @@ def halt_error: halt_error(5);
 
 
 _CLAMPED: Final = re.compile(rb"1\.7976931348623157e\+?308")
-"""What jq makes of an infinity, and of numbers that are too large: the largest float."""
+"""What jq writes for an infinity and for numbers beyond the range of floats: the largest float."""
 _LARGE: Final = re.compile(r"(?:^|[\[,:\s])(-?(?:[0-9]{309,}|[0-9]+(?:\.[0-9]*)?[eE]\+?[0-9]{3,}))")
 _NAN: Final = re.compile(r"(?:^|[\[,:\s])-?[nN][aA][nN]")
 _WRITES: Final = re.compile("tojson|tostring|@|\\\\\\(")
@@ -45,14 +45,14 @@ _IsNan = Callable[[object], bool]
 
 
 def jq_body(request: wire.Request, text: str) -> Body:
-    """Runs the jq program in `request.source` over a JSON text."""
+    """Return the body that runs the jq program in `request.source` over a JSON text."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         frames: list[wire.Frame] = []
         try:
             program, is_checked = _compiled(request.source, text)
-            return _taken(
-                _told_of(program.input_text(text), is_checked),
+            return _frames_of(
+                _with_nan(program.input_text(text), is_checked),
                 frames,
                 request,
                 not_finite=_is_beyond(request.source, text),
@@ -62,7 +62,7 @@ def jq_body(request: wire.Request, text: str) -> Body:
             raised = _raised(message)
             if frames and isinstance(raised, dict) and _HALTED in raised:
                 return [*frames, wire.Done()]
-            return [*frames, error_frame(Failure(_KIND, _told(message, raised), hint=_hint(message)))]
+            return [*frames, error_frame(Failure(_KIND, _message_of(message, raised), hint=_hint(message)))]
         except BaseException as error:  # noqa: BLE001
             return [*frames, error_frame(failure_of(error, request.terms))]
 
@@ -70,12 +70,12 @@ def jq_body(request: wire.Request, text: str) -> Body:
 
 
 def pick_body(request: wire.Request, value: object) -> Body:
-    """Runs the plain jq program in `request.source` over a decoded value."""
+    """Return the body that runs `request.source`, a program that `plainjq` understands, over a decoded value."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         try:
             outputs = plainjq.compiled(request.source)(value)
-            return _taken(((output, plainjq.has_not_finite) for output in outputs), [], request)
+            return _frames_of(((output, plainjq.has_not_finite) for output in outputs), [], request)
         except plainjq.NotPlain:
             return [error_frame(Failure(plainjq.NOT_PLAIN, "the program, or what it meets, is for jq"))]
         except BaseException as error:  # noqa: BLE001
@@ -84,14 +84,17 @@ def pick_body(request: wire.Request, value: object) -> Body:
     return body
 
 
-def _taken(
+def _frames_of(
     outputs: Iterable[tuple[object, _IsNan]],
     frames: list[wire.Frame],
     request: wire.Request,
     *,
     not_finite: bool = False,
 ) -> list[wire.Frame]:
-    """Adds the outputs to `frames`, under the request's caps, and the end."""
+    """Add the outputs to `frames`, under the request's caps, and return them with the last frame.
+
+    Each output comes with a function that says whether NaN is among its nulls.
+    """
     lessen_depth()
     room = request.max_output_bytes
     for output, is_nan in outputs:
@@ -104,11 +107,11 @@ def _taken(
     return [*frames, wire.Done(not_finite=not_finite)]
 
 
-def _told_of(outputs: Iterable[object], is_checked: bool) -> Iterator[tuple[object, _IsNan]]:
-    """Yields each output, and what tells whether NaN is among its nulls: by what follows it, if the program is checked."""
-    told = iter(outputs)
-    for output in told:
-        has_nan = is_checked and next(told) is True
+def _with_nan(outputs: Iterable[object], is_checked: bool) -> Iterator[tuple[object, _IsNan]]:
+    """Yield each output with a function that says whether NaN is in it: a checked program (`_CHECK`) says so behind each output."""
+    found = iter(outputs)
+    for output in found:
+        has_nan = is_checked and next(found) is True
         yield output, _yes if has_nan else _no
 
 
@@ -121,9 +124,9 @@ def _no(_: object) -> bool:
 
 
 def _is_beyond(source: str, text: str) -> bool:
-    """Whether a number of a JSON text is beyond the range of 64-bit floats: what jq computes of it is wrong.
+    """Whether a JSON text has a number that jq computes wrongly: one beyond the range of 64-bit floats.
 
-    Or it is NaN, and the program writes JSON itself, in which that is null.
+    So is NaN where the program itself writes JSON, in which it becomes null.
     """
     if _WRITES.search(source) and _NAN.search(text):
         return True
@@ -131,34 +134,34 @@ def _is_beyond(source: str, text: str) -> bool:
 
 
 def with_data(terms: wire.Terms, size: int) -> wire.Terms:
-    """The limits with room for data of `size` bytes, which libjq parses in the run itself."""
+    """Return the limits with memory for data of `size` bytes added: libjq parses it in the run itself."""
     room = min(size * _PARSED_BYTES, _MOST_PARSED_BYTES)
     return msgspec.structs.replace(terms, memory_bytes=terms.memory_bytes + room)
 
 
 def _compiled(source: str, text: str) -> tuple[jq._Program, bool]:
-    """The program for a JSON text, and whether each of its outputs is followed by whether NaN is in it.
+    """Return the compiled program, and whether it is checked: then behind each output it says whether NaN is in it.
 
-    jq writes null for NaN, and looking costs as much as the program: it is for those that may give one.
+    jq writes null for NaN. The check costs as much as the program, so it is added only where NaN may come out.
     """
     program = jq.compile(source)
     definitions = _HALTS if "halt" in source else ""
     if plainjq.may_make_nan(source) or _NAN.search(text):
-        with suppress(ValueError):  # a backslash before the line break: the comment goes on
+        with suppress(ValueError):  # a comment that ends in a backslash takes the closing bracket with it
             return jq.compile(f"{definitions}({source}\n) | {_CHECK}"), True
     return jq.compile(definitions + source) if definitions else program, False
 
 
 def _raised(message: str) -> object:
-    """The value that a program raised as its error; the message itself if that is text."""
+    """Return the value that a program raised as its error; the message itself if it is no JSON."""
     try:
         return msgspec.json.decode(message)
     except (ValueError, RecursionError):
         return message
 
 
-def _told(message: str, raised: object) -> str:
-    """The message, which says of a value, and of what a program halted with, what it is."""
+def _message_of(message: str, raised: object) -> str:
+    """Return the error's message in words, also where the program raised a value or halted."""
     if raised is message:
         return _readable(message)
     if isinstance(raised, dict) and _HALTED in raised:
@@ -186,9 +189,9 @@ def _hint(message: str) -> str | None:
 
 
 def value_text(source: int | bytes, content_type: str, path: list[str | int]) -> str:
-    """The JSON text that a program is given: a payload's value, or what is at `path` inside it; raises Unusable.
+    """Return the JSON text that a program is given: a payload's value, or what is at `path` inside it; raise Unusable.
 
-    The payload is in an anonymous file, by its descriptor, or at hand.
+    `source` is the payload itself, or the descriptor of a memfd that holds it.
     """
     is_json = content_type == data.JSON or content_type.endswith("+json")
     if is_json and not path:

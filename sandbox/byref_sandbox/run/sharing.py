@@ -1,4 +1,4 @@
-"""Mutable parts that names have in common: each name is kept by itself, so that in the next run they are copies."""
+"""Mutable parts that names have in common. Each name is stored by itself, so that in the next run these parts are copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 from byref_sandbox import wire
 
 MOST: Final = 20_000
-"""Parts that are looked at: some two milliseconds."""
+"""Parts that are looked at; it takes some two milliseconds."""
 _BY_KEY: Final = frozenset({dict, collections.defaultdict, collections.OrderedDict})
 _IN_ORDER: Final = frozenset({list, tuple, collections.deque})
 _LEAVES: Final = frozenset({set, bytearray, collections.Counter, np.ndarray, pd.DataFrame, pd.Series})
@@ -22,9 +22,9 @@ _LOOKED_AT: Final = _BY_KEY | _IN_ORDER | _LEAVES
 
 
 def shared(new: Mapping[str, object], given: Mapping[str, object]) -> dict[str, str]:
-    """Return, by name of what the code bound, a name, its own or another, with which it has a mutable part in common.
+    """Return, for each name in `new` that shares a mutable part, a name with which it shares it; that may be its own name.
 
-    `given` are values that earlier runs left. What comes after the first parts is not looked at.
+    `new` are values that the code bound, `given` values that earlier runs left. Only the first `MOST` parts are looked at.
     """
     owners: dict[int, str] = {}
     found: dict[str, str] = {}
@@ -49,8 +49,8 @@ def shared(new: Mapping[str, object], given: Mapping[str, object]) -> dict[str, 
     return found
 
 
-def told(frames: list[wire.Frame], shared: Mapping[str, str]) -> list[wire.Frame]:
-    """Return the frames of a reply, those of names with what they share."""
+def with_shares(frames: list[wire.Frame], shared: Mapping[str, str]) -> list[wire.Frame]:
+    """Return the frames of a reply; each frame of a name says with which name it shares a part."""
     return [
         msgspec.structs.replace(frame, shares=shared[frame.name])
         if isinstance(frame, wire.Kept | wire.Same) and frame.name in shared

@@ -1,4 +1,4 @@
-"""The body of a SQL run: one query on DuckDB, over the tables it names, its result a DataFrame."""
+"""The body of a SQL run: one query on DuckDB over the tables that it names. Its result is a DataFrame."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _SETTINGS: Final = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
     "enable_external_file_cache": "false",
-    # Nothing after it can be set that names a path.
+    # Last: once it is off, DuckDB refuses each setting that names a path.
     "enable_external_access": "false",
 }
 _TABLE_FUNCTIONS: Final = frozenset(
     "generate_series range unnest repeat json_each json_tree histogram histogram_values summary".split()  # noqa: SIM905
 )
-"""Those that read nothing but their arguments and the tables of the query."""
+"""Table functions that read nothing but their arguments and the tables of the query. All others are refused, new ones too."""
 _SCALARS_REFUSED: Final = frozenset(
     "getenv current_setting set_config write_log which_secret parse_duckdb_log_message".split()  # noqa: SIM905
 )
@@ -56,7 +56,7 @@ _WARMED: Final = (
 )
 _CATALOGS: Final = ("duckdb_", "pg_", "sqlite_")
 _MEMORY_SHARE: Final = 0.8
-"""Of what a run may use: the rest is for the result on its way out."""
+"""The part of a run's memory that the database may use; the rest is for the result on its way out."""
 _INTERRUPTED: Final = "Query interrupted"
 _HINT: Final = "filter or aggregate earlier, join on equal keys, or select fewer columns"
 _MAX_REASONS: Final = 20
@@ -64,9 +64,9 @@ _MAX_REASONS: Final = 20
 
 @functools.cache
 def connection() -> Any:
-    """The connection of this process and all it forks; first called in the root zygote, while there are no threads.
+    """Return the connection of this process and of all that it forks. The root zygote calls it first, while it has one thread.
 
-    Its settings are locked by each run, after the last one, how much memory it may use.
+    Each run makes the last setting, how much memory it may use, and then locks all settings.
     """
     import duckdb
 
@@ -78,7 +78,7 @@ def connection() -> Any:
 
 @functools.cache
 def _refused_functions() -> frozenset[str]:
-    """Functions that look outside, or at the database itself: all that make tables but those known to be harmless."""
+    """Return the functions that look outside, or at the database itself: all table functions that are not known to be harmless."""
     found = connection().execute(
         "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')"
     )
@@ -87,13 +87,13 @@ def _refused_functions() -> frozenset[str]:
 
 @functools.cache
 def _keywords() -> frozenset[str]:
-    """Words that mean a name only in quotes."""
+    """Return the words that are names only in quotes."""
     found = connection().execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
     return frozenset(name for (name,) in found.fetchall())
 
 
 def warm() -> None:
-    """Runs everyday queries once, in the root zygote: what libraries import on first use is imported."""
+    """Run everyday queries once, in the root zygote: libraries import something on first use, and a run can import nothing."""
     frame = pd.DataFrame(
         {
             "a": [1, 2, 3],
@@ -115,23 +115,23 @@ def warm() -> None:
 
 
 class Tables:
-    """The tables of one query, by reference, or why there is none."""
+    """The tables that one query names, and for each that cannot be made the reason."""
 
     def __init__(self, request: wire.Request, loaded: Mapping[int, Loaded]) -> None:
         self.reasons: dict[str, str] = {}
-        """By the name of the table in lower case."""
+        """Why a table could not be made, by its name in lower case."""
         self._sources: list[tuple[sqltext.Reference, Loaded, bytes]] = []
         for variable in request.variables:
             name, *path = json.loads(variable.name)
             self._sources.append((sqltext.Reference(name, tuple(path)), loaded[variable.payload], variable.path))
 
     def columns(self) -> set[str]:
-        """Names of columns in lower case, of tables that are there before the run."""
+        """Return the names of columns, in lower case, of tables that were built before the run."""
         frames = [entry.frames[path] for _, entry, path in self._sources if path in entry.frames]
         return {str(name).lower() for frame in frames for name in frame.columns}
 
     def bind(self, database: Any) -> None:
-        """Registers each; inside the jail: what an earlier run wrote is read here."""
+        """Register each table. Call it inside the jail: values that an earlier run wrote are read here."""
         for number, (reference, entry, path) in enumerate(self._sources):
             name = ".".join((reference.name, *reference.path))
             try:
@@ -184,7 +184,7 @@ def _why(reference: sqltext.Reference, entry: Loaded, path: bytes, error: Except
 
 
 def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
-    """Runs the one query in `request.source`; what it gives is the value, kept under `request.keep` too if that is given."""
+    """Return the body that runs the one query in `request.source`. Its result is the value, and is bound to `request.keep` if given."""
     database = connection()
     database.execute(f"SET memory_limit = '{int(request.terms.memory_bytes * _MEMORY_SHARE)}B'")
     database.execute("SET lock_configuration = true")
@@ -222,7 +222,7 @@ def sql_body(request: wire.Request, loaded: Mapping[int, Loaded]) -> Body:
 
 
 def _single(database: Any, source: str) -> str:
-    """The one query of a source, ready to run; raises _Refused, or what the parser raises."""
+    """Return the one query of a source, ready to run; raise _Refused, or what the parser raises."""
     import duckdb
 
     query = sqltext.as_sql(source)
@@ -266,7 +266,7 @@ _MEMORY: Final = re.compile(
 
 
 def _expired(terms: wire.Terms, elapsed: float) -> Failure:
-    """DuckDB tells that a timer went off, not which."""
+    """Return the failure of a run that was stopped. DuckDB says that a timer went off, but not which: the clocks tell."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     if elapsed + 0.1 < terms.wall_seconds and used.ru_utime + used.ru_stime + 0.1 >= terms.cpu_seconds:
         return Failure("CpuLimit", f"stopped after {terms.cpu_seconds:g} s of processor time", hint=_HINT)
@@ -277,7 +277,7 @@ _SETTING: Final = re.compile(r"[.!]?\s*(?:Use|use|You can) [^.\n]*\bSET\b[^\n]*"
 
 
 def _failure(error: BaseException, reasons: Mapping[str, str], names: tuple[str, ...]) -> Failure:
-    """What the database says, without what it says of itself."""
+    """Return the failure for an error of the database, without advice that cannot be followed here and without its stack traces."""
     if isinstance(error, _Refused):
         return Failure("NotAllowed", str(error), hint=error.hint)
     message = re.split(r"\n+Stack Trace:|\nThis error signals", str(error))[0].strip()

@@ -10,7 +10,7 @@ from byref_sandbox.values import data, exact
 
 
 def template_body(request: wire.Request) -> Body:
-    """Renders the template in `request.source` over the value of its one payload, which is read in here as well."""
+    """Return the body that renders the template in `request.source` over the value of its one payload, which is decoded in the jail."""
 
     def body(_stdout: Captured) -> list[wire.Frame]:
         try:

@@ -1,4 +1,9 @@
-"""What happens inside one run, between its fork and its end: data, jail, code, reply."""
+"""One run, from its fork to its end: load the data, enter the jail, run the code, send the reply.
+
+The order matters. Data is loaded before the jail is entered, since memfds are read there. Timers are set before it as well, since
+the jail takes the system call away. Code runs after it. Whatever happens, the process ends here: it must never return into
+the loop of its zygote.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +31,21 @@ from byref_sandbox.outcome import Failure
 from byref_sandbox.values.data import Unusable
 
 _TICK_SECONDS: Final = 0.05
-"""An expired timer fires again this often: code that swallows the first exception does not swallow them all."""
+"""An expired timer fires again after so long: code that catches the first exception does not catch them all."""
 _RESERVE_BYTES: Final = 8 << 20
-"""Given back when memory runs out, so that there is some left to say so."""
+"""Address space that is given back when memory runs out, so that the failure can be reported."""
 _OWN_DEPTH: Final = 30
-"""Calls of the worker's own below the code's first."""
+"""Calls of the worker itself that are below the first call of the code; they do not count against its limit."""
 _LEVELS: Final = 700
-"""Of arrays and objects in each other that come out of a run: whoever reads them has used some of Python's thousand calls."""
+"""Levels of nesting that may come out of a run. Python's limit is a thousand calls, and a reader has used some of them already."""
 _MAX_MESSAGE_CHARS: Final = 4_000
 _UNICODE: Final = "utf-8"
 _LAST_SIGNALS: Final = (wire.ASK_SIGNAL, signal.SIGXCPU)
-"""The next is a kill."""
+"""Signals that come shortly before a kill."""
 
 
 class Expired(BaseException):
-    """A limit ran out: raised by a timer, wherever the code is."""
+    """A limit ran out. A timer raises this in whatever line the code is."""
 
     def __init__(self, kind: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -48,9 +53,9 @@ class Expired(BaseException):
 
 
 class Captured(io.TextIOBase):
-    """Print output: what fits into `max_bytes` is kept, the rest is counted in characters.
+    """Print output: stores what fits into `max_bytes` and counts the characters of the rest.
 
-    What is kept goes to the host at once as well, which has it then if the run does not come to its end.
+    With `reply`, what is stored also goes to the host at once, which then has it even if the run is killed.
     """
 
     def __init__(self, max_bytes: int, reply: int | None = None) -> None:
@@ -61,11 +66,11 @@ class Captured(io.TextIOBase):
         self.dropped = 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Takes all of `text`, keeps what fits."""
+        """Accept all of `text` and store what fits."""
         start = text[: self._room].encode(_UNICODE, "backslashreplace")
         if len(start) <= self._room and len(text) <= self._room:
             kept, count = start.decode(), len(text)
@@ -77,30 +82,30 @@ class Captured(io.TextIOBase):
         if kept:
             self._parts.append(kept)
             if self._reply is not None:
-                with contextlib.suppress(OSError):  # nobody hears it: what comes next says so
+                with contextlib.suppress(OSError):  # the host is gone: the reply will fail as well
                     wire.write_printed(self._reply, kept.encode())
         return len(text)
 
     def text(self) -> str:
-        """All that was kept."""
+        """Return all that was stored."""
         return "".join(self._parts)
 
 
 Body = Callable[[Captured], list[wire.Frame]]
-"""Runs the code and gives the reply's frames; the last may be a Done, without output and usage."""
+"""Runs the code and returns the frames of the reply. The last may be a `Done`, to which output and usage are added."""
 Prepare = Callable[[], Body]
-"""Loads what the run needs, while the jail is still open; raises Unusable."""
+"""Loads what the run needs, before the jail is entered; raises Unusable."""
 
 
 def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, parent: int) -> NoReturn:
-    """The whole life of a run's process: never returns, never raises."""
+    """Do the whole run in this process and end it: never returns, never raises."""
     try:
         stdout = Captured(terms.stdout_bytes, reply)
         usage = _Usage()
         try:
             frames = _guarded(terms, prepare, jail, reply, parent, stdout)
             disarm()
-        except Expired as error:  # while what the code left was being freed
+        except Expired as error:  # the timer fired while the code's objects were being freed
             disarm()
             frames = [error_frame(error.failure)]
         try:
@@ -112,7 +117,7 @@ def execute(terms: wire.Terms, prepare: Prepare, jail: Jail, *, reply: int, pare
 
 
 def refuse(reply: int, failure: Failure) -> NoReturn:
-    """Ends the process of a run that cannot be begun."""
+    """End the process of a run that cannot begin, with a reply that says why."""
     _send(reply, [error_frame(failure)], Captured(0), _Usage())
     os._exit(0)
 
@@ -120,12 +125,12 @@ def refuse(reply: int, failure: Failure) -> NoReturn:
 def _guarded(
     terms: wire.Terms, prepare: Prepare, jail: Jail, reply: int, parent: int, stdout: Captured
 ) -> list[wire.Frame]:
-    reserve = mmap.mmap(
-        -1, _RESERVE_BYTES, mmap.MAP_PRIVATE
-    )  # address space alone: pages it never touches cost nothing
+    # Address space and no memory: pages that nobody touches are not there.
+    reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE)
     try:
         body = prepare()
         sys.stdout = sys.stderr = stdout
+        # The interpreter's own copies lead to descriptors of the zygote.
         for name in ("stdin", "__stdin__", "__stdout__", "__stderr__"):
             setattr(sys, name, None)
         sys.setrecursionlimit(terms.recursion_depth + _OWN_DEPTH)
@@ -139,7 +144,7 @@ def _guarded(
                 parent=parent,
             )
         )
-        gc.enable()
+        gc.enable()  # the zygote runs without it
         return body(stdout)
     except Unusable as error:
         return [error_frame(Failure("ValueError", str(error)))]
@@ -150,12 +155,12 @@ def _guarded(
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether the error means that there was no memory left."""
+    """Whether an error means that memory ran out."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 def failure_of(error: BaseException, terms: wire.Terms) -> Failure:
-    """The failure of what no language explains: expired limits, memory, and anything from outside the code."""
+    """Return the failure for an error that no language explains: an expired limit, memory, or a fault outside the code."""
     if isinstance(error, Expired):
         return error.failure
     if out_of_memory(error):
@@ -171,7 +176,7 @@ def failure_of(error: BaseException, terms: wire.Terms) -> Failure:
 
 
 def error_frame(failure: Failure) -> wire.Error:
-    """The failure, bounded and in valid Unicode."""
+    """Return a failure as a frame, its texts bounded and in valid Unicode: the code may have made them."""
     return wire.Error(
         encodable(failure.kind)[:200],
         encodable(failure.message)[:_MAX_MESSAGE_CHARS],
@@ -181,7 +186,7 @@ def error_frame(failure: Failure) -> wire.Error:
 
 
 def _arm(terms: wire.Terms) -> None:
-    # Timers are set before the jail takes the system call away, so nothing in it can set them again.
+    # Before the jail is entered: in there the system call is refused, so that code can neither stop the timers nor set others.
     for number, timer, seconds, kind, what in (
         (signal.SIGALRM, signal.ITIMER_REAL, terms.wall_seconds, "TimeLimit", "s"),
         (signal.SIGPROF, signal.ITIMER_PROF, terms.cpu_seconds, "CpuLimit", "s of processor time"),
@@ -198,27 +203,27 @@ def _raiser(kind: str, message: str) -> Callable[[int, FrameType | None], None]:
 
 
 def _say_where(reply: int) -> None:
-    """Has the run write down in which line it is when its zygote, or the system, is about to kill it.
+    """Have the run write its current line into the reply when its zygote, or the kernel, is about to kill it.
 
-    Python's own handlers wait for compiled code to return; these do not.
+    `faulthandler` writes in the signal handler itself. Python's own handlers would wait until compiled code returns, which may be never.
     """
     for number in _LAST_SIGNALS:
         faulthandler.register(number, reply, all_threads=False)
 
 
 def disarm() -> None:
-    """Stops the run's own timers; from here on its zygote alone watches the clock, and the reply holds frames alone."""
+    """Stop the run's own timers and signals, so that nothing interrupts the reply: from here on only the zygote watches the clock."""
     for number in (signal.SIGALRM, signal.SIGPROF, *_LAST_SIGNALS):
         signal.signal(number, signal.SIG_IGN)
 
 
 def lessen_depth() -> None:
-    """Lets nothing be written down that is nested deeper than a host reads; the code has run by now."""
+    """Lower the recursion limit, so that no value is written that is nested deeper than a host can read. The code has ended by now."""
     sys.setrecursionlimit(min(sys.getrecursionlimit(), _OWN_DEPTH + _LEVELS))
 
 
 class _Usage:
-    """What the run has cost since this object was made."""
+    """What the run itself says that it has cost since this object was made. The host prefers the kernel's count, which the zygote sends."""
 
     def __init__(self) -> None:
         self._resident = resident()
