@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from material import Opener, json_text, prose, records
 
-from byref import CharCounter, ConfigurationError, Engine, Policy, Session, Usage
+from byref import CharCounter, Engine, Policy, Session, Usage
 from byref.policy.gates import byte_threshold, headroom, headroom_limit, per_output
 
 # The rules by themselves
@@ -59,35 +59,6 @@ def test_percentages_are_exact_where_floats_are_not(percent: int, hundreds: int)
     )
     assert byte_threshold(policy, window) == hundreds * percent * 4
     assert headroom_limit(policy, window) == (None if percent == 100 else hundreds * percent)
-
-
-ALL_FIRE: dict[str, Any] = {
-    "max_result_tokens": 10,
-    "max_output_bytes": 10,
-    "min_threshold_bytes": 20,
-    "max_threshold_bytes": 30,
-}
-
-
-@pytest.mark.parametrize(
-    ("knobs", "size", "is_error", "fits", "reason"),
-    [
-        (ALL_FIRE | {"enabled": False}, 99, True, True, "disabled"),
-        (ALL_FIRE | {"truncate_tokens": 50}, 99, True, False, "error"),
-        (ALL_FIRE | {"truncate_tokens": 99}, 99, True, True, "error"),
-        (ALL_FIRE, 99, False, False, "max_result_tokens"),
-        (ALL_FIRE, 15, False, False, "max_result_tokens"),
-        (ALL_FIRE | {"max_result_tokens": None}, 99, False, False, "max_output_bytes"),
-        (ALL_FIRE | {"max_result_tokens": None}, 15, False, False, "max_output_bytes"),
-        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 15, False, True, "below_floor"),
-        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 31, False, False, "above_ceiling"),
-        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 25, False, False, "context_percentage"),
-        (ALL_FIRE | {"max_result_tokens": None, "max_output_bytes": None}, 20, False, True, "fits"),
-    ],
-)
-def test_order_of_the_rules(knobs: dict[str, Any], size: int, is_error: bool, fits: bool, reason: str) -> None:
-    verdict = per_output(Policy(**knobs), size=size, tokens=size, window=1, is_error=is_error)
-    assert (verdict.fits, verdict.reason) == (fits, reason)
 
 
 # Every knob at, below and above its boundary, all others out of the way: (knobs, size, tokens) and the reason.
@@ -238,49 +209,6 @@ def test_headroom_at_its_limit(tokens: int, fits: bool) -> None:
     assert (verdict.fits, verdict.value, verdict.limit, verdict.unit) == (fits, 40_000 + tokens, 70_000, "tokens")
 
 
-@pytest.mark.parametrize(
-    "knobs",
-    [
-        {"context_percentage": 1.01}, {"context_percentage": -0.1}, {"headroom_percentage": float("nan")},
-        {"headroom_percentage": "0.7"}, {"min_threshold_bytes": -1}, {"min_threshold_bytes": 1.5}, {"max_threshold_bytes": 0},
-        {"min_threshold_bytes": 10, "max_threshold_bytes": 9}, {"max_result_tokens": 0}, {"max_output_bytes": True},
-        {"mode": "inline"}, {"plaintext": "variables"}, {"on_storage_failure": "ignore"}, {"tools": "code_interpreter"},
-        {"tools": ["code"]}, {"envelope_tokens": 5}, {"preview_tokens": 0}, {"truncate_tokens": 1}, {"reply_tokens": 1},
-        {"per_tool": {"x": {"tools": []}}}, {"per_tool": {"x": {"modes": "auto"}}}, {"per_tool": {"x": {"mode": "auot"}}},
-        {"run_seconds": 0}, {"run_memory_bytes": 1}, {"max_artifact_bytes": 0}, {"default_context_window": 0},
-    ],
-)  # fmt: skip
-def test_a_knob_out_of_range_is_named(knobs: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        Policy(**knobs)
-    inner = next(iter(knobs["per_tool"]["x"])) if "per_tool" in knobs else next(iter(knobs))
-    assert inner.rstrip("s") in str(caught.value)
-
-
-def test_an_unknown_knob_gets_a_suggestion() -> None:
-    with pytest.raises(
-        ConfigurationError, match="'headroom_percent' is no knob of Policy; did you mean 'headroom_percentage'"
-    ):
-        Policy.variables(headroom_percent=0.5)
-
-
-def test_the_default_is_the_variables_preset_with_a_bound_on_whole_text() -> None:
-    assert Policy() == Policy.variables(wholesale_tokens=20_000)
-    assert (
-        Policy.variables(max_result_tokens=5)
-        == Policy(max_result_tokens=5, wholesale_tokens=None)
-        == Policy().override(max_result_tokens=5, wholesale_tokens=None)
-    )
-    defaults = Policy()
-    assert (defaults.enabled, defaults.mode, defaults.context_percentage) == (True, "auto", 0.25)
-    assert (defaults.min_threshold_bytes, defaults.max_threshold_bytes, defaults.headroom_percentage) == (
-        4_096,
-        1_048_576,
-        0.7,
-    )
-    assert (defaults.max_result_tokens, defaults.truncate_tokens, defaults.envelope_budget) == (7_000, 2_500, 1_200)
-
-
 # Through `process`, on every database
 
 BARE = {"max_result_tokens": None, "plaintext": "truncate"}
@@ -301,75 +229,63 @@ def decide(session: Session, output: object) -> tuple[str, str]:
     return result.route, result.reason
 
 
-def test_floor_beats_everything_but_the_absolute_limits(counted: Opener) -> None:
-    session = full(counted(**BARE), 198_000)
-    assert decide(session, prose(1_023)) == ("inline", "below_floor")
-    assert decide(session, prose(4_095)) == ("inline", "below_floor")
-    assert decide(session, prose(4_096)) == ("truncate", "headroom")
-    assert decide(session, prose(4_097)) == ("truncate", "headroom")
+Decided = list[tuple[object, str, str]]
+EDGES: dict[str, tuple[dict[str, Any], int, Decided]] = {
+    "the floor beats everything but the absolute limits": (
+        BARE, 198_000,
+        [(prose(1_023), "inline", "below_floor"), (prose(4_095), "inline", "below_floor"), (prose(4_096), "truncate", "headroom")],
+    ),
+    "the floor counts bytes, not characters": (
+        BARE, 198_000, [("\u00e9" * 2_047, "inline", "below_floor"), ("\u00e9" * 2_048, "truncate", "headroom")],
+    ),
+    "a share of the window": (
+        BARE | {"window": 8_000, "headroom_percentage": 1.0}, 0,
+        [(prose(7_999), "inline", "fits"), (prose(8_000), "inline", "fits"), (prose(8_001), "truncate", "context_percentage")],
+    ),
+    "the share counts bytes": (
+        BARE | {"headroom_percentage": 1.0}, 0,
+        [(prose(190_000), "inline", "fits"), ("\u6f22" * 70_000, "truncate", "context_percentage")],
+    ),
+    "the ceiling beats any window": (
+        BARE | {"window": 10_000_000}, 0,
+        [(prose(1_048_575), "inline", "fits"), (prose(1_048_576), "inline", "fits"), (prose(1_048_577), "truncate", "above_ceiling")],
+    ),
+    "tokens of text": (
+        {"plaintext": "truncate"}, 0,
+        [(prose(27_996), "inline", "fits"), (prose(28_000), "inline", "fits"), (prose(28_001), "truncate", "max_result_tokens")],
+    ),
+    "tokens of JSON": (
+        {"plaintext": "truncate"}, 0,
+        [(json_text(13_998), "inline", "fits"), (json_text(14_000), "inline", "fits"), (json_text(14_001), "variables", "max_result_tokens")],
+    ),
+    "bytes are too many at their limit": (
+        BARE | {"max_output_bytes": 51_200}, 0,
+        [(prose(51_199), "inline", "fits"), (prose(51_200), "truncate", "max_output_bytes"),
+         ("\u00e9" * 25_600, "truncate", "max_output_bytes"), ("\u00e9" * 25_599, "inline", "fits")],
+    ),
+    "absolute limits go before the floor": (
+        {"max_result_tokens": 600, "plaintext": "truncate"}, 0,
+        [(prose(2_400), "inline", "below_floor"), (prose(2_401), "truncate", "max_result_tokens")],
+    ),
+    "just below headroom's limit": (BARE | {"window": 100_000}, 68_000, [(prose(7_996), "inline", "fits")]),
+    "at headroom's limit": (BARE | {"window": 100_000}, 68_000, [(prose(8_000), "inline", "fits")]),
+    "above headroom's limit": (BARE | {"window": 100_000}, 68_000, [(prose(8_001), "truncate", "headroom")]),
+    "headroom is off at one": (
+        BARE | {"window": 10_000, "headroom_percentage": 1.0}, 15_000, [(prose(5_000), "inline", "fits")],
+    ),
+    "neither gate fires": (BARE, 0, [(prose(50_000), "inline", "fits")]),
+    "the output's alone": (BARE, 0, [(prose(250_000), "truncate", "context_percentage")]),
+    "headroom's alone": (BARE, 139_000, [(prose(50_000), "truncate", "headroom")]),
+    "both": (BARE, 139_000, [(prose(250_000), "truncate", "context_percentage")]),
+}  # fmt: skip
+"""Knobs, the context's tokens, and outputs in their order with what becomes of each."""
 
 
-def test_floor_counts_bytes_not_characters(counted: Opener) -> None:
-    session = full(counted(**BARE), 198_000)
-    assert decide(session, "é" * 2_047) == ("inline", "below_floor")
-    assert decide(session, "é" * 2_048) == ("truncate", "headroom")
-
-
-def test_percentage(counted: Opener) -> None:
-    session = counted(8_000, headroom_percentage=1.0, **BARE)
-    assert decide(session, prose(7_999)) == ("inline", "fits")
-    assert decide(session, prose(8_000)) == ("inline", "fits")
-    assert decide(session, prose(8_001)) == ("truncate", "context_percentage")
-
-
-def test_percentage_counts_bytes(counted: Opener) -> None:
-    session = counted(200_000, headroom_percentage=1.0, **BARE)
-    assert decide(session, prose(190_000)) == ("inline", "fits")
-    assert decide(session, "漢" * 70_000) == ("truncate", "context_percentage")
-
-
-def test_ceiling_beats_any_window(counted: Opener) -> None:
-    session = counted(10_000_000, **BARE)
-    assert decide(session, prose(1_048_575)) == ("inline", "fits")
-    assert decide(session, prose(1_048_576)) == ("inline", "fits")
-    assert decide(session, prose(1_048_577)) == ("truncate", "above_ceiling")
-
-
-def test_result_tokens(counted: Opener) -> None:
-    session = counted(plaintext="truncate")
-    assert decide(session, prose(27_996)) == ("inline", "fits")
-    assert decide(session, prose(28_000)) == ("inline", "fits")
-    assert decide(session, prose(28_001)) == ("truncate", "max_result_tokens")
-    assert decide(session, json_text(13_998)) == ("inline", "fits")
-    assert decide(session, json_text(14_000)) == ("inline", "fits")
-    assert decide(session, json_text(14_001)) == ("variables", "max_result_tokens")
-
-
-def test_output_bytes_are_too_many_at_their_limit(counted: Opener) -> None:
-    session = counted(max_output_bytes=51_200, **BARE)
-    assert decide(session, prose(51_199)) == ("inline", "fits")
-    assert decide(session, prose(51_200)) == ("truncate", "max_output_bytes")
-    assert decide(session, "é" * 25_600) == ("truncate", "max_output_bytes")
-    assert decide(session, "é" * 25_599) == ("inline", "fits")
-
-
-def test_absolute_limits_go_before_the_floor(counted: Opener) -> None:
-    session = counted(max_result_tokens=600, plaintext="truncate")
-    assert decide(session, prose(2_400)) == ("inline", "below_floor")
-    assert decide(session, prose(2_401)) == ("truncate", "max_result_tokens")
-
-
-def test_headroom(counted: Opener) -> None:
-    below, at, above = (full(counted(100_000, **BARE), 68_000) for _ in range(3))
-    assert decide(below, prose(7_996)) == ("inline", "fits")
-    assert decide(at, prose(8_000)) == ("inline", "fits")
-    assert at.context_tokens() == 70_000
-    assert decide(above, prose(8_001)) == ("truncate", "headroom")
-
-
-def test_headroom_is_off_at_one(counted: Opener) -> None:
-    session = full(counted(10_000, headroom_percentage=1.0, **BARE), 15_000)
-    assert decide(session, prose(5_000)) == ("inline", "fits")
+@pytest.mark.parametrize("name", EDGES)
+def test_what_becomes_of_outputs_at_the_edges(counted: Opener, name: str) -> None:
+    knobs, context, outputs = EDGES[name]
+    session = full(counted(**knobs), context)
+    assert [decide(session, output) for output, _, _ in outputs] == [(route, reason) for _, route, reason in outputs]
 
 
 @pytest.mark.postgresql("sums and counts are the database's, with types of its own")
@@ -390,16 +306,6 @@ def test_switched_off_headroom_lets_the_context_pass_the_window(counted: Opener)
     session = full(counted(100_000, headroom_percentage=1.0, **BARE), 150_000)
     assert decide(session, prose(5_000)) == ("inline", "fits")
     assert session.context_tokens() == 151_250
-
-
-def test_only_when_neither_gate_fires_it_is_inline(counted: Opener) -> None:
-    for context, size, decision in [
-        (0, 50_000, ("inline", "fits")),
-        (0, 250_000, ("truncate", "context_percentage")),
-        (139_000, 50_000, ("truncate", "headroom")),
-        (139_000, 250_000, ("truncate", "context_percentage")),
-    ]:
-        assert decide(full(counted(**BARE), context), prose(size)) == decision
 
 
 def test_compaction_makes_room_and_changes_no_earlier_envelope(counted: Opener) -> None:

@@ -155,6 +155,8 @@ def test_the_floor_is_not_above_the_ceiling() -> None:
 def test_an_unknown_knob_is_named_with_the_nearest_there_is() -> None:
     with pytest.raises(ConfigurationError, match=r"^'quota' is no knob of Policy; there are \['enabled', "):
         Policy().override(quota=5)
+    with pytest.raises(ConfigurationError, match=r"^'headroom_percent' is no knob of Policy; did you mean 'headroom_p"):
+        Policy.variables(headroom_percent=0.5)
     near = "'maper' is no knob of ToolPolicy; did you mean 'mapper'?"
     assert refused(per_tool={"x": {"maper": "."}}) == f"per_tool['x']: {near}"
     with pytest.raises(ConfigurationError) as caught:

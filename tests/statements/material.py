@@ -76,3 +76,13 @@ def parameters(session: Session, tool: str) -> dict[str, Any]:
     """The parameters of one of the session's tools, as a provider is told."""
     [schema] = [each["input_schema"] for each in session.tools("anthropic") if each["name"] == tool]
     return dict(schema["properties"])
+
+
+def read_at_both_ends(session: Session) -> None:
+    """See that of a tool's error the model reads both ends, and that all of it is kept."""
+    text = "first words\n" + lines(300_000) + "\nlast words"
+    result = session.process(text, tool="t", is_error=True)
+    [artifact] = session.artifacts()
+    assert result.is_error and artifact.value == text
+    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
+    assert result.tokens <= 2_600

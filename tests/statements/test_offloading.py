@@ -17,7 +17,18 @@ from sqlalchemy import insert, inspect, select
 from byref import ConfigurationError, Engine, Policy, SessionGone
 from byref.db.tables import ArtifactRow
 from byref.policy.gates import Reason, byte_threshold, per_output
-from statements.material import Opener, answer, complaint, fill, image_block, json_of, lines, parameters, records
+from statements.material import (
+    Opener,
+    answer,
+    complaint,
+    fill,
+    image_block,
+    json_of,
+    lines,
+    parameters,
+    read_at_both_ends,
+    records,
+)
 
 READERS = ("artifact_read", "artifact_grep", "artifact_jq")
 FIVE = ["artifact_id", "size_bytes", "line_count", "shape", "how_to_access"]
@@ -49,13 +60,7 @@ def test_two_ways_out(refs: Opener) -> None:
 
 @pytest.mark.statement("OO-2")
 def test_an_error_is_read_at_both_its_ends(refs: Opener) -> None:
-    session = refs()
-    text = "first words\n" + lines(300_000) + "\nlast words"
-    result = session.process(text, tool="t", is_error=True)
-    [artifact] = session.artifacts()
-    assert result.is_error and artifact.value == text
-    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
-    assert result.tokens <= 2_600
+    read_at_both_ends(refs())
 
 
 @pytest.mark.statement("OO-3")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from byref import CharCounter, ConfigurationError, Engine, Models, Policy, Session, approx_byte_size, is_pointer
-from statements.material import Opener, answer, complaint, fill, json_of, lines, parameters, records
+from statements.material import Opener, answer, complaint, fill, json_of, lines, parameters, read_at_both_ends, records
 
 FOUR = ["pointer", "preview", "sizeBytes", "note"]
 
@@ -81,13 +81,7 @@ def test_from_51200_bytes_on(ptrs: Opener) -> None:
 
 @pytest.mark.statement("MP-4")
 def test_an_error_is_read_at_both_its_ends(ptrs: Opener) -> None:
-    session = ptrs()
-    text = "first words\n" + lines(300_000) + "\nlast words"
-    result = session.process(text, tool="t", is_error=True)
-    [artifact] = session.artifacts()
-    assert result.is_error and artifact.value == text
-    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
-    assert result.tokens <= 2_600
+    read_at_both_ends(ptrs())
 
 
 @pytest.mark.statement("MP-5")

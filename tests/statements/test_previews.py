@@ -24,6 +24,7 @@ from statements.material import (
     json_of,
     lines,
     parameters,
+    read_at_both_ends,
     records,
 )
 
@@ -56,13 +57,7 @@ def test_offloaded_above_2500_tokens(prev: Opener) -> None:
 
 @pytest.mark.statement("CO-1")
 def test_an_error_is_read_at_both_its_ends(prev: Opener) -> None:
-    session = prev()
-    text = "first words\n" + lines(300_000) + "\nlast words"
-    result = session.process(text, tool="t", is_error=True)
-    [artifact] = session.artifacts()
-    assert result.is_error and artifact.value == text
-    assert result.content.startswith("first words") and "last words" in result.content and artifact.id in result.content
-    assert result.tokens <= 2_600
+    read_at_both_ends(prev())
 
 
 @pytest.mark.statement("CO-1")

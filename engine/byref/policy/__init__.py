@@ -254,7 +254,7 @@ class Policy:
 
         That is the default policy without its bound on text that passes whole: `wholesale_tokens` is None.
         """
-        return cls(wholesale_tokens=None)._with(knobs)
+        return cls(wholesale_tokens=None).override(**knobs)
 
     @classmethod
     def references(cls, **knobs: Any) -> Self:
@@ -264,7 +264,7 @@ class Policy:
         there, else truncates; text is treated as JSON is.
         """
         base = cls(envelope_form="references", plaintext="artifact", max_result_tokens=None, tools=READERS)
-        return base._with(knobs)
+        return base.override(**knobs)
 
     @classmethod
     def pointers(cls, **knobs: Any) -> Self:
@@ -274,7 +274,7 @@ class Policy:
         """
         tools = ("store_artifact", "get_artifact", "list_artifacts")
         base = cls(envelope_form="pointers", max_result_tokens=None, max_output_bytes=51_200, tools=tools, **_ONE_GATE)
-        return base._with(knobs)
+        return base.override(**knobs)
 
     @classmethod
     def previews(cls, **knobs: Any) -> Self:
@@ -284,11 +284,15 @@ class Policy:
         """
         tools = ("retrieve_offloaded_content",)
         base = cls(envelope_form="previews", max_result_tokens=2_500, image_tokens=None, tools=tools, **_ONE_GATE)
-        return base._with(knobs)
+        return base.override(**knobs)
 
     def override(self, **knobs: Any) -> Self:
         """Return a copy with these knobs changed."""
-        return self._with(knobs)
+        known = [knob.name for knob in fields(self)]
+        for name in knobs:
+            if name not in known:
+                raise _unknown(name, "Policy", known)
+        return replace(self, **knobs)
 
     def for_tool(self, tool: str) -> Self:
         """Return the policy for one tool's outputs: its knobs over the session's, no other tool's beside it."""
@@ -313,7 +317,7 @@ class Policy:
             knobs = self.tool(name).knobs
             if knobs:
                 with within(f"per_tool[{shown(name)}]"):
-                    merged[name] = self._with({**knobs, "per_tool": self._settings_of(name)})
+                    merged[name] = self.override(**knobs, per_tool=self._settings_of(name))
         return merged
 
     def _settings_of(self, name: str) -> dict[str, ToolPolicy]:
@@ -327,13 +331,6 @@ class Policy:
         given = ((knob.name, getattr(self, knob.name)) for knob in fields(self))
         defaults = {knob.name: _default(knob) for knob in fields(self)}
         return _repr(self, [(name, value) for name, value in given if value != defaults[name]])
-
-    def _with(self, knobs: Mapping[str, Any]) -> Self:
-        known = [knob.name for knob in fields(self)]
-        for name in knobs:
-            if name not in known:
-                raise _unknown(name, "Policy", known)
-        return replace(self, **knobs)
 
 
 def check_tools(tools: object) -> tuple[str, ...]:
