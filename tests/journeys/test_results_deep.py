@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from byref import AsyncEngine, Session, ToolError
-from byref.describe.cuts import cut
-from byref.describe.gaps import shown
+from byref.describe.cuts import cut, shown
 from byref.describe.jsontext import compact
 from byref.describe.truncate import truncate_json
 from byref_sandbox import Sandbox, jsontext

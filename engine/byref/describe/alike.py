@@ -1,6 +1,6 @@
-"""The rest of a long list of objects, read faster: where they are like those before, only their number is new.
+"""A long list of objects, read faster: objects like those before teach nothing new but their number.
 
-What the first of them were like is made a type, and whether further ones are of that type is looked at by msgspec.
+What was learnt of the first chunks of the list becomes a type, and msgspec checks whether further chunks are of that type.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ import msgspec
 from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
 
 _FIRST: Final = 3
-"""Chunks that are read before a type is made of them, which costs less than it saves with the next one."""
+"""Chunks that are read before a type is made; from there on a type saves more with the next chunk than it costs."""
 _MAX_LEVELS: Final = 8
 _MAX_PLACES: Final = 256
-"""In one type. To make that of an object takes 40 µs or more, and an output may have one for every few bytes."""
+"""Places of a value that one type may have. Each object among them takes 40 µs or more to make a type of, and an output may have
+an object for every few bytes."""
 _TYPES: Final[dict[int, Any]] = {NULL: None, BOOLEAN: bool, INTEGER: int, NUMBER: int | float, STRING: str}
 _EMPTY: Final = Annotated[list[None], msgspec.Meta(max_length=0)]
 
 
 class Alike:
-    """Counts chunks in a node that would learn nothing else; of plain values only, as msgspec takes a tuple for a list."""
+    """Counts the objects of chunks from which a node would learn nothing else. Only for plain values: msgspec takes a tuple for a list."""
 
     __slots__ = ("_due", "_node", "_read", "_whole")
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._read = 0
-        """Chunks that were to be read since the last one that was not like those before."""
+        """Chunks that were read since the last type turned out to be too narrow."""
         self._due = _FIRST
-        """Of these before the next type is made; doubled each time, so that few are made in vain."""
+        """Chunks to be read before the next type is made: twice as many each time, so that few types are made in vain."""
         self._whole: _Place | None = None
 
     def add(self, chunk: Sequence[Any]) -> bool:
-        """Count the chunk; False if it is to be read. The same chunks are read as if there were nothing of this."""
+        """Count the chunk and return True if the node would learn nothing else from it; else return False: read it."""
         if self._whole is None:
             self._read += 1
             if self._read <= self._due:
@@ -51,7 +52,7 @@ class Alike:
             try:
                 objects = msgspec.convert(chunk, GenericAlias(list, self._whole.accepts))
             except (msgspec.ValidationError, UnicodeEncodeError):
-                pass  # the latter where the error would name a key with a lone surrogate
+                pass  # msgspec raises the latter where its message would name a key with a lone surrogate
             else:
                 if self._whole.count(objects, counts):
                     for node, count in counts:
@@ -64,19 +65,19 @@ class Alike:
 
 @dataclass(slots=True)
 class _Place:
-    """The type of the values at a node's place, and what it does not tell of them."""
+    """The type of the values at a node's place, and what has to be looked at besides, because a type cannot say it."""
 
     node: Node
     accepts: Any
     object_type: type | None = None
     members: list[tuple[attrgetter[Any], _Place]] = field(default_factory=list)
-    """Of the objects, those that are to be looked at."""
+    """The members of its objects that have to be looked at."""
     items: _Place | None = None
-    """Of the arrays, if they are to be looked at."""
+    """The items of its arrays, if they have to be looked at."""
 
     @property
     def is_told(self) -> bool:
-        """Whether the type tells all."""
+        """Whether the type says all, so that nothing has to be looked at."""
         return not self._has_only_floats and self.object_type is None and self.items is None
 
     @property
@@ -84,7 +85,7 @@ class _Place:
         return self.node.kinds & (INTEGER | NUMBER) == NUMBER
 
     def count(self, column: Sequence[Any], counts: list[tuple[Node, int]]) -> bool:
-        """Count the objects in values of this type; False if there is an integer where only floats are known."""
+        """Count the objects in values of this type; return False if there is an integer where the node knows only floats."""
         if self._has_only_floats and int in set(map(type, column)):
             return False
         if self.object_type is not None:
@@ -100,7 +101,7 @@ class _Place:
 
 
 class _Making:
-    """Makes the type of what a node says; None where none tells whether a node would learn anything from a value."""
+    """Makes the type of a node's values; None where no type can tell whether the node would learn something from a value."""
 
     def __init__(self) -> None:
         self._left = _MAX_PLACES

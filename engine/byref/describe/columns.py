@@ -1,7 +1,7 @@
-"""Column-wise inference: what kinds of value stand at each place of a parsed JSON value.
+"""Inference by columns: which kinds of value there are at each place of a parsed JSON value.
 
-Values of one place are read together as a column, so that the work per value is done by C loops. A list's items are
-taken in chunks, which stay in the processor's cache and bound the memory of the transposed columns.
+The values of one place are read together, as a column, so that loops in C do the work for each value. A list's items are read in
+chunks: these stay in the processor's cache, and bound the memory that their columns take.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from byref.describe.nodes import (
 from byref.describe.rows import Rows
 
 MAX_DEPTH: Final = 250
-"""Levels of nesting that are described; decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
+"""Levels of nesting that are described. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
 DEPTHS: Final = (MAX_DEPTH, 100, 30)
-"""Fewer levels are described where the caller is so deep in calls that there is no room for more."""
+"""What is tried in turn: where the caller is already deep in calls, Python's stack may have no room for the first."""
 CHUNK: Final = 512
 """Items of a list read at once."""
 _SIMPLE_ITEMS: Final = 1 << 14
-"""Items of arrays that are read in one go, where their types are all that there is to them."""
+"""Items of arrays that are read at once where their types say all of them."""
 MAP_KEYS: Final = 32
-"""More rare keys than this, all with containers of one kind, make an object a map: its keys are data."""
+"""Rare keys above which an object is a map, if their values are all arrays or all objects: its keys are data."""
 WIDE_KEYS: Final = 1_000
-"""More rare keys than this make an object a map whatever its values are."""
+"""Rare keys above which an object is a map whatever its values are."""
 
 
 class NotPlain(ValueError):
@@ -53,11 +53,11 @@ class TooDeep(ValueError):
 
 
 class Abridged(ValueError):
-    """Elements that would have to be read once more are not in memory."""
+    """Elements that would have to be read again are not in memory any more."""
 
 
 class _Missing:
-    """Stands in a column where an object lacks the key."""
+    """Stands in a column for an object that lacks the key."""
 
 
 _MISSING: Final = _Missing()
@@ -75,24 +75,24 @@ _KINDS: Final[dict[type, int]] = {
 
 
 class Inference:
-    """One reading of a value; `folded` tells afterwards whether keys were folded, so that the nodes are inexact."""
+    """One reading of a value into nodes. If keys were `folded` meanwhile, the nodes are not exact."""
 
     __slots__ = ("deepest", "fold", "folded", "is_cut", "plain")
 
     def __init__(self, *, fold: bool, plain: bool, deepest: int = MAX_DEPTH) -> None:
         self.fold = fold
         self.deepest = deepest
-        """Levels of nesting that are read; what is below them is not looked at."""
+        """Levels of nesting that are read."""
         self.is_cut = False
-        """Whether there was something below them."""
+        """Whether there were containers below these levels, which were not read."""
         self.plain = plain
-        """Whether the value is known to be what a decoder of JSON makes; its numbers need not be finite then."""
+        """Whether a decoder of JSON is known to have made the value; then its numbers need not be finite."""
         self.folded = False
 
     def read(self, value: object) -> Node:
         """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged.
 
-        TooDeep of a plain value only where the caller is so deep in calls that not even the least of `DEPTHS` can be read.
+        A plain value is TooDeep only where the caller is so deep in calls that not even the last of `DEPTHS` can be read.
         """
         for deepest in DEPTHS:
             node, self.deepest = Node(), min(deepest, self.deepest)
@@ -106,7 +106,7 @@ class Inference:
         return node
 
     def add(self, node: Node, column: Sequence[Any], depth: int) -> None:
-        """Read further values of one place, at this depth, of an array's elements `CHUNK` at once. Raises as `read`."""
+        """Read further values of a place at this depth; of an array's elements give `CHUNK` at once. Raises like `read`."""
         try:
             self._add(node, column, depth)
         except RecursionError:
@@ -124,7 +124,7 @@ class Inference:
             _check_finite(column if len(types) == 1 else [value for value in column if type(value) is float])
         if kinds & CONTAINER:
             if depth >= self.deepest:
-                if not self.plain:  # it may hold itself: to go on beside it could take for ever
+                if not self.plain:  # it may hold itself, and then reading what is beside it could take for ever
                     raise TooDeep(f"the value nests deeper than {MAX_DEPTH} levels")
                 self.is_cut = node.is_cut = True
                 node.kinds |= kinds
@@ -147,7 +147,7 @@ class Inference:
         node.kinds |= kinds
 
     def _add_simple(self, node: Node, arrays: Sequence[list[Any]]) -> bool:
-        """Read the items of arrays of which the type tells all; False if they are to be read as any others."""
+        """Read the items of arrays if their types say all of them; return False if they have to be read like any others."""
         first = next(chain.from_iterable(arrays), None)
         if not _KINDS.get(type(first), 0) & SIMPLE or sum(map(len, arrays)) > _SIMPLE_ITEMS:
             return False
@@ -202,7 +202,7 @@ class Inference:
         node.required = required if node.required is None else node.required & required
 
     def _add_object(self, node: Node, one: dict[str, Any], depth: int) -> None:
-        """`_add_objects` for a single one, of which none is folded; documents that are no tables consist of these."""
+        """Read a single object of which no key is folded, as `_add_objects` would. Documents that are no tables have many."""
         members = node.members
         for key, value in one.items():
             child = members.get(key)
@@ -218,7 +218,7 @@ class Inference:
         node.required = set(one) if node.required is None else node.required & one.keys()
 
     def _foldable(self, node: Node, keys: Iterable[str], objects: Sequence[dict[str, Any]]) -> set[str]:
-        """Which of the keys are data rather than names of fields."""
+        """Return those of the keys that are data rather than names of fields."""
         new = [key for key in keys if key not in node.members]
         if node.rest is not None:
             return set(new)
@@ -244,9 +244,9 @@ class Inference:
 
 
 def may_be_folded(node: Node) -> bool:
-    """Whether keys of its objects, none folded so far, might have been folded if others had been read at once with them.
+    """Whether keys of a node that has none folded might be folded if its objects had been read at once, or in other chunks.
 
-    Never are those that all objects have.
+    Keys that all objects have are never folded.
     """
     some = [member.kinds for key, member in node.members.items() if key not in (node.required or ())]
     if some and len(node.members) > WIDE_KEYS:
@@ -272,7 +272,7 @@ def _values(objects: Iterable[dict[str, Any]], keys: set[str]) -> Iterator[Any]:
 
 
 def _keysets(objects: Sequence[dict[str, Any]]) -> Sequence[tuple[str, ...]]:
-    """The keys that objects have, in their order: each different sequence of them once, that of the first object first."""
+    """Return the objects' keys in order, each different sequence once; the first object's is the first."""
     first = tuple(objects[0])
     keys = list(chain.from_iterable(objects))
     # As no object has a key twice, none is longer than the first where the keys repeat the first's all along.
@@ -284,7 +284,7 @@ def _keysets(objects: Sequence[dict[str, Any]]) -> Sequence[tuple[str, ...]]:
 def _columns(
     objects: Sequence[dict[str, Any]], keys: list[str], required: set[str]
 ) -> Iterable[tuple[str, Sequence[Any]]]:
-    """Columns of objects whose keys differ, in order of first appearance; gaps may be marked as missing."""
+    """Yield the columns of objects whose keys differ, in the order of `keys`; lacking values may be marked as missing."""
     if len(keys) * len(objects) <= 4 * sum(map(len, objects)):
         for key in keys:
             if key in required:

@@ -1,48 +1,142 @@
-"""Cutting a parsed JSON value down to a room in characters, with a gap wherever something was left out."""
+"""Cutting a parsed JSON value down to a room in characters.
+
+`cut` returns the value with a `Gap` wherever something was left out; `attribute` says how much each of these stands for, and
+`shown` writes a mark in the place of each. What is kept, in this order: scalars beside big arrays, whole records from both
+ends of an array, the beginnings of long strings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from byref.describe.gaps import CutString, Gap, Kind
 from byref.describe.jsontext import encodable
 from byref.describe.room import Sizes, Within, example_shares, shares, size_within
 from byref.describe.rows import Rows, between, ends
 
 _DEPTH: Final = 40
-"""Levels below which only what fits whole is shown; a model reads no deeper."""
+"""Levels below which a value is shown only if it fits whole: a model reads no deeper."""
 _FEW: Final = 4
-"""An array of so few elements shows each of them, however large."""
+"""Elements up to which an array shows each of them, however large."""
 _SMALL: Final = 100
 """Characters up to which a scalar is kept before anything is spent on containers and long strings."""
 _LEAST: Final = 40
 """Characters below which the inside of a container or long string is not worth showing."""
 _DECENT: Final = 160
-"""Characters that each shown container gets where not all members of an object can be shown."""
+"""Characters that each container gets that is shown where others of its object are not."""
 _THIN: Final = 60
-"""Characters for each container below which some of an object's members are left out for the sake of others."""
+"""Characters for each container of an object below which some are left out, so that the others can be understood."""
 _GAP: Final = 40
 """Characters set aside for a mark."""
 _KEY: Final = 80
 """Characters of a key from which on it is cut."""
 _DIGITS: Final = 4_000
-"""Digits up to which Python writes an integer as decimal text in any process."""
+"""Digits up to which Python writes an integer as decimal text, whatever limit the process has set."""
 _SAMPLES: Final = 5
 """Elements looked at to estimate what was left out."""
 _PATH: Final = 80
 """Characters of a path from which on its start is cut."""
+_SAMPLE: Final = 2_048
+"""Characters of one omitted value that are looked at to weigh a gap, at most."""
+_SAMPLED: Final = 10_000
+"""Characters of one value of each gap that are looked at, all gaps together."""
+
+Kind = Literal["items", "keys", "characters"]
+
+
+@dataclass(slots=True, eq=False)
+class Gap:
+    """Something that was left out at `path`: `items` of an array, `keys` of an object, `characters` of a string or key."""
+
+    kind: Kind
+    path: str
+    kept: int
+    omitted: int
+    sample: Sequence[Any]
+    """Some of the values that were left out of an array or object."""
+
+    def weigh(self, limit: int, within: Within) -> tuple[int, bool]:
+        """Estimate how many characters of JSON were left out; tell, too, whether a sample was larger than the `limit`."""
+        if not self.sample:
+            return self.omitted, False
+        sizes = [within(value, limit) + 1 for value in self.sample]
+        return max(sum(sizes) * self.omitted // len(sizes), 1), max(sizes) > limit + 1
+
+    def mark(self, tokens: int) -> str:
+        """Return what a preview says in the place of the omitted items or keys, or behind the beginning of a string."""
+        if self.kind == "items":
+            return f"... ({tokens:,} tokens omitted) ..."
+        if self.kind == "characters":
+            return f"… ({self.omitted:,} {'more ' if self.kept else ''}characters)"
+        return f"{self.omitted:,} {'more ' if self.kept else ''}{'key' if self.omitted == 1 else 'keys'}"
+
+
+@dataclass(slots=True, eq=False)
+class CutString:
+    """The first part of a string."""
+
+    head: str
+    gap: Gap
 
 
 def cut(value: object, room: int, sizes: Sizes | None = None) -> tuple[Any, list[Gap]]:
-    """The value in about `room` characters, as JSON with `Gap` and `CutString` objects in it, and all its gaps in order.
+    """Return the value in about `room` characters, as JSON with `Gap` and `CutString` objects in it, and its gaps in order.
 
-    `sizes`: the value's, where several cuts of it share them.
+    Several cuts of one value may share the `sizes` of its parts.
     """
     cutter = _Cutter(sizes or Sizes())
     return cutter.cut(value, room, "", 0), cutter.gaps
+
+
+def shown(tree: Any, mark: Callable[[Gap], str] | None) -> Any:
+    """Return the cut value as JSON with a mark in the place of each gap; with nothing there if `mark` is None."""
+    kind = type(tree)
+    if kind is dict:
+        members = {}
+        for key, member in tree.items():
+            if type(member) is not Gap:
+                members[key] = shown(member, mark)
+            elif mark is not None:
+                members[key] = mark(member)
+        return members
+    if kind is list:
+        elements = []
+        for element in tree:
+            if type(element) is not Gap:
+                elements.append(shown(element, mark))
+            elif mark is not None:
+                elements.append(mark(element))
+        return elements
+    if kind is CutString:
+        return tree.head if mark is None else tree.head + mark(tree.gap)
+    return tree
+
+
+def attribute(gaps: Sequence[Gap], amount: int, per_character: float, sizes: Sizes) -> dict[Gap, int]:
+    """Divide the amount that was left out, in tokens or bytes, among the gaps by the sizes of their samples.
+
+    `per_character` is what a character takes of the amount. The samples may explain less than all of it: then the rest goes to
+    the gaps with a sample larger than was looked at.
+    """
+    limit = min(_SAMPLE, _SAMPLED // len(gaps))
+    weighed = {gap: gap.weigh(limit, sizes.within) for gap in gaps}
+    weights = {gap: max(round(size * per_character), 1) for gap, (size, _) in weighed.items()}
+    beyond = {gap: size for gap, (size, above) in weighed.items() if above}
+    unexplained = amount - sum(weights.values())
+    if beyond and unexplained > 0:
+        known = sum(beyond.values())
+        for gap, size in beyond.items():
+            weights[gap] += unexplained * size // known
+    whole, seen, spent = sum(weights.values()), 0, 0
+    parts = {}
+    for gap, weight in weights.items():
+        seen += weight
+        parts[gap] = amount * seen // whole - spent
+        spent += parts[gap]
+    return parts
 
 
 class _Cutter:
@@ -146,7 +240,7 @@ class _Cutter:
 
 
 def _whole_ends(start: list[Any], end: list[Any], count: int, room: int, within: Within) -> tuple[int, int]:
-    """How many whole elements to show from the start (two thirds of them) and from the end: of both or of none."""
+    """How many whole elements to show from the start (two thirds of them) and from the end: some of either, or none."""
     last = within(end[-1], room) + 1
     first = within(start[0], room) + 1
     if count < 2 or first + last > room:
@@ -166,7 +260,7 @@ def _whole_ends(start: list[Any], end: list[Any], count: int, room: int, within:
 
 
 def _choose(members: Sequence[tuple[str, Any]], room: int, *, complete: bool) -> list[int]:
-    """Which members of an object are shown: small scalars first, then containers and long strings, in source order."""
+    """Which members of an object are shown: first small scalars, then containers and long strings; in source order."""
     costs = [min(len(key), _KEY) + 4 for key, _ in members]
     small = [i for i, (_, value) in enumerate(members) if _is_small(value)]
     large = sorted(set(range(len(members))).difference(small))
@@ -199,9 +293,9 @@ def _is_small(value: object) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes.
+    """Return a copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes.
 
-    Of what was found to fit, which nests no deeper than sizes are told.
+    The value was found to fit, and so nests no deeper than `room.LEVELS`.
     """
     kind = type(value)
     if kind is dict:

@@ -1,4 +1,4 @@
-"""From what was seen to a JSON Schema: whole, or generalised until it fits a room."""
+"""The JSON Schema of a node: whole, or generalised until it fits a budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES: Final = (
 )
 _SINGLE: Final = dict(_TYPES)
 _ALIKE: Final = 4
-"""From this many members of one kind on, folding them into one shape is tried."""
+"""Members of one kind from which on it is tried to fold them into one shape."""
 _STUB: Final = 18
 """Characters of the smallest schema worth showing, `{"type":"string"}`."""
 _NOTE: Final = 40
@@ -32,7 +32,7 @@ _NAMED: Final = 60
 _GUESS: Final = 4
 """Characters of a schema to a token at first; corrected by measuring."""
 _MOST: Final = 12
-"""Characters to a token that no schema reaches: a larger one is not rendered to see whether it fits."""
+"""Characters to a token that no schema has: a larger schema cannot fit, and is not rendered."""
 
 _Json = dict[str, Any]
 
@@ -47,7 +47,7 @@ class _Candidate(NamedTuple):
 
 
 def render(node: Node) -> _Json:
-    """The schema of all that the node saw, as genson writes it; folded keys stand as `additionalProperties`."""
+    """Return the schema of all that the node saw, as genson writes it; folded keys become `additionalProperties`."""
     name = _SINGLE.get(node.kinds)
     if name is not None:
         return {"type": name}
@@ -63,7 +63,7 @@ def render(node: Node) -> _Json:
 
 
 def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json) -> _Json:
-    """The most detailed schema of at most `budget` tokens; `head` opens it where nothing had to be left out.
+    """Return the most detailed schema of at most `budget` tokens; `head` is put before it where nothing had to be left out.
 
     Keys with lone surrogates, which no strict JSON text can hold, are folded. Raises ValueError if not even `{}` fits.
     """
@@ -98,7 +98,7 @@ def _fit(node: Node, budget: int, measure: Callable[[str], int], head: _Json) ->
 
 
 def _encodable(node: Node) -> Node:
-    """The node with keys that hold lone surrogates folded, at every level."""
+    """Fold, at every level, keys that hold lone surrogates."""
     node = _fold(node, [key for key in node.members if encodable(key) != key])
     for key, member in node.members.items():
         node.members[key] = _encodable(member)
@@ -110,7 +110,7 @@ def _encodable(node: Node) -> Node:
 
 
 def _fold(node: Node, keys: Sequence[str]) -> Node:
-    """The node with the keys folded; the given one is left as it was."""
+    """Return a copy of the node with these keys folded."""
     folded = copy(node)
     folded.members = dict(node.members)
     folded.rest_keys = dict(node.rest_keys)
@@ -120,14 +120,14 @@ def _fold(node: Node, keys: Sequence[str]) -> Node:
 
 
 class _Fitting:
-    """One fitting; sizes of nodes and folded alternatives are worked out once."""
+    """One fitting. Sizes of nodes, and nodes with keys folded, are worked out once."""
 
     def __init__(self) -> None:
         self._sizes: dict[Node, int] = {}
         self._folded: dict[Node, Node] = {}
 
     def size(self, node: Node) -> int:
-        """About how many characters the node's schema takes as compact JSON."""
+        """Estimate how many characters the node's schema takes as compact JSON."""
         known = self._sizes.get(node)
         if known is not None:
             return known
@@ -146,7 +146,7 @@ class _Fitting:
         return size
 
     def cut(self, node: Node, room: int) -> _Json:
-        """A schema of the node in about `room` characters."""
+        """Return a schema of the node in about `room` characters."""
         if self.size(node) <= room:
             return render(node)
         types = _types(node)
@@ -221,7 +221,7 @@ class _Fitting:
         return names if 4 * sum(len(key) + 3 for key in names) <= room else []
 
     def _fold_alike(self, node: Node) -> Node:
-        """The node with members folded that share a shape, if that saves at least half of their size."""
+        """Fold members that share a shape, if that saves at least half of their size."""
         known = self._folded.get(node)
         if known is not None:
             return known
@@ -295,7 +295,7 @@ def _render_object(node: Node) -> _Json:
 
 
 def _below(node: Node) -> _Json:
-    """What is said of containers that nest too deeply to be looked at."""
+    """What the schema says of containers that nest too deeply to be read."""
     return {"description": "nested too deeply to be described"} if node.is_cut else {}
 
 

@@ -1,4 +1,4 @@
-"""What was seen at the places of a parsed JSON value."""
+"""What was seen at the places of a parsed JSON value. `users[].id` is a place: the ids of all users."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ARRAY: Final = 32
 OBJECT: Final = 64
 CONTAINER: Final = ARRAY | OBJECT
 SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
-"""Kinds of which the type tells all; numbers may be no finite ones."""
+"""Kinds of which the Python type says all. A float does not: it may not be finite."""
 
 
 class Node:
-    """What was seen at one place: kinds, and below them the items of its arrays and the members of its objects."""
+    """What was seen at one place: its kinds, the items of its arrays, and the members of its objects."""
 
     __slots__ = ("arrays_first", "is_cut", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
 
@@ -27,7 +27,7 @@ class Node:
         self.arrays_first = False
         """Whether an array was seen before any object."""
         self.is_cut = False
-        """Whether containers were seen that nest too deeply to be looked at."""
+        """Whether containers were seen that nest too deeply to be read."""
         self.objects = 0
         """How many objects were seen."""
         self.items: Node | None = None
@@ -39,7 +39,7 @@ class Node:
         self.rest_keys: dict[str, None] = {}
 
     def fold(self, keys: Iterable[str]) -> None:
-        """Let the values of `keys` be one place, `rest`."""
+        """Make the values of `keys` one place, `rest`."""
         nodes = [] if self.rest is None else [self.rest]
         for key in keys:
             self.rest_keys[key] = None
@@ -50,7 +50,7 @@ class Node:
 
 
 def places(node: Node) -> Iterator[Node]:
-    """The place and all that are below it."""
+    """Yield the place and all that are below it."""
     pending = [node]
     while pending:
         one = pending.pop()
@@ -60,7 +60,7 @@ def places(node: Node) -> Iterator[Node]:
 
 
 def cut_at(node: Node) -> str | None:
-    """The path to the first place, breadth first, whose containers were not looked at; None if there is none."""
+    """Return the path to the first place, breadth first, whose containers were not read; None if there is none."""
     pending: list[tuple[Node, tuple[str, ...]]] = [(node, ())]
     for one, path in pending:
         if one.is_cut:
@@ -73,7 +73,7 @@ def cut_at(node: Node) -> str | None:
 
 
 def merge(nodes: Sequence[Node]) -> Node:
-    """One place for all that the nodes saw; they are left as they were, and their parts may be shared."""
+    """Return one node for all that the nodes saw. They stay as they were; it may share parts of them."""
     if len(nodes) == 1:
         return nodes[0]
     merged = Node()

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from byref.describe.cuts import cut
-from byref.describe.gaps import Gap, attribute, shown
+from byref.describe.cuts import Gap, attribute, cut, shown
 from byref.describe.jsontext import compact
 from byref.describe.room import Sizes
 from byref.describe.search import most_within
@@ -15,9 +14,9 @@ from byref.describe.search import most_within
 _GUESS: Final = 3.2
 """Characters of JSON to a token at first; corrected by measuring."""
 _MOST: Final = 16
-"""Characters of JSON to a token that are hardly ever reached."""
+"""Characters of JSON to a token that hardly any text has."""
 _ENTRIES: Final = 8
-"""How many places `omitted` names; further ones are counted."""
+"""Places that `omitted` names; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Preview:
     """What a model sees of a value."""
 
     value: object
-    """What is shown, JSON-able by any strict encoder."""
+    """What is shown, in values that any strict JSON encoder writes."""
     text: str
     """The compact JSON text of `value`."""
     tokens: int
@@ -43,7 +42,7 @@ def preview(
 ) -> Preview:
     """Show as much of the value as `budget` tokens hold, as `measure` counts them; `total` is what the whole takes.
 
-    `size` is of how many bytes its text is, for a better first guess.
+    `size`, the bytes of its text, makes the first guess better.
 
     In an array the element `... (11,900 tokens omitted) ...` stands for the records left out, in an object the member
     `"...": "412 more keys"`, in a string `first part… (12,345 more characters)`. Tokens omitted are `total` less those of
@@ -72,7 +71,7 @@ def preview(
 
 
 class _Cuts:
-    """Previews of one value by the room that they have; those of one text are worked out once."""
+    """Previews of one value in several rooms. Rooms that lead to the same text share one preview."""
 
     def __init__(self, value: object, measure: Callable[[str], int], total: int) -> None:
         self._value, self._measure, self._total = value, measure, total

@@ -1,4 +1,4 @@
-"""Sizes of values as JSON text, and fair shares of a room. Both in characters; tokens are measured on the text itself."""
+"""Sizes of values as JSON text, and fair shares of a room. Both are in characters: only a text itself tells its tokens."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, Final
 from byref.describe.rows import Rows
 
 LEVELS: Final = 150
-"""Levels of nesting of a value that may be shown whole: each is a call of Python's, of which a host may have used most."""
+"""Levels of nesting up to which a value may be shown whole: each takes a Python call, and the host may be deep in calls itself."""
 _DEEP: Final = 900
-"""Characters after which an example is deep enough to understand."""
+"""Characters with which an example is understood."""
 _THIN: Final = 300
-"""Characters below which a share shows too little of what asked for more."""
+"""Characters below which a share is too small for what asked for more."""
 _LEAST: Final = 40
-"""Characters that others keep beside an example."""
+"""Characters that each of the others keeps beside an example."""
 
 
 Within = Callable[[object, int], int]
-"""As `size_within`."""
+"""A function like `size_within`."""
 
 
 def size_within(value: object, limit: int) -> int:
-    """About how many characters the value takes as compact JSON; at most `limit` + 1, and no more work than that.
+    """Estimate how many characters the value takes as compact JSON; more than `limit` is `limit` + 1, and costs no more work.
 
-    More than the limit, too, is what nests deeper than `LEVELS`: it is not shown whole, and nobody calls that deep.
+    What nests deeper than `LEVELS` counts as more than the limit, so that it is not shown whole.
     """
     if (kind := type(value)) is not dict and kind is not list:
         return min(_size(value, kind, limit), limit + 1)
@@ -55,28 +55,28 @@ def size_within(value: object, limit: int) -> int:
 
 
 def _size(value: Any, kind: type, limit: int) -> int:
-    """What a value takes that is no object and no array."""
+    """The size of a value that is neither an object nor an array."""
     if kind is str:
         return len(value) + 3
     if kind is int:
         return int(value.bit_length()) * 3 // 10 + 3
     if kind is float:
         return len(repr(value)) + 1
-    return limit + 1 if kind is Rows else 5  # rows are more than is in memory
+    return limit + 1 if kind is Rows else 5  # `Rows` have more elements than are in memory
 
 
 class Sizes:
-    """Sizes of one value and what it holds, each worked out once; what was asked about is kept alive."""
+    """Sizes of one value and its parts, each worked out once. They are found by identity, so what was asked about is kept alive."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, int, int]] = {}
 
     def within(self, value: object, limit: int) -> int:
-        """As `size_within`."""
+        """A function like `size_within`."""
         kind = type(value)
         if kind is not dict and kind is not list:
             return min(_size(value, kind, limit), limit + 1)
-        # A size is exact up to the limit it was asked with; beyond that nothing but that it is more is known.
+        # A size is exact up to the limit it was asked with. Above, it is only known to be more.
         _, size, asked = self._known.get(id(value), (None, 0, -1))
         if size > asked >= limit:
             return limit + 1
@@ -87,9 +87,9 @@ class Sizes:
 
 
 def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int]:
-    """Divide `room` among `count` askers: whoever asks for no more than an equal share gets it, the others share the rest.
+    """Divide `room` among `count` askers: who asks for no more than an equal share gets it, the others share the rest.
 
-    `demand(i, limit)` says what asker i wants; above `limit` any larger number will do.
+    `demand(i, limit)` returns what asker i wants; if that is more than `limit`, any larger number will do.
     """
     granted = [0] * count
     pending: Sequence[int] = range(count)
@@ -107,9 +107,9 @@ def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int
 
 
 def example_shares(count: int, room: int, demand: Callable[[int, int], int], *, few: int) -> list[int]:
-    """As `shares`, but where more than `few` get too little to be understood, the first of them is an example to the rest.
+    """Divide like `shares`; but if more than `few` askers get too little to be understood, make the first of them an example.
 
-    It gets what the others can spare, up to 900 characters, so that it is shown to its depth.
+    The example gets what the others can spare, up to 900 characters, so that it is shown down to its leaves.
     """
     granted = shares(count, room, demand)
     thin = [i for i, share in enumerate(granted) if demand(i, share) > share]

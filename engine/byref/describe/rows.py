@@ -1,4 +1,4 @@
-"""Arrays that were too large to be kept: their ends, and what was learnt of the rest while it passed by."""
+"""Arrays too large to be kept in memory: their ends, and what was learnt of the rest while it passed by."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows:
-    """An array of which only the ends are in memory; it stands where a list would, at the top or as a member there."""
+    """An array of which only the ends are in memory. It stands where the list would, at the top or in objects there."""
 
     length: int
     head: list[Any]
-    """Its first elements, at least one; they and `tail` do not overlap."""
+    """Its first elements, at least one. None of them is in `tail`."""
     tail: list[Any]
     """Its last elements, at least one."""
     samples: Sequence[Any]
     """Some of the elements between the ends, in order; at least one."""
     element_kind: str
-    """In words: `object(6 keys)`."""
+    """What the elements have in common, in words: `object(6 keys)`."""
     node: Node
-    """What all of its elements are like."""
+    """What was learnt of all elements."""
     folded: bool
-    """Whether maps were folded in `node`."""
+    """Whether `node` has maps with folded keys, and so is not exact."""
 
     def __len__(self) -> int:
         return self.length
 
 
 def ends(values: list[Any] | Rows) -> tuple[list[Any], list[Any]]:
-    """Return the first and the last elements, as many as are in memory: of a list, all and all."""
+    """Return the first and the last elements that are in memory; of a list, each time all of them."""
     return (values.head, values.tail) if type(values) is Rows else (values, values)  # type: ignore[return-value]
 
 
 def between(values: list[Any] | Rows, start: int, stop: int, most: int) -> list[Any]:
-    """Return some of the elements from `start` to `stop`, at most so many, spread evenly."""
+    """Return at most `most` of the elements from `start` to `stop`, spread evenly."""
     if type(values) is Rows:
         samples = values.samples
         return list(samples[:: max(len(samples) // most, 1)])[:most]

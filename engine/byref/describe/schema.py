@@ -17,7 +17,7 @@ SCHEMA_URI: Final = "http://json-schema.org/schema#"
 
 
 class Schema:
-    """What a value's schema is made from; the value is read again if `full` must undo the folding of maps."""
+    """The schema of a value. It keeps the value, which `full` reads again where maps were folded."""
 
     __slots__ = ("_node", "_value", "cut_at", "folded")
 
@@ -25,36 +25,35 @@ class Schema:
         self._node = node
         self._value = value
         self.folded = folded
-        """Whether maps were folded: then `full` costs another reading and may exceed the value itself in size."""
+        """Whether maps were folded: then `full` reads the value again, and may be larger than the value."""
         self.cut_at = cut_at(node) if is_cut else None
-        """The path to the first place that nests too deeply to be described, if there is one."""
+        """The path to the first place that nests too deeply to be described; None if there is none."""
 
     def full(self) -> dict[str, object]:
-        """The schema that `genson.SchemaBuilder` builds from the value, down to the levels that are described.
+        """Return the schema that `genson.SchemaBuilder` builds from the value, down to the levels that are described.
 
-        Raises Abridged where maps were folded in `Rows`, of which nothing is left to read again.
+        Raises Abridged where maps were folded in `Rows`, whose elements cannot be read again.
         """
-        # That a value is plain was seen, or known, when it was read first.
+        # The first reading has shown that the value is plain, or knew it.
         node = Inference(fold=False, plain=True).read(self._value) if self.folded else self._node
         return {"$schema": SCHEMA_URI, **render(node)}
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> dict[str, object]:
-        """The schema in at most `budget` tokens of compact JSON, as `measure` counts them.
+        """Return the schema in at most `budget` tokens of compact JSON, as `measure` counts them.
 
-        The full schema if it fits and no map was folded, else one that generalises it: every value that is valid
-        against the full schema is valid against this one. What was left out is said in `description`.
-        Raises ValueError if not even `{}` fits.
+        It is the full schema if that fits and no map was folded. Else it is more general: what is valid against the full schema
+        is valid against this one, and `description` says what was left out. Raises ValueError if not even `{}` fits.
         """
         return fit(self._node, budget, measure, head={} if self.folded else {"$schema": SCHEMA_URI})
 
 
 class Elements:
-    """What the elements of one array are like, read part by part as `infer` reads a whole one."""
+    """What the elements of one array are like. They are read part by part, with what `infer` would find in all of them."""
 
     def __init__(self, depth: int) -> None:
         self._inference = Inference(fold=True, plain=True)
         self._depth = depth
-        """Containers that the elements are in."""
+        """How many containers the elements are in."""
         self._node = Node()
         self._alike = Alike(self._node)
         self._pending: list[Any] = []
@@ -69,7 +68,7 @@ class Elements:
         del self._pending[:whole]
 
     def known(self) -> Node | None:
-        """Return what they are like so far; None where no expression can say it: maps were folded, or one nests too deeply."""
+        """Return what the elements so far are like; None where that is not exact: maps were folded, or one nests too deeply."""
         if self._pending:
             self._read(self._pending)
             self._pending = []
@@ -77,7 +76,7 @@ class Elements:
         return None if unsaid else self._node
 
     def end(self) -> tuple[Node, bool]:
-        """Return what they are like, and whether maps were folded. Raises TooDeep if one of them was."""
+        """Return what all elements are like, and whether maps were folded. Raises TooDeep if an element nests too deeply."""
         self.known()
         if self._too_deep is not None:
             raise self._too_deep
@@ -92,16 +91,19 @@ class Elements:
 
 
 def infer(value: object, *, plain: bool = False) -> Schema:
-    """Infer the schema of a parsed JSON value, a tree of dict, list, str, int, float, bool and None.
+    """Infer the schema of a parsed JSON value: a tree of dict, list, str, int, float, bool and None.
 
-    `Rows` stand for lists and say what `Elements` found. The schema is that of the whole value; but where the arrays of a
-    map's keys are one place, maps in them may be folded otherwise than if all had been read in one go.
+    `Rows` stand for lists, with what `Elements` found. The schema is that of the whole value. But where a map's folded keys have
+    arrays, maps within these may be folded otherwise than if all of them had been read at once.
 
-    Beyond 250 levels of nesting, fewer where the caller is deep in calls, containers of a `plain` value are not looked at:
-    the schema says that they are there, `cut_at` where. Raises NotPlain for any other type (a subclass included) and for a
-    float that is not finite; TooDeep for a value that nests deeper and is not known to be plain, as in a circular one, and
-    where there is no room for 30 levels. A value that our own decoder made of JSON text is known to be `plain`: not all of
-    it is looked at so closely then, which is faster, and floats need not be finite.
+    Say that a value is `plain` if our own decoder made it of JSON text. Then it is read faster, and its floats need not be
+    finite. Of a plain value, containers below 250 levels of nesting (fewer where the caller is deep in calls) are not read:
+    the schema says that they are there, and `cut_at` says where.
+
+    Raises:
+        NotPlain: a value has another type, a subclass included; or a float is not finite.
+        TooDeep: a value that is not known to be plain nests deeper than that, as one does that holds itself; or Python's stack
+            has no room for 30 levels.
     """
     inference = Inference(fold=True, plain=plain)
     node = inference.read(value)

@@ -1,4 +1,4 @@
-"""The search for the most that fits a budget of tokens, where only a text itself tells how many it takes."""
+"""The search for the most that fits a budget of tokens. Only a text itself tells its tokens, so each try makes a text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 _ROUNDS: Final = 7
-"""How often something is made anew for a better use of its budget."""
+"""Tries, at most."""
 _ENOUGH: Final = 0.93
-"""The part of the budget from which on nothing is made any more."""
+"""The part of the budget that is enough, so that no further try is made."""
 
 
 class Measured(Protocol):
@@ -16,7 +16,7 @@ class Measured(Protocol):
 
     @property
     def tokens(self) -> int:
-        """What its text takes."""
+        """Tokens of its text."""
 
 
 Found = TypeVar("Found", bound=Measured)
@@ -25,9 +25,9 @@ Found = TypeVar("Found", bound=Measured)
 def most_within(
     budget: int, *, room: int, high: int, make: Callable[[int], Found], whole: Callable[[Found], bool]
 ) -> Found | None:
-    """Return the largest of what `make(room)` gives that takes at most `budget` tokens, None if nothing did.
+    """Return the largest result of `make(room)` that takes at most `budget` tokens; None if none did.
 
-    `room`, in characters, begins as given and stays between 0 and `high`; the search ends early at what is `whole`.
+    The first `room`, in characters, is the given one; others are between 0 and `high`. A result that is `whole` ends the search.
     """
     best: Found | None = None
     low = 0

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from byref.describe.cuts import cut
-from byref.describe.gaps import attribute, shown
+from byref.describe.cuts import attribute, cut, shown
 from byref.describe.jsontext import compact, noted
 from byref.describe.room import Sizes
 from byref.describe.search import most_within
@@ -33,12 +32,12 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """A text's head and tail around the notice."""
+    """A text's head and tail with the notice between them."""
 
     text: str
     tokens: int
     omitted_bytes: int
-    """UTF-8 bytes left out: those of head and tail and these are all of the text's."""
+    """UTF-8 bytes that were left out; with those of head and tail they are all of the text's."""
 
 
 def notice(omitted_bytes: int) -> str:
@@ -68,7 +67,7 @@ def head_of(text: str | Ends, kept: int) -> str:
 
 
 def head_within(text: str | Ends, *, budget: int, measure: Callable[[str], int]) -> str:
-    """Return the longest beginning of a text that was found to take at most `budget` tokens."""
+    """Return a long beginning of a text that takes at most `budget` tokens: the longest that a few tries found."""
     head = text if isinstance(text, str) else text.head
     found = most_within(
         budget,
@@ -83,7 +82,7 @@ def head_within(text: str | Ends, *, budget: int, measure: Callable[[str], int])
 def truncate(text: str | Ends, *, budget: int, measure: Callable[[str], int]) -> Truncated:
     """Cut the middle out of `text` until head, notice and tail take at most `budget` tokens.
 
-    Two thirds of what is kept are head. Cuts fall on line ends where there is one nearby. The whole text where it fits.
+    Two thirds of what is kept are head. Cuts fall on ends of lines where there are some nearby. A text that fits stays whole.
     """
     ends = Ends(text, text, len(text), _size(text)) if isinstance(text, str) else text
     if ends.characters <= min(16 * budget, len(ends.head)) and (tokens := measure(ends.head)) <= budget:
@@ -100,7 +99,7 @@ def truncate(text: str | Ends, *, budget: int, measure: Callable[[str], int]) ->
 def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], size: int) -> Truncated:
     """Cut records and long strings out of a JSON value of `size` bytes until it takes at most `budget` tokens.
 
-    The text parses: the notice is a string in the place of what is missing, scalar siblings are kept.
+    The result parses: the notice is a string in the place of what is missing. Scalars beside it are kept.
     """
     sizes = Sizes()
     return most_within(
