@@ -189,7 +189,7 @@ def test_it_is_offered_where_duckdb_is(
     assert [tool["name"] for tool in local.session("a", tenant=tenant, tools=TOOLS).tools("anthropic")] == TOOLS
     assert "artifact_sql" not in [tool["name"] for tool in local.session("b", tenant=tenant).tools("anthropic")]
     monkeypatch.setattr(sqltext, "is_available", lambda: False)
-    monkeypatch.setattr(local, "_told", set())
+    monkeypatch.setattr(local, "_warned", set())
     session = local.session("c", tenant=tenant, tools=TOOLS)
     local.session("c2", tenant=tenant, tools=TOOLS)
     local.session("c3", tenant=tenant)

@@ -31,7 +31,7 @@ _SHARING_NOTES = re.compile(rf"\[([^\[\]]*): {_COPIES}\]")
 _SHARING_NAMES = re.compile(r"(\w+) (?:and (\w+) share parts|holds a part several times)")
 _REMEMBERED_STEPS = 100
 """So many steps back a reply is what the model remembers."""
-Told = Collection[frozenset[str]]
+Shares = Collection[frozenset[str]]
 """Names that were said to have parts in common."""
 _last = select(func.max(LedgerRow.step)).where(LedgerRow.session_id == bindparam("of_session")).scalar_subquery()
 _ON_SHARING = select(LedgerRow.content).where(
@@ -42,17 +42,17 @@ _ON_SHARING = select(LedgerRow.content).where(
 )
 
 
-def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable], told: Told = ()) -> str:
+def reply(execution: Execution, made: Committed, scope: Scope, known: list[Variable], before: Shares = ()) -> str:
     """Return a run as the model reads it: figures and files, output, value or error, and what became of its names.
 
-    `known` are the variables to choose from where a name is missing, the latest ones; `told` is what `told_of_sharing` says.
+    `known` are the variables to choose from where a name is missing, the latest ones; `before` is what `sharing_before` found.
     """
     about = [plots.text_of(scope, execution.plots, made.plots), files.text_of(scope, execution.files)]
-    text = "\n".join(_parts(execution, made, scope, known, told))
+    text = "\n".join(_parts(execution, made, scope, known, before))
     return "\n".join(filter(None, [*about, text])) or NO_OUTPUT
 
 
-def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Variable], told: Told) -> list[str]:
+def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Variable], before: Shares) -> list[str]:
     outcome, limit = execution.outcome, scope.policy.reply_tokens
     parts: list[str] = []
     if outcome.stdout:
@@ -79,7 +79,7 @@ def _parts(execution: Execution, made: Committed, scope: Scope, known: list[Vari
             listed[name] += f", no longer {bound.was}"
     if listed:
         parts.append(f"[kept for later calls: {_listing(listed, 'kept too: use them by name')}]")
-    if shared := _shared(execution, made, told):
+    if shared := _shared(execution, made, before):
         parts.append(f"[{shared}: {_COPIES}]")
     if unkept := {**execution.left.lost, **made.gone}:
         parts.append(f"[not kept: {_reasons(unkept, 'not kept: put what belongs together in one dict')}]")
@@ -100,18 +100,18 @@ def _value_parts(execution: Execution, made: Committed, scope: Scope) -> list[st
         if not whole.omitted_bytes:
             return [whole.text]
         if is_json:
-            told = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
-            return [incomplete_json(sent.glimpse, told, budget=budget, measure=scope.count, size=size)]
+            note = f"the value has {size:,} bytes. Select less: a slice, fewer fields."
+            return [incomplete_json(sent.glimpse, note, budget=budget, measure=scope.count, size=size)]
         return [whole.text, f"[INCOMPLETE: {left}]"]
     name, shape = made.result
-    told = (
+    note = (
         f"the value is too big to show; all of it is now the variable {name}: {shape}. "
         f"Compute on {name} in the next call instead of printing it."
     )
     if is_json:
         shown = truncate_json(sent.glimpse, budget=limit // 4, measure=scope.count, size=size).text
-        return [noted(shown, f"INCOMPLETE: {told}")]
-    return [truncate(text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {told}]"]
+        return [noted(shown, f"INCOMPLETE: {note}")]
+    return [truncate(text, budget=limit // 4, measure=scope.count).text, f"[INCOMPLETE: {note}]"]
 
 
 def _error_text(execution: Execution, known: list[Variable]) -> str:
@@ -141,8 +141,8 @@ def _error_text(execution: Execution, known: list[Variable]) -> str:
     if not names:
         return text + "\nNo variable with data is bound yet."
     is_all = max(len(left), len(known) - len(left)) < LATEST
-    told = _listing(names, "bound: the results that made them name them", is_all=is_all)
-    return f"{text}\nVariables with data: {told}"
+    note = _listing(names, "bound: the results that made them name them", is_all=is_all)
+    return f"{text}\nVariables with data: {note}"
 
 
 def _with_column(name: str, known: Sequence[Variable]) -> str | None:
@@ -157,7 +157,7 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
     return None
 
 
-def _shared(execution: Execution, made: Committed, told: Told) -> str:
+def _shared(execution: Execution, made: Committed, before: Shares) -> str:
     """Names that have parts in common which can be changed; once each, for in the next run they are copies.
 
     Of a name that was not bound before it is said in any case.
@@ -166,7 +166,7 @@ def _shared(execution: Execution, made: Committed, told: Told) -> str:
         f"{name} holds a part several times" if other == name else f"{name} and {other} share parts"
         for name, other in _sharing(execution.outcome).items()
         if name in made.names
-        and (not made.fresh.isdisjoint((name, other)) or not any(known.issuperset((name, other)) for known in told))
+        and (not made.fresh.isdisjoint((name, other)) or not any(known.issuperset((name, other)) for known in before))
     ]
     more = len(notes) - _SHARED_NAMES
     return ", ".join(notes[:_SHARED_NAMES]) + (f" and {more:,} more" if more > 0 else "")
@@ -179,7 +179,7 @@ def _sharing(outcome: Outcome) -> dict[str, str]:
     return {name: other for name, other in shares.items() if other}
 
 
-def told_of_sharing(scope: Scope, outcome: Outcome) -> Told:
+def sharing_before(scope: Scope, outcome: Outcome) -> Shares:
     """Return which names the last replies have said to share parts; nothing is read where none do now."""
     if not _sharing(outcome):
         return ()

@@ -29,7 +29,7 @@ _NAMED = 5
 
 
 def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Substituter) -> dict[str, Any]:
-    """Return arguments that fit the schema: as they are, or mended where the model wrote text in place of a value.
+    """Return arguments that fit the schema: as they are, or coerced where the model wrote text in place of a value.
 
     JSON in a string, numbers and booleans as text are taken for what is meant where the schema refuses the text and
     accepts the value. What a reference brought is never changed, but that JSON which came as text is either: the text, or
@@ -43,8 +43,8 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
     until = time.monotonic() + CHECK_SECONDS
     errors = wanted.errors(arguments, until)
     for _ in range(MAX_ROUNDS):
-        mended = [error for error in errors if _mended(arguments, error, wanted, references)]
-        if not mended:
+        coerced = [error for error in errors if _coerced(arguments, error, wanted, references)]
+        if not coerced:
             break
         errors = wanted.errors(arguments, until)
     if errors:
@@ -53,7 +53,7 @@ def fitted(arguments: dict[str, Any], schema: Mapping[str, Any], references: Sub
     return arguments
 
 
-def _mended(arguments: dict[str, Any], error: ValidationError, wanted: Schema, references: Substituter) -> bool:
+def _coerced(arguments: dict[str, Any], error: ValidationError, wanted: Schema, references: Substituter) -> bool:
     """Put the value that a text stands for in its place, if the error is that it is text."""
     at: Place = tuple(error.absolute_path)
     text = error.instance
@@ -75,7 +75,7 @@ def _mended(arguments: dict[str, Any], error: ValidationError, wanted: Schema, r
 
 
 def _types_of(error: ValidationError) -> Any:
-    """The part of the schema that refused the text: its types alone, as members may have to be mended in turn."""
+    """The part of the schema that refused the text: its types alone, as members may have to be coerced in turn."""
     if error.validator == "type":
         return {"type": error.validator_value}
     kinds: set[str] = set()
@@ -211,7 +211,7 @@ def _words(schema: Any, wanted: Schema, depth: int) -> str:
         return f"one of {shown}{more}" if len(values) > 1 else shown
     for keyword in ("anyOf", "oneOf"):
         if isinstance(schema.get(keyword), list):
-            words = [said for one in schema[keyword][:_NAMED] if (said := _words(one, wanted, depth + 1))]
+            words = [text for one in schema[keyword][:_NAMED] if (text := _words(one, wanted, depth + 1))]
             return " or ".join(dict.fromkeys(words))[:200]
     kind = schema.get("type")
     if isinstance(kind, list):

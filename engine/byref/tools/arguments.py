@@ -1,4 +1,4 @@
-"""Arguments as models write them: JSON text or an object, checked, and mended where the meaning is plain."""
+"""Arguments as models write them: JSON text or an object, checked, and coerced where the meaning is plain."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def parse(tool: Tool, arguments: object) -> Arguments:
     given = _named(tool, _unwrapped(tool, as_object(arguments, bare)))
     if tool.rewrite is not None:
         given = tool.rewrite(given)
-    mended: dict[str, Any] = {}
+    coerced: dict[str, Any] = {}
     for name, value in given.items():
         if name not in fields:
             near = difflib.get_close_matches(name[:100], fields, 1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise ToolError(f"{tool.name} has no argument {name[:100]!r}{hint}{_takes(tool)}")
-        mended[name] = _mended(tool, fields[name], value)
+        coerced[name] = _coerced(tool, fields[name], value)
     for name in required:
-        if name not in mended:
+        if name not in coerced:
             raise ToolError(f"{tool.name}: missing argument {name!r}.{_takes(tool)}")
-    return msgspec.convert(mended, tool.arguments)
+    return msgspec.convert(coerced, tool.arguments)
 
 
 @cache
@@ -107,12 +107,12 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and isinstance(one, str | int | float) and one == other
 
 
-def _mended(tool: Tool, field: inspect.Field, value: Any) -> Any:
+def _coerced(tool: Tool, field: inspect.Field, value: Any) -> Any:
     """A value as the argument's type has it; ToolError says what was expected."""
     kind, least, most = _kind(field.type)
-    mend = tool.mend.get(field.name)
-    if mend is not None:
-        value = mend(value)
+    coerce = tool.coerce.get(field.name)
+    if coerce is not None:
+        value = coerce(value)
     if kind is inspect.AnyType:
         return value
     if kind is inspect.StrType:

@@ -11,13 +11,14 @@ from sqlalchemy import Connection
 
 from byref.accounting import ledger
 from byref.accounting.tokens import CountedOnce
-from byref.artifacts import store, tombstones
+from byref.artifacts import store
 from byref.content import to_block
+from byref.conversation.failures import cure
 from byref.conversation.result import ToolReply
 from byref.conversation.scope import Scope
 from byref.describe.truncate import truncate
 from byref.errors import ArtifactMissing, QuotaExceeded, StorageFailure, ToolError
-from byref.tools import TOOLS, native
+from byref.tools import TOOLS, viewing
 from byref.tools.arguments import parse
 from byref.tools.record import Answer
 from byref_sandbox.jsontext import NotJSON
@@ -44,6 +45,16 @@ class _Call:
     digest: bytes
     """Of name and arguments: the same call under the same call id is answered as before in the same turn."""
 
+    @property
+    def call_digest(self) -> bytes | None:
+        """By which the ledger knows the call id."""
+        return ledger.digest(self.call_id) if self.call_id else None
+
+    def before(self, connection: Connection, scope: Scope) -> ledger.Entry | None:
+        """The reply that this call got in this turn."""
+        key = self.call_digest
+        return None if key is None else ledger.given_before(connection, scope.row, "reply", key, self.digest)
+
 
 def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> ToolReply:
     """Answer a call under the tool's own policy; what the model did wrong is text for the model, marked as an error."""
@@ -53,18 +64,15 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
     written = f"{name}\0{arguments if isinstance(arguments, str) else ledger.dump(arguments)}"
     made = _Call(name, arguments, call_id or None, bytes(blake3(written.encode("utf-8", "surrogatepass")).digest()))
     try:
-        if made.call_id is not None:
-            key = ledger.digest(made.call_id)
-            before = scope.ask(lambda c: ledger.given_before(c, scope.row, "reply", key, made.digest))
-            if before is not None:
-                return _replayed(scope, before)
+        if made.call_id is not None and (before := scope.ask(lambda c: made.before(c, scope))) is not None:
+            return _replayed(scope, before)
         answer = _answer(scope, made)
         try:
             return _commit(scope, made, answer)
         except QuotaExceeded as error:  # what another call stored meanwhile
             return _commit(scope, made, Answer(f"{made.name}: {error}", True))
         except ArtifactMissing as error:  # of an image or a document, which is read to be shown
-            return _commit(scope, made, _gone(scope, made, error))
+            return _commit(scope, made, Answer(_gone(scope, made.name, error), True))
         except RecursionError:
             return _commit(scope, made, _too_deep(made))
     except _Replay as replay:
@@ -85,7 +93,7 @@ def _answer(scope: Scope, made: _Call) -> Answer:
     except ToolError as error:
         return Answer(str(error), True)
     except ArtifactMissing as error:
-        return _gone(scope, made, error)
+        return Answer(_gone(scope, made.name, error), True)
     except (NotJSON, RecursionError):
         return _too_deep(made)
 
@@ -95,68 +103,58 @@ def _too_deep(made: _Call) -> Answer:
     return Answer(TOO_DEEP, True)
 
 
-def _gone(scope: Scope, made: _Call, error: ArtifactMissing) -> Answer:
-    return Answer(_cure(scope, made.name, error), True)
-
-
-def _cure(scope: Scope, tool: str | None, error: ArtifactMissing) -> str:
+def _gone(scope: Scope, tool: str | None, error: ArtifactMissing) -> str:
+    """What the model reads where data is missing that a tool was pointed at, or had shown."""
     logger.error("byref could not read what %r was pointed at, or had shown", tool, exc_info=error)
-    told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
-    return told
+    return cure(scope, error)
 
 
 def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
-    shown = None if answer.shown is None else native.blocks(answer.shown)
-    known = None if answer.content is None else _said(scope, answer, answer.content)
+    shown = None if answer.shown is None else viewing.blocks(answer.shown)
+    known = None if answer.content is None else _bounded(scope, answer, answer.content)
 
     def work(connection: Connection) -> ToolReply:
         turn = ledger.take_step(connection, scope.row, known.tokens if known else 0)
-        digest = ledger.digest(made.call_id) if made.call_id is not None else None
-        if digest is not None:
-            before = ledger.given_before(connection, scope.row, "reply", digest, made.digest)
-            if before is not None:
-                raise _Replay(before)
+        if (before := made.before(connection, scope)) is not None:
+            raise _Replay(before)
         text = answer.content if answer.commit is None else answer.commit(connection, turn.step)
-        said = known
-        if said is None:
-            assert text is not None
-            said = _said(scope, answer, text)
+        reply = known or _bounded(scope, answer, text or "")
         columns = {
             "tool": made.name[:NAME_CHARS],
             "call_id": made.call_id[: ledger.CALL_ID_CHARS] if made.call_id else None,
-            "call_digest": digest,
+            "call_digest": made.call_digest,
             "content_digest": made.digest,
             "arguments": ledger.cut_arguments(made.arguments),
-            "content": said.text,
-            "tokens": said.tokens,
+            "content": reply.text,
+            "tokens": reply.tokens,
             "is_error": answer.is_error,
-            "detail": _seen(answer),
+            "detail": _detail(answer),
         }
-        scope.append(connection, turn, "reply", columns, 0 if known else said.tokens)
-        beside = _beside(said.text, [plot.block for plot in answer.images])
-        return ToolReply(shown or beside, answer.is_error, turn.step, said.tokens, made.name)
+        scope.append(connection, turn, "reply", columns, 0 if known else reply.tokens)
+        beside = _beside(reply.text, [plot.block for plot in answer.images])
+        return ToolReply(shown or beside, answer.is_error, turn.step, reply.tokens, made.name)
 
     return scope.write(work)
 
 
-class _Said(NamedTuple):
+class _Reply(NamedTuple):
     text: str
     tokens: int
     """With those of what is shown."""
 
 
-def _said(scope: Scope, answer: Answer, text: str) -> _Said:
+def _bounded(scope: Scope, answer: Answer, text: str) -> _Reply:
     """What a reply says, within the bound of all replies."""
     tokens, most = scope.count(text), scope.policy.reply_tokens
     if answer.shown is not None:
-        tokens = native.tokens_of(scope, answer.shown)
+        tokens = viewing.tokens_of(scope, answer.shown)
     elif tokens > most:  # an error's text, or notes around a value, under a small bound
         text = truncate(text, budget=most, measure=scope.count).text
         tokens = scope.count(text)
-    return _Said(text, tokens + sum(plot.tokens for plot in answer.images))
+    return _Reply(text, tokens + sum(plot.tokens for plot in answer.images))
 
 
-def _seen(answer: Answer) -> dict[str, Any]:
+def _detail(answer: Answer) -> dict[str, Any]:
     """What the ledger keeps of images and documents: which they were."""
     if answer.shown is not None:
         return {"shown": answer.shown.id}
@@ -174,16 +172,16 @@ def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
     if (shown := entry.detail.get("shown")) is not None:
         found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, shown))
         try:
-            content = content if found is None else native.blocks(found)
+            content = content if found is None else viewing.blocks(found)
         except ArtifactMissing as error:
-            return ToolReply(_cure(scope, entry.tool, error), True, entry.step, entry.tokens, entry.tool or "")
+            return ToolReply(_gone(scope, entry.tool, error), True, entry.step, entry.tokens, entry.tool or "")
     elif ids := entry.detail.get("images"):
         there = scope.read(lambda connection: store.by_ids(connection, scope.source, scope.row, ids))
-        told, blocks = [entry.content or ""], list[dict[str, Any]]()
+        texts, blocks = [entry.content or ""], list[dict[str, Any]]()
         for plot in (there[id_] for id_ in ids if id_ in there):
             try:
-                blocks += native.blocks(plot)
+                blocks += viewing.blocks(plot)
             except ArtifactMissing as error:
-                told.append(f"[{plot.name}: {_cure(scope, entry.tool, error)}]")
-        content = _beside("\n".join(told), blocks)
+                texts.append(f"[{plot.name}: {_gone(scope, entry.tool, error)}]")
+        content = _beside("\n".join(texts), blocks)
     return ToolReply(content, entry.is_error, entry.step, entry.tokens, entry.tool or "")

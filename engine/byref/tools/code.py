@@ -43,12 +43,12 @@ def answer(scope: Scope, execution: Execution) -> Answer:
         if error is not None and error.kind == "NameError"
         else []
     )
-    told = reply.told_of_sharing(scope, execution.outcome)
+    before = reply.sharing_before(scope, execution.outcome)
     text = reply.reply(execution, Committed(), scope, known) if execution.names_nothing else None
 
     def commit(connection: Connection, step: int) -> str:
         made = runs.commit(connection, scope, execution, step, replied=True)
-        return reply.reply(execution, made, scope, known, told) if text is None else text
+        return reply.reply(execution, made, scope, known, before) if text is None else text
 
     return Answer(text, is_error=error is not None, commit=commit, images=execution.plots.shown)
 
@@ -64,6 +64,6 @@ CODE_INTERPRETER = Tool(
     _run,
     example={"code": "len(users)"},
     spellings=dict.fromkeys(("python", "python_code", "source", "source_code", "script", "program", "input"), "code"),
-    mend={"code": as_code},
+    coerce={"code": as_code},
     needs_sandbox=True,
 )

@@ -22,7 +22,7 @@ from byref.interpreter import runs
 from byref.interpreter.inputs import check_size, data_of, limits_of
 from byref.references.coercion import as_filter, as_key, as_span
 from byref.references.targets import Target, find, jq_fault, jq_within, walk
-from byref.tools import native
+from byref.tools import viewing
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref_sandbox import JqOutcome, Limits, Outcome, Usage, jsontext
 from byref_sandbox.code import plainjq
@@ -81,7 +81,7 @@ class JqArguments(Arguments, frozen=True):
 
 def _read(scope: Scope, arguments: ReadArguments) -> Answer:
     target = find(scope, arguments.artifact_id)
-    native.refuse(scope, target.artifact, "it has no lines to read")
+    viewing.refuse(scope, target.artifact, "it has no lines to read")
     payload = target.payload
 
     def page(characters: int) -> str:
@@ -93,7 +93,7 @@ def _read(scope: Scope, arguments: ReadArguments) -> Answer:
 
 def _grep(scope: Scope, arguments: GrepArguments) -> Answer:
     target = find(scope, arguments.artifact_id)
-    native.refuse(scope, target.artifact, "it has no lines to search")
+    viewing.refuse(scope, target.artifact, "it has no lines to search")
     payload = target.payload
     found = search(
         payload,
@@ -112,7 +112,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     expression = arguments.expression
     target = find(scope, arguments.artifact_id, load_parts=False)
     if not target.artifact.is_json:
-        native.refuse(scope, target.artifact, "jq queries JSON")
+        viewing.refuse(scope, target.artifact, "jq queries JSON")
         ways = {"artifact_grep": "search it with artifact_grep", "artifact_read": "read it with artifact_read"}
         able = " or ".join(way for name, way in ways.items() if name in scope.tools)
         raise ToolError(
@@ -140,7 +140,7 @@ def _jq(scope: Scope, arguments: JqArguments) -> Answer:
     else:
         content = bounded(
             scope,
-            lambda size: _told(_outputs(scope, outputs, size, truncated=reply.truncated, beside=note), note),
+            lambda size: _with_note(_outputs(scope, outputs, size, truncated=reply.truncated, beside=note), note),
             least=1,
         )
     run = Outcome(shown=content, error=reply.error, usage=reply.usage)
@@ -220,7 +220,7 @@ def _rounding(scope: Scope) -> str:
     return f"jq rounds integers beyond 2**53, as here: for exact ones use a plain path (.rows[].id, map(.id)){code}"
 
 
-def _told(content: str, note: str) -> str:
+def _with_note(content: str, note: str) -> str:
     """What a reply says of itself: inside of an array or object, else behind it."""
     if not note:
         return content
@@ -275,10 +275,10 @@ def _cut(scope: Scope, output: str, which: str, characters: int, beside: str) ->
     bare = noted(output[0] + output[-1], f"INCOMPLETE: {what}")
     room = scope.policy.reply_tokens - scope.count(bare) - scope.count(beside) - _SPARE
     try:
-        told = preview(value, budget=room, measure=scope.count, total=scope.count(output, "json")).text
+        text = preview(value, budget=room, measure=scope.count, total=scope.count(output, "json")).text
     except ValueError:
         return bare
-    return noted(told, f"INCOMPLETE: {what}") if is_container(told) else bare
+    return noted(text, f"INCOMPLETE: {what}") if is_container(text) else bare
 
 
 def _lines_of(given: dict[str, Any]) -> dict[str, Any]:
@@ -313,7 +313,7 @@ ARTIFACT_READ = Tool(
     _read,
     example={"artifact_id": "users", "start_line": 1, "end_line": 50},
     spellings={**_KEYS, **LINES, **COLUMNS},
-    mend={"artifact_id": as_key},
+    coerce={"artifact_id": as_key},
     rewrite=_lines_of,
 )
 ARTIFACT_GREP = Tool(
@@ -329,7 +329,7 @@ ARTIFACT_GREP = Tool(
         **CONTEXT,
         **dict.fromkeys(("case_insensitive", "insensitive", "nocase", "i"), "ignore_case"),
     },
-    mend={"artifact_id": as_key},
+    coerce={"artifact_id": as_key},
     rewrite=_lines_of,
 )
 ARTIFACT_JQ = Tool(
@@ -344,6 +344,6 @@ ARTIFACT_JQ = Tool(
             ("filter", "query", "program", "jq", "expr", "jq_filter", "jq_expression", "jq_query", "path"), "expression"
         ),
     },
-    mend={"artifact_id": as_key, "expression": as_filter},
+    coerce={"artifact_id": as_key, "expression": as_filter},
     needs_sandbox=True,
 )

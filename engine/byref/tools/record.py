@@ -51,7 +51,7 @@ class Tool:
     """Arguments of a typical call, for error texts and documentation."""
     spellings: Mapping[str, str] = field(default_factory=dict)
     """Other names of arguments that models know from other systems; case, `_` and `-` make no difference."""
-    mend: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    coerce: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """By argument: what makes of a value that a model wrote what it plainly means, before its type is looked at."""
     rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Makes the tool's own arguments of some that together mean the same."""

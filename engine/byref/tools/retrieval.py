@@ -18,7 +18,7 @@ from byref.errors import ToolError
 from byref.interpreter.inputs import MAX_VALUE_BYTES
 from byref.references.coercion import as_key, as_span
 from byref.references.targets import Target, find
-from byref.tools import native
+from byref.tools import viewing
 from byref.tools.readers import COLUMNS, CONTEXT, LINES, PATTERNS
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.texts import opening
@@ -56,8 +56,8 @@ def _retrieve(scope: Scope, arguments: RetrieveArguments) -> Answer:
     if target.artifact.is_binary:
         narrowed = [name for name in ("pattern", "line_range", "context_lines") if getattr(arguments, name) is not None]
         if narrowed:
-            native.refuse(scope, target.artifact, f"{narrowed[0]} does not apply, it has no lines")
-        return native.show(scope, target.artifact)
+            viewing.refuse(scope, target.artifact, f"{narrowed[0]} does not apply, it has no lines")
+        return viewing.show(scope, target.artifact)
     span = arguments.line_range
     start, end, column = (1, None, 1) if span is None else (span.start, span.end, span.column)
     if arguments.pattern is not None:
@@ -150,6 +150,6 @@ RETRIEVE_OFFLOADED_CONTENT = Tool(
     _retrieve,
     example={"reference": "art_k7m2p9x4q8wz", "line_range": {"start": 10, "end": 20}},
     spellings={**dict.fromkeys(KEYS, "reference"), **LINES, **COLUMNS, **PATTERNS, **CONTEXT},
-    mend={"reference": as_key},
+    coerce={"reference": as_key},
     rewrite=_span_of,
 )

@@ -117,7 +117,7 @@ ARTIFACT_SQL = Tool(
             "save_as",
         ),
     },
-    mend={"query": as_code, "save_as": as_key},
+    coerce={"query": as_code, "save_as": as_key},
     needs_sandbox=True,
     is_installed=lambda: sqltext.is_available(),  # as it is when a session is opened
     cure="it needs DuckDB: pip install 'byref[sql]'",

@@ -25,7 +25,7 @@ from byref.ingest.ingested import Ingested
 from byref.policy import gates
 from byref.references.coercion import as_key
 from byref.references.targets import expired, lookup
-from byref.tools import native
+from byref.tools import viewing
 from byref.tools.record import KEYS, Answer, Arguments, Tool, bounded
 from byref.tools.texts import opening
 
@@ -175,8 +175,8 @@ def _get(scope: Scope, arguments: GetArguments) -> Answer:
     begin = arguments.offset
     if target.artifact.is_binary:
         if begin:
-            native.refuse(scope, target.artifact, "offset does not apply, it has no characters")
-        return native.show(scope, target.artifact)
+            viewing.refuse(scope, target.artifact, "offset does not apply, it has no characters")
+        return viewing.show(scope, target.artifact)
     text = opening(target, key, begin, limit * _MOST_CHARS + 1)
     if begin and not text:
         raise ToolError(f"offset={begin}: the artifact has no more characters than that")
@@ -274,7 +274,7 @@ GET_ARTIFACT = Tool(
         **dict.fromkeys(KEYS, "pointer_or_name"),
         **dict.fromkeys(("start", "skip", "position"), "offset"),
     },
-    mend={"pointer_or_name": as_key},
+    coerce={"pointer_or_name": as_key},
 )
 LIST_ARTIFACTS = Tool(
     "list_artifacts",
@@ -287,5 +287,5 @@ LIST_ARTIFACTS = Tool(
         **dict.fromkeys(("max", "count", "max_results", "page_size"), "limit"),
         **dict.fromkeys(("cursor", "start_after", "next", "page_token"), "after"),
     },
-    mend={"after": as_key},
+    coerce={"after": as_key},
 )

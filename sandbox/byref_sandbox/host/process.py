@@ -84,9 +84,9 @@ class RootProcess:
                     fault = "it ended while starting"
                 else:
                     return
-            said = os.pread(self._complaints.fileno(), 1 << 20, 0).decode("utf-8", "replace").strip()
+            complaint = os.pread(self._complaints.fileno(), 1 << 20, 0).decode("utf-8", "replace").strip()
             self.kill()
-        raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {said[-_MAX_COMPLAINT:]}")
+        raise SandboxUnavailable(f"the sandbox process did not start: {fault}. {complaint[-_MAX_COMPLAINT:]}")
 
     def _poll(self, seconds: float) -> object:
         poll = select.poll()
@@ -178,7 +178,7 @@ def _ask_for_layers(without: frozenset[str]) -> tuple[Layer, ...]:
     if sys.platform != "linux":
         return (Layer("platform", False, True, f"the sandbox needs Linux; this is {sys.platform!r}"),)
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             launch.command("check", ",".join(sorted(without))),
             env=launch.environment(),
             cwd="/",
@@ -187,11 +187,11 @@ def _ask_for_layers(without: frozenset[str]) -> tuple[Layer, ...]:
             timeout=CHECK_SECONDS,
             start_new_session=True,
         )
-        if layers := tuple(_LAYERS.decode(told.stdout)):
+        if layers := tuple(_LAYERS.decode(done.stdout)):
             return layers
-        fault = "it told nothing"
+        fault = "it printed nothing"
     except subprocess.TimeoutExpired:
         fault = f"no answer within {CHECK_SECONDS:g} s"
     except msgspec.DecodeError:
-        fault = told.stderr.decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:] or f"it ended with {told.returncode}"
+        fault = done.stderr.decode("utf-8", "replace").strip()[-_MAX_COMPLAINT:] or f"it ended with {done.returncode}"
     return (Layer("process", False, True, f"the check did not run: {fault}"),)

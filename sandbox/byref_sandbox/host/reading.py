@@ -195,7 +195,7 @@ def rendered_of(answer: Answer, limits: Limits, max_bytes: int) -> Rendered:
 def _failure(answer: Answer, limits: Limits) -> Failure | None:
     for frame in answer.frames:
         if isinstance(frame, wire.Error):
-            return _told(frame)
+            return _error_of(frame)
     if answer.done is not None:
         return None
     if answer.refused is not None:
@@ -224,7 +224,7 @@ def _line_of(dump: bytes) -> int | None:
     return line if 0 < line <= _MAX_LINE else None
 
 
-def _told(error: wire.Error) -> Failure:
+def _error_of(error: wire.Error) -> Failure:
     """What a run says of itself, in the length in which an honest one says it."""
     return Failure(
         error.kind[:_MAX_KIND_CHARS],

@@ -45,42 +45,26 @@ def code_request(
     wanted: frozenset[str] = frozenset().union(*(each.names for each in uses))
     tables: frozenset[str] = frozenset().union(*(each.tables for each in uses))
     values: frozenset[str] = frozenset().union(*(each.names - each.only_tables for each in uses))
-    payloads: list[wire.Payload] = []
-    loads: list[Load] = []
+    payloads = _Payloads()
     bound: list[wire.Variable] = []
-    by_key: dict[tuple[str, str], int] = {}
     for name, value in variables.items():
         if name not in wanted:
             continue
         payload, load, path, frame = _payload(name, value)
-        index = by_key.get((payload.key, payload.content_type)) if payload.inline is None else None
-        if index is None:
-            index = len(payloads)
-            payloads.append(payload)
-            loads.append(load)
-            if payload.inline is None:
-                by_key[payload.key, payload.content_type] = index
+        index = payloads.add(payload, load)
         is_frame = frame and payload.content_type != data.EXACT
         parts = _parts(value) if payload.content_type == data.JSON else []
         bound.append(wire.Variable(name, index, path, is_frame, name in values, name in tables, parts, _is_left(value)))
     given_files: list[wire.GivenFile] = []
     if files and files_of.are_named(texts):
-        for name, content in files.items():
-            payload, load = _file(name, content)
-            at = by_key.get((payload.key, payload.content_type), len(payloads))
-            given_files.append(wire.GivenFile(name, at))
-            if at == len(payloads):
-                payloads.append(payload)
-                loads.append(load)
-                if payload.inline is None:
-                    by_key[payload.key, payload.content_type] = at
+        given_files = [wire.GivenFile(name, payloads.add(*_file(name, content))) for name, content in files.items()]
     given = [name for name, value in variables.items() if not _is_left(value)]
     left = [*(name for name in variables if _is_left(variables[name])), *(sources or {})]
     request = wire.Request(
         mode=mode,
         source=_encodable(code),
         terms=_terms(limits),
-        payloads=payloads,
+        payloads=payloads.all,
         variables=bound,
         sources=[_encodable(definitions[name]) for name in in_order(definitions)],
         names=[*given, *left],
@@ -89,7 +73,7 @@ def code_request(
         plots=mode == "code" and plots.are_named(texts),
         without=list(without),
     )
-    return request, loads
+    return request, payloads.loads
 
 
 def sql_request(
@@ -97,8 +81,7 @@ def sql_request(
 ) -> tuple[wire.Request, list[Load]]:
     """The request for a SQL query, with only those tables that it names; raises TypeError, ValueError."""
     by_name = {name.lower(): name for name in variables} | {name: name for name in variables}
-    payloads: list[wire.Payload] = []
-    loads: list[Load] = []
+    payloads = _Payloads()
     bound: list[wire.Variable] = []
     made: dict[str, tuple[int, list[str | int], bool]] = {}
     seen: set[tuple[str, ...]] = set()
@@ -110,9 +93,7 @@ def sql_request(
         seen.add(folded)
         if name not in made:
             payload, load, path, _ = _payload(name, variables[name])
-            made[name] = (len(payloads), json.loads(path), payload.content_type == data.EXACT)
-            payloads.append(payload)
-            loads.append(load)
+            made[name] = (payloads.add(payload, load), json.loads(path), payload.content_type == data.EXACT)
         index, base, is_exact = made[name]
         if not (is_exact and reference.path):
             path = json.dumps([*base, *reference.path]).encode()
@@ -121,12 +102,12 @@ def sql_request(
         mode="sql",
         source=_encodable(query),
         terms=_terms(limits),
-        payloads=payloads,
+        payloads=payloads.all,
         variables=bound,
         names=list(variables),
         keep=keep,
     )
-    return request, loads
+    return request, payloads.loads
 
 
 def jq_request(
@@ -161,6 +142,25 @@ def template_request(template: str, value: object, limits: Limits, max_bytes: in
         max_output_bytes=min(max_bytes, limits.result_bytes),
     )
     return request, [lambda: inline]
+
+
+class _Payloads:
+    """The payloads of a request, and how each is loaded; equal ones are sent once."""
+
+    def __init__(self) -> None:
+        self.all: list[wire.Payload] = []
+        self.loads: list[Load] = []
+        self._by_key: dict[tuple[str, str], int] = {}
+
+    def add(self, payload: wire.Payload, load: Load) -> int:
+        """Return the index of a payload among those of the request."""
+        index = len(self.all)
+        if payload.inline is None:
+            index = self._by_key.setdefault((payload.key, payload.content_type), index)
+        if index == len(self.all):
+            self.all.append(payload)
+            self.loads.append(load)
+        return index
 
 
 def _payload(name: str, value: object) -> tuple[wire.Payload, Load, bytes, bool]:
