@@ -1,158 +1,152 @@
-"""JSON that came as text: the text, or what it says, as the reader or the parameter takes it; never an error for being the other."""
+"""Arguments against the schema of their tool: coerced where the meaning is plain, else an error that the model can act on."""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from material import records
+from material import page
+from misfits import misfit, of
 
 from byref import Engine, Policy, Session, ToolError
-from byref.ingest import ingested
-from byref.policy import TOOL_NAMES
 
-ROWS = records(900)
-TEXT = json.dumps({"rows": ROWS, "note": "é\u2028"}, ensure_ascii=False, indent=1)
-SAYS = json.loads(TEXT)
-ALL = list(TOOL_NAMES)
-PRESETS = ["variables", "references", "pointers", "previews"]
+IDS = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}}}, "required": ["ids"]}
 
 
-def of(kind: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": {"x": kind if isinstance(kind, dict) else {"type": kind}}}
+@pytest.fixture
+def stocked(chat: Session) -> Session:
+    chat.process(page(1_200), tool="list_users")
+    return chat
 
 
-def pieces(whole: Any) -> Iterator[Any]:
-    yield from (whole[at : at + 30_000] for at in range(0, len(whole), 30_000))
+def test_the_data_is_checked(stocked: Session) -> None:
+    ids = {"$var": "users", "jq": "map(.id)"}
+    assert len(stocked.resolve({"ids": ids}, IDS)["ids"]) == 1_200
 
 
-SOURCES: dict[str, Any] = {
-    "text": lambda: TEXT,
-    "bytes": TEXT.encode,
-    "block": lambda: [{"type": "text", "text": TEXT}],
-    "MCP": lambda: {"content": [{"type": "text", "text": TEXT}], "isError": False},
-    "text stream": lambda: pieces(TEXT),
-    "bytes stream": lambda: io.BytesIO(TEXT.encode()),
-}
+def test_a_misfit_names_place_expectation_reference_and_remedy(stocked: Session) -> None:
+    assert misfit(stocked, {"ids": "$users"}, IDS) == (
+        "the arguments do not fit the tool's schema: ids[0] expects integer and is object(3 keys). "
+        "$users is array(1200) of object(3 keys); ids expects array of integer: "
+        'select a field with {"$var": "users", "jq": "map(.id)"}'
+    )
+    for reference in ("$list_users", {"$var": "list_users"}):
+        assert misfit(stocked, {"q": {"rows": reference}}, of(q=of(rows={"type": "array"}))).endswith(
+            'q.rows expects array: select a member with {"$var": "list_users", "path": "users"}'
+        )
+    assert misfit(stocked, {"name": {"$var": "users", "path": "0"}}, of(name={"type": "string"})).endswith(
+        '{"$var": "users", "path": "0"} is object(3 keys); name expects string. '
+        'Select what fits with "path" or "jq" in {"$var": …}.'
+    )
 
 
-def opened(engine: Engine, tenant: str, preset: str, name: str = "s") -> Session:
-    policy = getattr(Policy, preset)()
-    return engine.session(name, tenant=tenant, policy=policy, context_window=40_000, tools=ALL)
+@pytest.mark.parametrize(
+    ("given", "schema", "message"),
+    [
+        ({}, IDS, "the whole lacks a member: 'ids' is a required property"),
+        ({"n": "five"}, of(n={"type": "integer"}), 'n expects integer and is string "five".'),
+        ({"n": [1, None]}, of(n={"items": {"type": "integer"}}), "n[1] expects integer and is null."),
+        ({"a b": {"c": 1}}, of(**{"a b": of(c={"type": "string"})}), '["a b"].c expects string and is integer 1.'),
+        ({"k": "c"}, of(k={"enum": ["a", "b"]}), 'k expects one of "a", "b" and is string "c".'),
+        ({"k": "c"}, of(k={"const": "a"}), 'k expects "a" and is string "c".'),
+        ({"k": True}, of(k={"enum": [1]}), "k expects 1 and is boolean true."),
+        ({"k": 11}, of(k={"maximum": 10}), "k does not satisfy maximum 10 and is integer 11."),
+        ({"k": []}, of(k={"minItems": 1}), "k does not satisfy minItems 1 and is array(0)."),
+        ({"k": [1, 1.0]}, of(k={"uniqueItems": True}), "k does not satisfy uniqueItems true and is array(2) of number."),
+        ({"k": "ab"}, of(k={"pattern": "^a+$"}), 'k does not satisfy pattern "^a+$" and is string "ab".'),
+        ({"k": {}}, of(k={"anyOf": [{"type": "integer"}, {"type": "null"}]}), "k expects integer"),
+        ({"k": 1}, of(k={"not": {"type": "integer"}}), "k is what the schema rules out."),
+        ({"k": 1}, of(k={"oneOf": [{"type": "integer"}, {"type": "number"}]}), "k fits more than one of what it may be."),
+        ({"kk": 1}, {**of(k={}), "additionalProperties": False}, 'the whole has no place for "kk"; there are k.'),
+        ({"kk": 1}, {"patternProperties": {"^a": {}}, "additionalProperties": False}, 'no place for "kk"'),
+        ({"ab": 1}, {"patternProperties": {"^a": {"type": "string"}}}, "ab expects string"),
+        ({"k": "x" * 10**6}, of(k={"type": "integer"}), 'k expects integer and is string "xxx'),
+        ({"k": {"d": 1}}, {**of(k={"$ref": "#/$defs/d"}), "$defs": {"d": of(d={"type": "null"})}}, "k.d expects null"),
+    ],
+)  # fmt: skip
+def test_misfits_of_what_the_model_wrote(chat: Session, given: Any, schema: dict[str, Any], message: str) -> None:
+    assert message in misfit(chat, given, schema)
 
 
-@pytest.mark.parametrize("collected", [ingested.COLLECTED, 1 << 16], ids=["whole", "as it passes"])
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_pointer_stands_for_the_text(
-    engine: Engine, tenant: str, source: str, collected: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("schema", [
+    {"type": "string"}, {"enum": ["a"]}, {"maxItems": 1}, {"const": 1}, {"uniqueItems": True}, {"contains": {"type": "null"}},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]}, {"not": {}}, {"items": {"type": "integer"}},
+    {"items": {"properties": {"id": {}}, "additionalProperties": False}},
+])  # fmt: skip
+def test_data_is_never_printed(chat: Session, schema: dict[str, Any]) -> None:
+    chat.store_artifact(
+        [{"id": i, "s": "SECRET" * 20} for i in range(10_000)] + [{"id": 1, "s": "SECRET" * 20}] * 2, name="rows"
+    )
+    assert "SECRET" not in misfit(chat, {"k": "$rows"}, of(k=schema))
+
+
+@pytest.mark.parametrize(
+    ("given", "meant", "schema"),
+    [
+        ("[1, 2]", [1, 2], {"type": "array"}),
+        (' {"a": "5"} ', {"a": 5}, of(a={"type": "integer"})),
+        ("5", 5, {"type": "integer"}),
+        ("-5.5", -5.5, {"type": "number"}),
+        ("5.0", 5, {"type": "integer"}),
+        ("12345678901234567890", 12345678901234567890, {"type": "integer"}),
+        ("true", True, {"type": "boolean"}),
+        ("False", False, {"type": "boolean"}),
+        ("5", 5, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        ("[1]", [1], {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]}),
+        (["1", "2"], [1, 2], {"type": "array", "items": {"type": "integer"}}),
+        ("5", "5", {"type": ["string", "integer"]}),
+        ("5", "5", {}),
+        ("[1]", "[1]", {"anyOf": [{"type": "array"}, {"type": "string"}]}),
+        ('{"$var": "held"}', [1, 2], {"type": "array"}),
+        ('["$held.0", 7]', [1, 7], {"type": "array", "items": {"type": "integer"}}),
+    ],
+)
+def test_text_is_mended_only_where_the_schema_asks(
+    chat: Session, given: Any, meant: Any, schema: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(ingested, "COLLECTED", collected)
-    session = opened(engine, tenant, "pointers")
-    [artifact] = session.process(SOURCES[source](), tool="t").artifacts
-    assert (artifact.kind, artifact.content_type, artifact.value) == ("json", "application/json", TEXT)
-    assert artifact.schema is not None and "rows" in artifact.shape  # type: ignore[operator]
-    assert session.resolve({"x": artifact.pointer, "y": {"$var": artifact.id}}) == {"x": TEXT, "y": TEXT}
-    assert session.resolve({"x": artifact.pointer}, of("string")) == {"x": TEXT}
-    assert session.resolve({"x": artifact.pointer}, of({"anyOf": [{"type": "null"}, {"type": "object"}]})) == {
-        "x": SAYS
-    }
-    assert session.resolve({"x": artifact.pointer}, of({})) == {"x": TEXT}
-    with pytest.raises(ToolError, match="x expects integer"):
-        session.resolve({"x": artifact.pointer}, of("integer"))
+    chat.store_artifact([1, 2], name="held")
+    resolved = chat.resolve({"k": given}, {**of(k=schema), "type": "object"})["k"]
+    assert resolved == meant
+    assert type(resolved) is type(meant)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_paths_and_jq_read_what_it_says(engine: Engine, tenant: str, preset: str) -> None:
-    session = opened(engine, tenant, preset)
-    [artifact] = session.process(TEXT, tool="t").artifacts
-    for key in (artifact.id, artifact.pointer):
-        given = {
-            "path": {"$var": key, "path": "rows.3.id"},
-            "steps": f"{key}.rows[3].id",
-            "pick": {"$var": key, "jq": ".rows[3].id"},
-            "jq": {"$var": key, "jq": "[.rows[] | .id] | length"},
-        }
-        assert session.resolve(given) == {"path": 4, "steps": 4, "pick": 4, "jq": 900}
-        assert session.call("artifact_jq", {"artifact_id": key, "expression": ".rows | length"}).content == "900"
-        assert session.call("artifact_jq", {"artifact_id": key, "expression": "[.rows[].id] | add"}).content == "405450"
+@pytest.mark.parametrize(
+    "text", ["five", "05", "0x5", "NaN", "1e999", "5 5", "", "٣", "1_000", "[1", "yes", "9" * 5_000]
+)
+def test_other_text_stays_a_misfit(chat: Session, text: str) -> None:
+    for kind in ("integer", "number", "array", "boolean"):
+        assert f"expects {kind} and is string" in misfit(chat, {"k": text}, of(k={"type": kind}))
 
 
-@pytest.mark.parametrize("preset", ["variables", "references", "previews"])
-def test_elsewhere_it_is_structured_and_still_a_text_for_who_wants_one(
-    engine: Engine, tenant: str, preset: str
-) -> None:
-    session = opened(engine, tenant, preset)
-    result = session.process(TEXT, tool="t")
-    [artifact] = result.artifacts
-    names = [artifact.pointer, *(f"${variable.name}" for variable in result.variables if not variable.path)]
-    for name in names:
-        assert session.resolve({"x": name}) == {"x": SAYS}
-        assert session.resolve({"x": name}, of("object")) == {"x": SAYS}
-        assert session.resolve({"x": name}, of("string")) == {"x": TEXT}
-    assert artifact.value == SAYS
-    for variable in result.variables:
-        assert variable.value() == (SAYS["rows"] if variable.path else SAYS)
+def test_data_is_never_mended(chat: Session) -> None:
+    chat.store_artifact({"n": "5", "rows": ["1", "2"]}, name="held")
+    assert "k expects integer and is string." in misfit(chat, {"k": "$held.n"}, of(k={"type": "integer"}))
+    assert "k[0] expects integer" in misfit(chat, {"k": "$held.rows"}, of(k={"items": {"type": "integer"}}))
 
 
-def test_what_was_no_text_is_none(engine: Engine, tenant: str) -> None:
-    """A value is not written out for a parameter of type string, nor are the elements of one that came as text."""
-    for preset in PRESETS:
-        session = opened(engine, tenant, preset, preset)
-        for source in ({"rows": ROWS}, (record for record in ROWS)):
-            [artifact] = session.process(source, tool="t").artifacts
-            with pytest.raises(ToolError, match="x expects string and is"):
-                session.resolve({"x": artifact.pointer}, of("string"))
-        [artifact] = session.process(TEXT, tool="t").artifacts
-        with pytest.raises(ToolError, match="x expects string and is array"):
-            session.resolve({"x": f"{artifact.pointer}.rows"}, of("string"))
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("$vehicles", "no artifact or variable 'vehicles' in this conversation; there are: list_users, users, pagination"),
+        ("$usrs", "no artifact or variable 'usrs' in this conversation; there are: list_users, users, pagination. Did you mean 'users'?"),
+        ("$users.9999", "users.9999: no '9999' at its top; there are 1,200 items, the first is 0"),
+        ("$pagination.nope", "pagination.nope: no 'nope' at its top; there are page, pages"),
+        ("art_nope", "no artifact or variable 'art_nope' in this conversation; there are: list_users, users, pagination"),
+    ],
+)  # fmt: skip
+def test_a_misfit_that_looks_like_a_reference_is_told_what_there_is(stocked: Session, given: str, why: str) -> None:
+    told = misfit(stocked, {"ids": given}, IDS)
+    assert told == f'the arguments do not fit the tool\'s schema: ids expects array and is string "{given}"; {why}'
 
 
-@pytest.mark.parametrize("content_type", [None, "text/plain", "application/json", "text/markdown; charset=utf-8"])
-@pytest.mark.parametrize("text", ['{"a": 1}', "[1, 2]", ' {"a": {"b": null}}\n', "[]", '\ufeff{"a": 1}', "[1,", "null"])
-def test_what_a_host_stores_as_a_string_is_that_string(session: Session, text: str, content_type: str | None) -> None:
-    kept = session.store_artifact(text, name="kept", content_type=content_type)
-    again = session.get_artifact(kept.pointer)
-    assert again == kept and (kept.value, kept.payload.read().decode()) == (text, text)
-    assert content_type in (None, kept.content_type)
-    assert session.resolve({"x": kept.pointer, "y": "$kept"}) == {"x": text, "y": text}
-    assert session.run("kept").value == text.removeprefix("\ufeff")  # as all text in code
-    if kept.kind == "json":
-        query = {"artifact_id": "kept", "expression": "."}
-        assert json.loads(session.call("artifact_jq", query).content) == json.loads(text.strip("\ufeff"))
+@pytest.mark.parametrize("given", ["vehicles", "$5.00", "$", "$$vehicles", "costs $5"])
+def test_other_text_is_told_nothing_of_references(stocked: Session, given: str) -> None:
+    assert misfit(stocked, {"ids": given}, IDS).endswith(f'is string "{given}".')
 
 
-def test_what_a_model_stores_as_a_string_is_that_string(engine: Engine, tenant: str) -> None:
-    session = opened(engine, tenant, "pointers")
-    reply = session.call("store_artifact", {"name": "plan", "value": '{"steps": [1, 2]}'})
-    pointer = json.loads(reply.content)["pointer"]
-    assert session.resolve({"x": pointer}) == {"x": '{"steps": [1, 2]}'}
-    assert session.resolve({"x": pointer}, of("object")) == {"x": {"steps": [1, 2]}}
-    assert session.resolve({"x": {"$var": "plan", "path": "steps"}}) == {"x": [1, 2]}
-    assert session.call("get_artifact", {"pointer_or_name": "plan"}).content == '{"steps": [1, 2]}'
-    assert session.call("list_artifacts", {}).content.count('"contentType":"application/json"') == 1
-
-
-def test_what_is_no_string_is_what_it_says(session: Session) -> None:
-    for given in (b'{"a": 1}', io.BytesIO(b'{"a": 1}'), {"a": 1}):
-        assert session.store_artifact(given).value == {"a": 1}
-    assert session.store_artifact(io.StringIO('{"a": 1}')).value == '{"a": 1}'
-
-
-def test_it_stays_a_string_in_another_session_and_handle(engine: Engine, tenant: str) -> None:
-    session, other = engine.session("one", tenant=tenant), engine.session("two", tenant=tenant)
-    shared = session.share(session.store_artifact('{"a": 1}', name="kept"), with_="two")
-    assert shared.value == '{"a": 1}'
-    found = other.get_artifact("kept")
-    assert found is not None and (found.kind, found.value) == ("json", '{"a": 1}')
-
-
-@pytest.mark.parametrize("preset", ["pointers", "variables"])
-def test_a_big_text_is_read_from_variables_as_what_it_says(engine: Engine, tenant: str, preset: str) -> None:
-    """Where a pointer's data is bound to a name as well, the name means the data."""
-    session = opened(engine, tenant, preset)
-    for variable in session.process(TEXT, tool="t").variables:
-        assert not isinstance(variable.value(), str)
-        assert session.run(f"type({variable.name}).__name__").value in ("dict", "list")
+def test_a_tool_without_references_is_told_nothing_of_them(local: Engine, stocked: Session) -> None:
+    policy = Policy(per_tool={"sh": {"references": False}})
+    session = local.session("chat", tenant=stocked.tenant, policy=policy)
+    with pytest.raises(ToolError) as caught:
+        session.resolve({"ids": "$HOME"}, IDS, tool="sh")
+    assert str(caught.value).endswith('is string "$HOME".')
