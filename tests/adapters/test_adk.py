@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pandas as pd
@@ -30,12 +30,6 @@ ROWS = [{"id": n, "total": n % 50, "note": "x" * 20} for n in range(2_000)]
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000000000500010d0a2db40000000049454e44ae426082"
 )
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
 
 
 def call(name: str, call_id: str, **arguments: Any) -> types.FunctionCall:

@@ -75,17 +75,6 @@ def refund(ids: list[int], reason: str = "") -> str:
     return f"{len(ids)} refunded{reason and f': {reason}'}"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
-
-
-@pytest.fixture
-def tenant(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_tool_result_has_beside_its_content_is_kept(engine: Engine, tenant: str, mode: str) -> None:
     def look() -> ToolResult:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NotRequired
 
@@ -73,17 +72,6 @@ def list_orders() -> dict[str, Any]:
 def refund(ids: list[int], reason: str = "") -> str:
     """Refund orders by their ids."""
     return f"{len(ids)} refunded{reason and f': {reason}'}"
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
-
-
-@pytest.fixture
-def tenant(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +62,6 @@ def refund(ids: list[int]) -> str:
 
 
 IDS = {"ids": {"$var": "orders", "jq": "map(.id)"}}
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
-
-
-@pytest.fixture
-def tenant(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)
 
 
 def usages(engine: Engine, tenant: str) -> list[Any]:

@@ -49,17 +49,6 @@ def refund(ids: list[int]) -> str:
     return f"{len(ids)} refunded"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
-
-
-@pytest.fixture
-def tenant(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)
-
-
 def ran(agent: Any, mode: str = "sync") -> list[ToolMessage]:
     config: Any = {"configurable": {"thread_id": "chat-42"}}
     state = agent.invoke(ASK, config) if mode == "sync" else asyncio.run(agent.ainvoke(ASK, config))

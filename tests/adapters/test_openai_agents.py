@@ -8,7 +8,7 @@ import copy
 import json
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -43,12 +43,6 @@ PNG = base64.b64encode(
         "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000000000500010d0a2db40000000049454e44ae426082"
     )
 ).decode()
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
 
 
 @function_tool

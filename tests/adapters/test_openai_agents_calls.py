@@ -6,7 +6,6 @@ import asyncio
 import copy
 import json
 import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,12 +34,6 @@ from byref.adapters.openai_agents import Byref, ByrefAgent, ByrefSession
 set_tracing_disabled(True)
 ROWS = [{"id": n, "note": "x" * 20} for n in range(2_000)]
 IDS = {"$var": "orders", "jq": "map(.id)"}
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:", jail="language-only") as made:
-        yield made
 
 
 @function_tool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -35,12 +34,6 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000000000500010d0a2db40000000049454e44ae426082"
 )
 IMAGE = BinaryContent(PNG, media_type="image/png", vendor_metadata={"detail": "low"})
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("sqlite:///:memory:") as made:
-        yield made
 
 
 def scripted(*turns: list[ToolCallPart] | str, seen: list[list[ModelMessage]] | None = None) -> FunctionModel:

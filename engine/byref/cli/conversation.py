@@ -82,55 +82,29 @@ def _call(options: Namespace, name: str, arguments: Any) -> int:
 
 def _result(result: Result) -> dict[str, Any]:
     return {
-        "route": result.route,
-        "reason": result.reason,
-        "step": result.step,
-        "tokens": result.tokens,
-        "original_tokens": result.original_tokens,
-        "tokens_saved": result.tokens_saved,
-        "is_error": result.is_error,
+        **_fields(result, "route", "reason", "step", "tokens", "original_tokens", "tokens_saved", "is_error"),
         "variables": [variable_record(variable) for variable in result.variables],
         "artifacts": [artifact_record(artifact) for artifact in result.artifacts],
-        "envelope": result.envelope,
-        "content": result.content,
+        **_fields(result, "envelope", "content"),
     }
 
 
 def _reply(reply: ToolReply, session: Session) -> dict[str, Any]:
-    return {
-        "tool": reply.tool,
-        "is_error": reply.is_error,
-        "step": reply.step,
-        "tokens": reply.tokens,
-        "context_tokens": session.context_tokens(),
-        "content": reply.content,
-    }
+    counted = {"context_tokens": session.context_tokens()}
+    return _fields(reply, "tool", "is_error", "step", "tokens") | counted | _fields(reply, "content")
 
 
 def variable_record(variable: Variable) -> dict[str, Any]:
     """Return a variable as JSON shows it."""
-    return {
-        "name": variable.name,
-        "shape": variable.shape,
-        "kind": variable.kind,
-        "origin": variable.origin,
-        "step": variable.step,
-        "artifact": variable.artifact.id,
-        "path": list(variable.path),
-    }
+    held = {"artifact": variable.artifact.id, "path": list(variable.path)}
+    return _fields(variable, "name", "shape", "kind", "origin", "step") | held
 
 
 def artifact_record(artifact: Artifact) -> dict[str, Any]:
     """Return an artifact's description as JSON shows it."""
-    return {
-        "id": artifact.id,
-        "name": artifact.name,
-        "kind": artifact.kind,
-        "content_type": artifact.content_type,
-        "size_bytes": artifact.size_bytes,
-        "line_count": artifact.line_count,
-        "tokens": artifact.tokens,
-        "shape": artifact.shape,
-        "step": artifact.step,
-        "stored_at": artifact.stored_at.isoformat(),
-    }
+    names = ("id", "name", "kind", "content_type", "size_bytes", "line_count", "tokens", "shape", "step")
+    return _fields(artifact, *names) | {"stored_at": artifact.stored_at.isoformat()}
+
+
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}

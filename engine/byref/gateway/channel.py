@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
 
 
 class Broken(Exception):
@@ -17,7 +22,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What is received and what is sent."""
+    """What is received and what is sent; whoever opened the channel closes both."""
 
     received: Any
     """A stream that the SDK's dispatcher reads, of its session messages and of exceptions."""
@@ -25,3 +30,19 @@ class Channel:
     """A stream that it writes to."""
     ending: Callable[[], Awaitable[str]]
     """Why nothing more is received."""
+
+
+@asynccontextmanager
+async def streams() -> AsyncIterator[
+    tuple[
+        MemoryObjectSendStream[SessionMessage | Exception],
+        MemoryObjectReceiveStream[SessionMessage | Exception],
+        MemoryObjectSendStream[SessionMessage],
+        MemoryObjectReceiveStream[SessionMessage],
+    ]
+]:
+    """Yield both ends of what is received and of what is sent, and close them all at the end."""
+    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    async with received_in, received, sent, sent_out:
+        yield received_in, received, sent, sent_out

@@ -31,11 +31,10 @@ from byref.gateway.catalogue import Catalogue, Offered, is_own
 from byref.gateway.channel import Unavailable
 from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
-from byref.gateway.containment import contained
+from byref.gateway.containment import contained, on_thread
 from byref.gateway.messages import Allowance, size_of, weight_of
 from byref.gateway.questions import asked, refused, wire
 from byref.gateway.readable import readable
-from byref.gateway.threads import on_thread
 from byref.gateway.upstream import Upstream
 from byref.gateway.ways import Ways
 from byref.gateway.wire import check_headers, dumped, finished, is_question, taken
@@ -232,13 +231,13 @@ class Conversation:
             try:
                 sent = await self._thread(lambda: own.resolved(self.session, offered.definition, name, arguments))
             except ToolError as error:
-                return results.told(str(error))
+                return results.failure(str(error))
         try:
             raw = await self._forward(
                 call, offered.upstream, {**params, "name": offered.original, "arguments": sent}, "tools/call"
             )
         except Unavailable as error:
-            return results.told(str(error))
+            return results.failure(str(error))
         if is_question(raw):
             return raw
         limit = results.limit_of(offered.definition)

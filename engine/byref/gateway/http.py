@@ -33,7 +33,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from byref.errors import one_line
 from byref.gateway.bodies import ENCODINGS, body, events
-from byref.gateway.channel import Broken, Channel
+from byref.gateway.channel import Broken, Channel, streams
 from byref.gateway.config import ServerConfig
 from byref.gateway.containment import is_failure
 from byref.gateway.messages import Allowance, Lease, Oversized, read, sendable
@@ -61,9 +61,7 @@ logger = logging.getLogger("byref")
 @asynccontextmanager
 async def http_server(config: ServerConfig, allowance: Allowance) -> AsyncIterator[Channel]:
     """Yield the channel to a server; its session, if it made one, is deleted at the end."""
-    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
-    async with bounded_client(config.headers) as client, received_in, received, sent, sent_out:
+    async with bounded_client(config.headers) as client, streams() as (received_in, received, sent, sent_out):
         async with anyio.create_task_group() as tasks:
             link = _Link(config.url, client, received_in, tasks, allowance)
             tasks.start_soon(link.send_all, sent_out)
@@ -82,9 +80,7 @@ async def sse_server(config: ServerConfig, allowance: Allowance) -> AsyncIterato
         Broken: the stream names no such address, or one of another server's.
         HTTPError: there is no stream.
     """
-    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
-    async with bounded_client(config.headers) as client, received_in, received, sent, sent_out:
+    async with bounded_client(config.headers) as client, streams() as (received_in, received, sent, sent_out):
         headers = {"accept": "text/event-stream", "cache-control": "no-store"}
         async with client.stream("GET", config.url, headers=headers) as response, anyio.create_task_group() as tasks:
             response.raise_for_status()

@@ -23,8 +23,7 @@ from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, j
 from pydantic_core import to_json
 
 from byref.describe.jsontext import without_surrogates
-from byref.gateway.containment import is_failure
-from byref.gateway.threads import on_thread
+from byref.gateway.containment import is_failure, on_thread
 from byref.jsonscan import chunks, parse_chunked
 from byref_sandbox import jsontext
 from byref_sandbox.values import weight

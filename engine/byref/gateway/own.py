@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from byref.adapters import mcp
 from byref.adapters.mcp import content
 from byref.artifacts import store
 from byref.errors import ConfigurationError, ToolError
@@ -15,13 +16,11 @@ Json = dict[str, Any]
 
 MAX_RESOURCES = 100
 """Stored artifacts in a page of the list of resources, the newest ones first."""
-_WRITES = ("code_interpreter", "store_artifact")
 
 
 def definition(tool: Mapping[str, Any]) -> Json:
     """Return a tool's definition with what clients want to know before they ask their user."""
-    hints = {"readOnlyHint": tool["name"] not in _WRITES, "destructiveHint": False, "openWorldHint": False}
-    return {**tool, "annotations": hints}
+    return dumped(mcp.definition(tool))
 
 
 def call(session: Session, name: str, arguments: Json, version: str) -> Json:

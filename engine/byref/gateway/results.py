@@ -1,4 +1,4 @@
-"""What upstream tools return, gated: small results pass as they are, big ones are stored and stood for."""
+"""What upstream tools return, gated: small results pass as they are, big ones are stored and replaced."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from byref.content.instructions import KEY
 from byref.conversation.result import Result
 from byref.describe.jsontext import without_surrogates
 from byref.engine import Engine
+from byref.gateway.wire import dumped
 from byref.policy import Policy, ToolPolicy
 from byref.session import Session
 
@@ -39,7 +40,6 @@ _CONTENT: Final[Mapping[str, frozenset[str]]] = {
 """What of a block is measured; of one of another type all is."""
 _OF_RESOURCES = frozenset({"uri", "mimeType", "text", "blob"})
 STRUCTURED_SINCE = "2025-06-18"
-_BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
 def limit_of(tool: Mapping[str, Any]) -> int | None:
@@ -90,7 +90,7 @@ def process(
     result = session.process(given, tool=tool, arguments=arguments, is_error=raw.get("isError") is True)
     if result.route.passes_whole and not is_reshaped(session.policy, tool, given):
         return for_version(raw, version), False
-    return _stood_for(raw, result, version), bool(result.artifacts)
+    return _replacement(raw, result, version), bool(result.artifacts)
 
 
 def _beside(raw: Json) -> set[str]:
@@ -147,22 +147,16 @@ def is_reshaped(policy: Policy, tool: str, given: Any) -> bool:
     return own.mapper is not None or own.template is not None or KEY in dump(given)
 
 
-def _stood_for(raw: Json, result: Result, version: str) -> Json:
-    names: dict[str, list[str]] = {}
-    for variable in result.variables:
-        names.setdefault(variable.artifact.id, []).append(variable.name)
-    made = mcp_content.tool_result(
-        result.content,
-        version=version,
-        is_error=result.is_error,
-        links=[mcp_content.link(artifact, names.get(artifact.id, ())) for artifact in result.artifacts],
-    ).model_dump(by_alias=True, mode="json", exclude_none=True)
+def _replacement(raw: Json, result: Result, version: str) -> Json:
+    """What the client gets in the place of a result that is stored, or that the model reads otherwise than it came."""
+    links = mcp_content.links(result)
+    made = mcp_content.tool_result(result.content, version=version, is_error=result.is_error, links=links)
     kept = {*_beside(raw), "isError", "resultType"}
-    stood = {key: value for key, value in raw.items() if key in kept}
-    stood["content"] = made["content"]
+    found = {key: value for key, value in raw.items() if key in kept}
+    found["content"] = dumped(made)["content"]
     if "structuredContent" in raw and is_version_at_least(version, STRUCTURED_SINCE):
-        stood["structuredContent"] = {OFFLOADED: _stored(result)}
-    return stood
+        found["structuredContent"] = {OFFLOADED: _stored(result)}
+    return found
 
 
 def _stored(result: Result) -> Json:
@@ -189,13 +183,13 @@ def for_version(result: Json, version: str) -> Json:
 
 def _known(block: Any, version: str) -> Any:
     kind = block.get("type") if isinstance(block, dict) else None
-    since = _BLOCKS_SINCE.get(kind) if isinstance(kind, str) else None
+    since = mcp_content.BLOCKS_SINCE.get(kind) if isinstance(kind, str) else None
     if since is None or is_version_at_least(version, since):
         return block
     shown = {key: value for key, value in block.items() if key != "data"}
     return {"type": "text", "text": json.dumps(shown)}
 
 
-def told(text: str) -> Json:
+def failure(text: str) -> Json:
     """Return a result that says to the model what went wrong."""
     return {"content": [{"type": "text", "text": without_surrogates(text)}], "isError": True}

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import anyio
@@ -20,20 +19,19 @@ from anyio.abc import TaskGroup
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, methods
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, methods
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from byref.adapters.common.shares import SharedThreads, Shares
-from byref.adapters.mcp import SESSION_HEADER
+from byref.adapters.mcp import names_its_session, own_version, session_named_by
 from byref.engine import Engine
 from byref.errors import ByrefError
 from byref.gateway.calls import Context, connection_of, is_modern
 from byref.gateway.config import GatewayConfig
-from byref.gateway.containment import contained, is_failure
+from byref.gateway.containment import contained, is_failure, on_thread
 from byref.gateway.conversation import Conversation
 from byref.gateway.messages import Allowance
-from byref.gateway.threads import on_thread
 from byref.gateway.wire import capable, dumped, finished
 from byref.session import Session
 
@@ -87,7 +85,7 @@ class Gateway:
         self._running: dict[Conversation, str] = {}
         """Each with its tenant."""
         self._tasks: TaskGroup | None = None
-        self.server: Server[Any] = Server("byref-gateway", version=_version(), lifespan=self._lifespan)
+        self.server: Server[Any] = Server("byref-gateway", version=own_version() or "0", lifespan=self._lifespan)
         """To run over stdio, or by its `streamable_http_app()`."""
         self.server.middleware.append(self._answer)
 
@@ -140,7 +138,7 @@ class Gateway:
         found = await call_next(context)
         result = dumped(found) if not isinstance(found, dict | None) else dict(found or {})
         modern = context.method == "server/discover"
-        if modern and not self._is_told(context):
+        if modern and self._session is None and not names_its_session(context):
             # A client that would be one of many under the same name gets a connection of its own by the handshake.
             result["supportedVersions"] = list(HANDSHAKE_PROTOCOL_VERSIONS)
             return finished(result, context)
@@ -149,10 +147,6 @@ class Gateway:
         result["capabilities"] = CAPABILITIES if modern else {**CAPABILITIES, "logging": {}}
         result["instructions"] = conversation.instructions()
         return finished(result, context)
-
-    def _is_told(self, context: Context) -> bool:
-        """Whether a request says by itself which conversation it is of."""
-        return self._session is not None or context.request is None or SESSION_HEADER in context.request.headers
 
     def _known(self, context: Context) -> Conversation | None:
         if not is_modern(context):
@@ -247,11 +241,8 @@ class Gateway:
             return self._session
         if context.request is None:
             return self._own
-        named = context.request.headers.getlist(SESSION_HEADER)
-        if len(named) > 1:
-            raise MCPError(INVALID_REQUEST, f"{SESSION_HEADER} is given more than once")
-        if named:
-            return str(named[0])
+        if (named := session_named_by(context)) is not None:
+            return named
         if not is_modern(context):
             return f"gateway-{connection_of(context).session_id or secrets.token_hex(8)}"
         client = context.session.client_params
@@ -277,12 +268,5 @@ def _introduced(context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
         session = context.session
         capabilities = None if session.client_capabilities is None else dumped(session.client_capabilities)
         info = None if session.client_params is None else dumped(session.client_params.client_info)
-    named = info if isinstance(info, dict) else {"name": "byref-gateway", "version": _version()}
+    named = info if isinstance(info, dict) else {"name": "byref-gateway", "version": own_version() or "0"}
     return capable(capabilities), named
-
-
-def _version() -> str:
-    try:
-        return version("byref")
-    except PackageNotFoundError:
-        return "0"

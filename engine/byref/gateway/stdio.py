@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -15,9 +15,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCRequest
 
-from byref.gateway.channel import Broken, Channel
+from byref.gateway.channel import Broken, Channel, streams
 from byref.gateway.config import ServerConfig
-from byref.gateway.guard import guarded
 from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, Pieces, failed, read, sendable
 from byref.gateway.relay import Relay
 
@@ -27,6 +26,18 @@ _LEASED = 1 << 20
 """Bytes of a line that are leased at once."""
 EXIT_SECONDS = 2.0
 """To end by itself after its input closed, and again after SIGTERM."""
+SHELL = "/bin/sh"
+_GUARD = """
+read -r word
+for signal in TERM KILL; do
+    for second in 1 2; do
+        kill -s 0 -- "-$1" || exit 0
+        sleep 1
+    done
+    kill -s "$signal" -- "-$1"
+done
+"""
+"""Ends a process group: two seconds to end by itself, two more after SIGTERM."""
 
 
 @asynccontextmanager
@@ -41,10 +52,9 @@ async def child_process(config: ServerConfig, relay: Relay, allowance: Allowance
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Broken(f"the command {config.command[0]!r} could not be started: {reason}") from error
-    # No await until the task group is entered: a cancellation in between would leave the process running.
-    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
-    try:
+    # No await until the task group is entered: a cancellation in between would leave the process running. To open the
+    # streams is none.
+    async with streams() as (received_in, received, sent, sent_out):
         with guarded(process.pid):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_read, process, received_in, relay, allowance)
@@ -58,15 +68,12 @@ async def child_process(config: ServerConfig, relay: Relay, allowance: Allowance
                         sent.close()
                         await _stop(process)
                     tasks.cancel_scope.cancel()
-    finally:
-        for stream in (received_in, received, sent, sent_out):
-            stream.close()
 
 
 async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Relay, allowance: Allowance) -> None:
     assert process.stdout is not None
     strays = 0
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), into:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), into:
         try:
             async for line in _lines(process.stdout, Lease(allowance)):
                 message = await read(line, allowance)
@@ -83,7 +90,7 @@ async def _read(process: Process, into: MemoryObjectSendStream[Any], relay: Rela
             await into.send(broken)
         except Oversized as error:  # and nobody knows whose answer it was
             await into.send(Broken(str(error)))
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for _ in process.stdout:  # a server that cannot write cannot end by itself
             pass
 
@@ -127,7 +134,7 @@ async def _write(process: Process, out: MemoryObjectReceiveStream[Any], received
 async def _relay_errors(process: Process, relay: Relay) -> None:
     assert process.stderr is not None
     try:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for chunk in process.stderr:
                 relay.chunk(chunk)
     finally:
@@ -137,14 +144,14 @@ async def _relay_errors(process: Process, relay: Relay) -> None:
 async def _stop(process: Process) -> None:
     """Close its input, give it time to end, then end its process group."""
     if process.stdin is not None:
-        with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await process.stdin.aclose()
     if not await _gone(process, EXIT_SECONDS):
         _signal(process, signal.SIGTERM)
         await _gone(process, EXIT_SECONDS)
     _signal(process, signal.SIGKILL)  # children that outlived it, too
     # Its pipes as well: one that nobody reads to its end would be closed after the loop is.
-    with anyio.move_on_after(EXIT_SECONDS), contextlib.suppress(OSError, anyio.BrokenResourceError):
+    with anyio.move_on_after(EXIT_SECONDS), suppress(OSError, anyio.BrokenResourceError):
         await process.aclose()
 
 
@@ -166,5 +173,34 @@ async def _gone(process: Process, seconds: float) -> bool:
 
 def _signal(process: Process, number: signal.Signals) -> None:
     # Its process id is its group's: it leads a session of its own.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+@contextmanager
+def guarded(group: int) -> Iterator[None]:
+    """See to it that a process group ends some seconds after this process was killed, and could not end it.
+
+    A server that ignores the end of its input would live for ever. `PR_SET_PDEATHSIG` would end it at once, and it alone: not
+    what it started, and it could not leave in order. So a shell waits beside it for the end of a pipe that only the gateway
+    holds. Where there is no shell nothing is done.
+    """
+    try:
+        guard = subprocess.Popen(
+            [SHELL, "-c", _GUARD, "byref-guard", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+        assert guard.stdin is not None
+        with suppress(OSError):
+            guard.stdin.close()

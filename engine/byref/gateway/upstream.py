@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any, Protocol
 
@@ -39,14 +39,14 @@ from mcp.types import (
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from byref.errors import all_visible, one_line, visible
-from byref.gateway.channel import Broken, Unavailable
+from byref.gateway.channel import Broken, Channel, Unavailable
 from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
-from byref.gateway.http import HTTP_STATUS, failure
+from byref.gateway.http import HTTP_STATUS, failure, http_server, sse_server
 from byref.gateway.listing import LISTS, Items, listed
 from byref.gateway.messages import Allowance, Pace, Said, size_of
 from byref.gateway.relay import Relay
-from byref.gateway.transports import connected
+from byref.gateway.stdio import child_process
 
 FIRST_DELAY = 0.5
 LAST_DELAY = 30.0
@@ -324,7 +324,7 @@ class Upstream:
         """Connect, shake hands, and stay until the connection is gone; `_trouble` says why it went."""
         self._trouble, began = "it is starting", time.monotonic()
         async with AsyncExitStack() as stack:
-            channel = await stack.enter_async_context(connected(self._config, self._kind, self._relay, self._allowance))
+            channel = await stack.enter_async_context(self._connected())
             self._lost = lost = anyio.Event()
             broken: list[Exception] = []
 
@@ -359,6 +359,15 @@ class Upstream:
                 self._trouble = failure(broken[0]) if broken else await channel.ending()
                 self._dispatcher = self._life = None
                 tasks.cancel_scope.cancel()
+
+    def _connected(self) -> AbstractAsyncContextManager[Channel]:
+        """The channel to the server, by what its configuration says; `failure` words what goes wrong with it."""
+        match self._kind:
+            case "stdio":
+                return child_process(self._config, self._relay, self._allowance)
+            case "sse":
+                return sse_server(self._config, self._allowance)
+        return http_server(self._config, self._allowance)
 
     async def _contained(self, work: Callable[[], Awaitable[None]]) -> None:
         await contained(f"the server {self.name!r}", work)

@@ -184,8 +184,8 @@ class _Sessions:
             raise MCPError(types.INVALID_REQUEST, "byref cannot tell whose request this is") from error
 
     def is_named(self, context: Context) -> bool:
-        """Whether more than the client's name says which session a request is for, without a connection of its own."""
-        return self._session is not None or context.request is None or SESSION_HEADER in context.request.headers
+        """Whether the host or the request says which session it is for."""
+        return self._session is not None or names_its_session(context)
 
     def open(self, key: Name) -> Session:
         """Return the session of that name; a new one is created."""
@@ -202,13 +202,27 @@ class _Sessions:
         return self._engine.database.read(work)
 
 
+def session_named_by(context: Context) -> str | None:
+    """Return the session that an HTTP request names by its header; None if it names none.
+
+    Raises:
+        MCPError: it names several; which of them counts would depend on every proxy on the way.
+    """
+    found = [] if context.request is None else context.request.headers.getlist(SESSION_HEADER)
+    if len(found) > 1:
+        raise MCPError(types.INVALID_REQUEST, f"{SESSION_HEADER} is given more than once")
+    return str(found[0]) if found else None
+
+
+def names_its_session(context: Context) -> bool:
+    """Tell whether more than the client's name says which session a request is for, without a connection of its own."""
+    return context.request is None or SESSION_HEADER in context.request.headers
+
+
 def _own_session(context: Context) -> str:
+    if (found := session_named_by(context)) is not None:
+        return found
     if context.request is not None:
-        named = context.request.headers.getlist(SESSION_HEADER)
-        if len(named) > 1:  # which of them counts would depend on every proxy on the way
-            raise MCPError(types.INVALID_REQUEST, f"{SESSION_HEADER} is given more than once")
-        if named:
-            return str(named[0])
         connection = context.request.headers.get("mcp-session-id")
         if connection and context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             return f"mcp-{connection}"
@@ -222,7 +236,7 @@ class _Server(Server[Any]):
     def __init__(self, sessions: _Sessions, threads: SharedThreads, name: str, instructions: str | None) -> None:
         super().__init__(
             name,
-            version=_version(),
+            version=own_version(),
             instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -255,7 +269,7 @@ class _Server(Server[Any]):
     async def _list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         key = self._sessions.key(context)
         own = await self._run(key, context, lambda: self._sessions.open(key).tools("mcp"))
-        return types.ListToolsResult(tools=[PROCESS_OUTPUT, *map(_definition, own)])
+        return types.ListToolsResult(tools=[PROCESS_OUTPUT, *map(definition, own)])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         key, version, arguments = self._sessions.key(context), context.protocol_version, params.arguments or {}
@@ -276,12 +290,12 @@ class _Server(Server[Any]):
             return content.tool_result(message, version=version, is_error=True), False
         session = self._sessions.open(key)
         result = session.process(given.output, tool=given.tool, is_error=given.is_error)
-        names: dict[str, list[str]] = {}
-        for variable in result.variables:
-            names.setdefault(variable.artifact.id, []).append(variable.name)
-        links = [content.link(artifact, names.get(artifact.id, ())) for artifact in result.artifacts]
         made = content.tool_result(
-            result.content, version=version, is_error=result.is_error, links=links, envelope=result.envelope
+            result.content,
+            version=version,
+            is_error=result.is_error,
+            links=content.links(result),
+            envelope=result.envelope,
         )
         return made, bool(result.artifacts)
 
@@ -355,7 +369,8 @@ class _Server(Server[Any]):
                 self._listened[key] = bus, count - 1
 
 
-def _definition(tool: Mapping[str, Any]) -> types.Tool:
+def definition(tool: Mapping[str, Any]) -> types.Tool:
+    """Return one of the session's own tools, with what clients want to know before they ask their user."""
     annotations = types.ToolAnnotations(
         read_only_hint=tool["name"] not in _WRITES, destructive_hint=False, open_world_hint=False
     )
@@ -397,7 +412,8 @@ def _answered(work: Callable[[], T]) -> T:
         raise MCPError(types.INTERNAL_ERROR, "byref could not answer; its log says why") from error
 
 
-def _version() -> str:
+def own_version() -> str:
+    """Return the version of byref, as servers and clients of the protocol state theirs; empty in a tree that is not installed."""
     try:
         return version("byref")
     except PackageNotFoundError:

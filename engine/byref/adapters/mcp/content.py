@@ -13,7 +13,7 @@ from byref.artifacts.lines import check_range, segments
 from byref.artifacts.store import Artifact, decode_text
 from byref.artifacts.variables import names_of
 from byref.content import rendering
-from byref.conversation.result import sendable
+from byref.conversation.result import Result, sendable
 from byref.errors import ToolError
 from byref.session import Session
 
@@ -36,7 +36,7 @@ LINES = UriTemplate.parse("byref://artifact/{id}/lines/{first}-{last}")
 JQ = UriTemplate.parse("byref://artifact/{id}/jq{?expression}")
 
 _BLOCKS = ("text", "image", "resource", "audio", "resource_link")
-_BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """The protocol version that first knew a type of block; clients of earlier ones refuse a result that has one."""
 
 
@@ -63,6 +63,14 @@ def resources(session: Session, artifacts: Sequence[Artifact]) -> list[types.Res
 def link(artifact: Artifact, names: Iterable[str] = ()) -> types.ResourceLink:
     """Return an artifact as a block of a tool's result; `names` are the variables that stand for it."""
     return types.ResourceLink(**_described(artifact, names))
+
+
+def links(result: Result) -> list[types.ResourceLink]:
+    """Return the artifacts that an output became, as blocks of a tool's result."""
+    names: dict[str, list[str]] = {}
+    for variable in result.variables:
+        names.setdefault(variable.artifact.id, []).append(variable.name)
+    return [link(artifact, names.get(artifact.id, ())) for artifact in result.artifacts]
 
 
 def _described(artifact: Artifact, names: Iterable[str]) -> dict[str, Any]:
@@ -109,7 +117,7 @@ def _as_block(block: Mapping[str, Any], version: str) -> types.ContentBlock:
 
 
 def _knows(kind: str, version: str) -> bool:
-    return kind in _BLOCKS and (kind not in _BLOCKS_SINCE or is_version_at_least(version, _BLOCKS_SINCE[kind]))
+    return kind in _BLOCKS and (kind not in BLOCKS_SINCE or is_version_at_least(version, BLOCKS_SINCE[kind]))
 
 
 def templates(session: Session) -> list[types.ResourceTemplate]:
