@@ -1,1 +1,1 @@
-"""Data on its way through the wall: how it is written on one side and read on the other."""
+"""Data on its way through the wall: one side writes it, the other reads it and trusts none of it."""

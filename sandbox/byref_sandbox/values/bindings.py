@@ -1,4 +1,4 @@
-"""The variables of one run, and `df`."""
+"""The variables of one run, and the helper `df` that makes DataFrames of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_NAMES_SHOWN: Final = 50
 
 
 class OnlyTable:
-    """Stands for a variable whose value the code has no use for: it only hands it to `df`."""
+    """Stands for a variable that the code only hands to `df`: its table is there, its value was not decoded."""
 
     __slots__ = ("name",)
 
@@ -25,21 +25,21 @@ class OnlyTable:
 
 
 class Bindings:
-    """Names bound to values, and the DataFrames made of them, each once."""
+    """The names of a run with their values, and the DataFrames of these, each made once."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
         self.frames: dict[str, pd.DataFrame] = {}
         self.as_frames: set[str] = set()
-        """Names whose value is still to be made the DataFrame as which it is bound."""
+        """Names that are bound as a DataFrame which is still to be made."""
         self.files: dict[str, bytes] = {}
-        """Files of earlier runs."""
+        """Files of earlier runs, by name."""
         self.written: dict[str, bytes] = {}
-        """What an earlier run wrote of values, by name."""
+        """Values with their types as the bytes that an earlier run wrote, by name."""
         self._built: dict[int, tuple[object, pd.DataFrame]] = {}
 
     def all(self) -> dict[str, object]:
-        """Names as the code sees them; raises Unusable. Inside the jail: what a run wrote is read here."""
+        """Return all names as the code sees them; raise Unusable. Call it inside the jail: what another run wrote is read here."""
         for name, value in self.values.items():
             if isinstance(value, Exact):
                 try:
@@ -55,7 +55,7 @@ class Bindings:
         return {"df": self.df, **self.values}
 
     def df(self, source: object) -> pd.DataFrame:
-        """The DataFrame of a variable, by its name or its value; the same one every time."""
+        """Return the DataFrame of a variable, given by its name or its value: the same one each time."""
         if isinstance(source, OnlyTable):
             return self._named(source.name)
         if isinstance(source, str):
@@ -65,7 +65,10 @@ class Bindings:
                 return self._named(name)
         built = self._built.get(id(source))
         if built is None:
-            built = self._built[id(source)] = (source, frame_of(source))  # holding the source keeps its id its own
+            built = self._built[id(source)] = (
+                source,
+                frame_of(source),
+            )  # the source is held, so that no other object gets its id
         return built[1]
 
     def _named(self, name: str) -> pd.DataFrame:
@@ -78,9 +81,10 @@ class Bindings:
 
 
 def frame_of(value: object) -> pd.DataFrame:
-    """A DataFrame of JSON data: records as rows, an object of equally long lists by columns, any other object as one row.
+    """Return the DataFrame of JSON data.
 
-    Columns have the types that `tables` says. Raises ValueError or TypeError that says what to give instead.
+    Records become rows, an object of equally long lists becomes columns, any other object one row. `tables` says which types
+    columns have. Raise ValueError or TypeError that says what to give instead.
     """
     if isinstance(value, pd.DataFrame):
         return value

@@ -1,4 +1,4 @@
-"""Data on its way into a run: named on the host's side, decoded on the other."""
+"""Data on its way into a run: the host names it, a zygote or the run decodes it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
 EXACT: Final = "application/vnd.byref.value"
-"""A value with its types, as a run before this one wrote it: read inside the jail."""
+"""Content type of a value with its types, as an earlier run wrote it. Only a run reads it, inside the jail."""
 
 Load = Callable[[], bytes | Iterable[bytes]]
-"""Reads a payload, whole or in pieces."""
+"""Returns a payload, whole or in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A value that is stored somewhere: named by its digest, and read only when no warm session holds it yet."""
+    """A value that is stored somewhere. It is loaded only when no warm session has decoded it yet."""
 
     key: str
-    """Names the payload: equal keys mean equal bytes."""
+    """Identifies the payload, a digest for example: equal keys mean equal bytes."""
     load: Load
     content_type: str = JSON
-    """application/json is bound as its value, text/* as str, `EXACT` as what it was, anything else as bytes."""
+    """application/json is bound as its value, text/* as str, `EXACT` as the value that was encoded, anything else as bytes."""
     path: tuple[str | int, ...] = ()
-    """Where inside the JSON value the variable is."""
+    """Keys and indexes that lead to the variable inside the JSON value."""
     frame: bool = False
-    """Bound as a DataFrame of its records."""
+    """Bind the DataFrame of its records."""
     parts: tuple[tuple[str, ...], ...] = ()
-    """Paths inside the variable of what an outcome may name (`Outcome.same`) where code gives it a further name; the empty
-    path is the variable. None of them: what has a further name comes back as any other value."""
+    """Paths inside the variable. Where code gives what is at one of them a further name, the outcome says so (`Outcome.same`)
+    instead of sending the value again. The empty path is the variable itself. Other values always come back as data."""
     kept: bool = False
-    """A run before left it: where code changes it in place, it comes back as if the code had assigned it (`Outcome.bound`)."""
+    """An earlier run left it: if code changes it in place, it comes back as if the code had assigned it (`Outcome.bound`)."""
 
 
 class Unusable(ValueError):
@@ -48,13 +48,13 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value that only a run reads."""
+    """A value of content type `EXACT`, still as bytes: only a run decodes it."""
 
     data: bytes
 
 
 def decode(content_type: str, payload: bytes) -> object:
-    """The value of a payload; raises Unusable."""
+    """Return the value of a payload; raise Unusable."""
     if content_type == EXACT:
         return Exact(payload)
     if content_type == JSON or content_type.endswith("+json"):
@@ -71,7 +71,7 @@ def decode(content_type: str, payload: bytes) -> object:
 
 
 def at_path(value: object, path: Collection[str | int]) -> object:
-    """What is at `path` inside a decoded value; raises Unusable."""
+    """Return what is at `path` inside a decoded value; raise Unusable."""
     for step in path:
         try:
             value = value[step]  # type: ignore[index]
@@ -81,7 +81,7 @@ def at_path(value: object, path: Collection[str | int]) -> object:
 
 
 def encode(name: str, value: object) -> tuple[str, bytes, bool]:
-    """Content type, payload and whether it is a DataFrame, of a plain value the host binds; raises TypeError."""
+    """Return content type, payload and whether it is a DataFrame, of a plain value that the host binds; raise TypeError."""
     if isinstance(value, str):
         return TEXT, value.encode("utf-8", "surrogatepass"), False
     if isinstance(value, bytes | bytearray | memoryview):
@@ -98,7 +98,7 @@ def encode(name: str, value: object) -> tuple[str, bytes, bool]:
 
 
 def encode_exactly(value: object) -> tuple[str, bytes]:
-    """Content type and payload of a value whose types are kept: JSON or text where that gives it back; raises TypeError."""
+    """Return content type and payload of a value with its types: JSON or text where those give it back as it was; raise TypeError."""
     if type(value) is str:
         return TEXT, value.encode("utf-8", "surrogatepass")
     try:
@@ -116,7 +116,7 @@ def encode_exactly(value: object) -> tuple[str, bytes]:
 
 
 def encode_json(name: str, value: object) -> bytes:
-    """JSON of a plain value; raises TypeError naming the variable."""
+    """Return a plain value as JSON; raise TypeError that names the variable."""
     import json
 
     try:

@@ -1,8 +1,8 @@
-"""Python values as bytes and back, with their types: data only, one msgpack tree of tagged nodes, tables as Arrow.
+"""Python values as bytes and back, with their types: a tree of tagged nodes in msgpack, with tables as Arrow.
 
-What JSON cannot tell apart comes back as it was: tuples, sets, dates, Decimals, bytes, NaN, keys that are no strings,
-arrays, Series and DataFrames with their dtypes and index. Nothing in it names code, so reading it runs none; it is read
-inside the jail all the same, for a run wrote it.
+Values that JSON cannot tell apart come back as they were: tuples, sets, dates, Decimals, bytes, NaN, keys that are no strings,
+arrays, Series and DataFrames with their dtypes and index. It is data only: no node names code, so reading runs none. The bytes
+are read inside the jail all the same, since a run wrote them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from byref_sandbox.values.exacttables import dtype_of
 from byref_sandbox.values.plain import is_json as is_json
 
 _LARGE: Final = 100
-"""Members from which on a container may be worth a look at all of it."""
+"""A container of at least so many members is tried as a whole (`plain.packed`), before its members one by one."""
 _SHALLOW: Final = 3
-"""Depth down to which it is looked at: each level looks at what those above have seen."""
+"""Only down to this depth: each try looks at all that is inside, which the tries above it have done already."""
 _FACTORIES: Final = {kind.__name__: kind for kind in (list, dict, set, int, float, str, tuple, bool)}
 
 
@@ -40,7 +40,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def encode(value: object) -> bytes:
-    """Raises NotExact."""
+    """Return a value as bytes; raise NotExact of a value that is more than data."""
     try:
         encoded = bytearray()
         _encoder.encode_into(node(value, 0), encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
@@ -50,7 +50,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: bytes) -> object:
-    """The value; raises ValueError on anything that `encode` did not make."""
+    """Return the value; raise ValueError of bytes that `encode` did not make."""
     try:
         with collector_paused():
             return value_of(msgspec.msgpack.decode(data))
@@ -67,7 +67,7 @@ def decode(data: bytes) -> object:
 
 
 def _write_container(tag: str, write: Callable[[Any, int], list[Any]]) -> Callable[[Any, int], Any]:
-    """A large one of plain data goes as a whole, if it is not the value itself: that would be kept as JSON."""
+    """Return a writer of containers. A large one of plain data is written as a whole, unless it is the value itself, which is stored as JSON."""
 
     def written(value: Any, depth: int) -> Any:
         is_tried = len(value) >= _LARGE and 1 < depth <= _SHALLOW
@@ -128,7 +128,7 @@ def _timestamp(dtype: str, data: bytes, zone: str | None) -> Any:
 
 
 def _write_generator(value: Any, depth: int) -> Any:
-    """Of the usual kind alone: the state of others holds a position that compiled code trusts."""
+    """Write a generator of the usual kind (PCG64). The state of others holds an index into memory that compiled code does not check."""
     state = value.bit_generator.state
     if state["bit_generator"] != "PCG64":
         raise NotExact(f"a Generator of {state['bit_generator']}")

@@ -1,4 +1,4 @@
-"""The tree that exact values are written as: nodes, and who writes and reads each kind of them."""
+"""The nodes that `exact` writes values as, and the tables of functions that write and read each kind."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from byref_sandbox.jsontext import encodable
 
 NUMPY_KINDS: Final = "biufcmMSU"
-"""Of arrays that are written as their bytes."""
+"""Kinds of dtypes whose arrays are written as their bytes: none of them holds addresses."""
 _MAX_DEPTH: Final = 200
 _INT64: Final = 2**63
 
 WRITERS: Final[dict[type, Callable[[Any, int], Any]]] = {}
-"""By exact type."""
+"""Writers by exact type."""
 FAMILIES: Final[dict[type, Callable[[Any, int], Any]]] = {}
-"""By base class, where no exact type is known."""
+"""Writers by base class, for values whose exact type has none."""
 READERS: Final[dict[str, Callable[..., Any]]] = {}
-"""By tag."""
+"""Readers by tag."""
 
 
 class NotExact(ValueError):
@@ -30,7 +30,7 @@ class NotExact(ValueError):
 
 
 def node(value: Any, depth: int) -> Any:
-    """Raises NotExact."""
+    """Return the node of a value; raise NotExact. `depth` counts the containers around it."""
     kind = type(value)
     if value is None or kind in (bool, float, bytes):
         return value
@@ -54,23 +54,23 @@ def node(value: Any, depth: int) -> Any:
 
 
 def value_of(node: Any) -> Any:
-    """What a node stands for; raises LookupError, TypeError or ValueError on what `node` did not make."""
+    """Return the value of a node; raise LookupError, TypeError or ValueError of one that `node` did not make."""
     if type(node) is not list:
         return node
     return READERS[node[0]](*node[1:])
 
 
 def nodes(values: Any, depth: int) -> list[Any]:
-    """The nodes of several values."""
+    """Return the nodes of several values."""
     return [node(value, depth) for value in values]
 
 
 def pairs(value: Any, depth: int) -> list[Any]:
-    """The nodes of a mapping: key, value, key, value…"""
+    """Return the nodes of a mapping as a flat list: key, value, key, value…"""
     return [node(part, depth) for item in value.items() for part in item]
 
 
 def from_pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
-    """Keys and values of what `pairs` made."""
+    """Return the keys and values of a list that `pairs` made."""
     values = [value_of(node) for node in flat]
     return list(zip(values[::2], values[1::2], strict=True))

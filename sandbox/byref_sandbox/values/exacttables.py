@@ -1,4 +1,4 @@
-"""Arrays, Series, DataFrames and indexes as nodes: numpy's bytes, tables as Arrow."""
+"""Arrays, Series, DataFrames and indexes as nodes of `exact`: numpy's bytes, or Arrow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _array(dtype: str, shape: Sequence[int], data: bytes) -> Any:
 
 
 def dtype_of(text: str) -> np.dtype[Any]:
-    """The dtype of a name; ValueError for one whose bytes are no data."""
+    """Return the dtype of a name; raise ValueError of a dtype whose bytes are no data, such as addresses of objects."""
     dtype = np.dtype(text)
     if dtype.kind not in NUMPY_KINDS:
         raise ValueError(f"dtype {text!r}")
@@ -48,7 +48,7 @@ def _plain_objects(shape: Sequence[int], data: bytes) -> Any:
 
 
 def _write_column(series: Any, depth: int) -> Any:
-    """A column's values, without its index: objects one by one, all else as numpy's bytes or Arrow."""
+    """Return the node of a column without its index: objects one by one, anything else as numpy's bytes or Arrow."""
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
         return _write_array(series.to_numpy(), depth)
@@ -139,7 +139,7 @@ def _series(column: Any, index: Any, name: Any) -> Any:
 
 
 def _write_frame(frame: Any, depth: int) -> Any:
-    """Columns that Arrow holds exactly go together, in one table; others are written one by one."""
+    """Return the node of a DataFrame. Columns that Arrow holds exactly go together, in one table, the others one by one."""
     in_arrow = [number for number, dtype in enumerate(frame.dtypes) if _is_arrow(dtype)]
     columns: list[Any] = [None] * frame.shape[1]
     if in_arrow:

@@ -1,4 +1,4 @@
-"""The files that a run wrote, on their way out: how they are sent, and what the host takes for one."""
+"""Files that a run wrote, on their way out: the run sends them, the host checks what it gets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MAX_LOST = 100
 
 
 def are_named(sources: Iterable[str]) -> bool:
-    """Whether code may read or write files: only then it is given those of earlier runs."""
+    """Whether code may read or write files. Only such code gets the files of earlier runs."""
     return any(_NAMED.search(source) for source in sources)
 
 
 def frames_of(written: Mapping[str, bytes], room: int) -> tuple[list[wire.Frame], int]:
-    """The frames of a run's files as far as they fit, those of others with a reason, and the room that is left."""
+    """Return frames of a run's files and the room that is left; a file that does not fit is sent as a reason, without its data."""
     frames: list[wire.Frame] = []
     for number, (name, data) in enumerate(list(written.items())[: MAX_FILES + _MAX_LOST]):
         if number >= MAX_FILES:
@@ -36,7 +36,7 @@ def frames_of(written: Mapping[str, bytes], room: int) -> tuple[list[wire.Frame]
 
 
 def files_of(frames: Iterable[wire.Frame]) -> tuple[tuple[File, ...], dict[str, str]]:
-    """The files among the frames of a hostile reply, and the reasons of those that did not come; what is none is left out."""
+    """Return the files in a hostile reply, and by name the reasons why others did not come; frames that are no valid file are dropped."""
     found: dict[str, File] = {}
     lost: dict[str, str] = {}
     for frame in frames:

@@ -1,8 +1,8 @@
-"""Arrays of flat JSON records by Arrow's own reader, which makes no Python object of a cell: sooner done, in half the memory.
+"""Arrays of flat JSON records, read by Arrow: it makes no Python object of a cell, so it is faster and takes half the memory.
 
-It reads what it reads exactly as `tables` says, or nothing: a value of another kind than the first records have, an object
-or array inside one, a key that they lack or that comes twice, a number that no 64 bits hold, a lone surrogate: for all of
-these the reader stops, and the caller has another way.
+The result is exactly what `tables` says, or there is none. Arrow stops at a value of another kind than the first records have, at an
+object or array inside a record, at a key that they lack or that comes twice, at a number beyond 64 bits and at a lone surrogate.
+The caller then reads the records in another way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.json
 
 _BLOCK_BYTES: Final = 8 << 20
-"""A longer record is too long."""
+"""Bytes of the longest record that Arrow reads."""
 _SEARCHED_BYTES: Final = 256 << 10
 _TYPES: Final[dict[frozenset[type], pa.DataType]] = {
     frozenset({int}): pa.int64(),
@@ -27,11 +27,11 @@ _TYPES: Final[dict[frozenset[type], pa.DataType]] = {
     frozenset({str}): pa.string(),
 }
 BETWEEN: Final = re.compile(r"\}\s{0,16},\s{0,16}\{")
-"""What separates two records."""
+"""What stands between two records."""
 
 
 def table(text: bytes | msgspec.Raw, head: Sequence[dict[str, Any]], fields: Sequence[str], between: str) -> Any:
-    """The records of an array as an Arrow table; None where they are not all flat and alike.
+    """Return the records of an array as an Arrow table; None where they are not all flat and alike.
 
     `text` is valid JSON. `head` are its first records, `fields` their keys, `between` is what stands between them.
     """
@@ -40,7 +40,7 @@ def table(text: bytes | msgspec.Raw, head: Sequence[dict[str, Any]], fields: Seq
         return None
     lines = _lines(text, between.encode())
     try:
-        return pa.json.read_json(  # without threads: whoever forks must have one
+        return pa.json.read_json(  # without threads: a zygote must have one
             pa.BufferReader(lines),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
             parse_options=pa.json.ParseOptions(
@@ -53,9 +53,9 @@ def table(text: bytes | msgspec.Raw, head: Sequence[dict[str, Any]], fields: Seq
 
 
 def _lines(text: bytes | msgspec.Raw, between: bytes) -> Any:
-    """The array's records, one a line: each comma between two becomes a line feed.
+    """Return the text with a line for each record: every comma between two records becomes a line feed.
 
-    One inside a string, or inside a record, becomes one as well; there the reader stops at it.
+    Text that looks like such a place may stand inside a string or a record. There it becomes a line feed too, at which Arrow stops.
     """
     made = np.array(np.frombuffer(text, np.uint8))
     made[0] = made[-1] = ord(" ")  # the array's brackets

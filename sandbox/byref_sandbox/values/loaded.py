@@ -1,4 +1,4 @@
-"""What is decoded of the payloads a run needs: values where the code uses them, tables where it makes DataFrames."""
+"""Payloads as far as they are decoded: values that code uses, and tables where it makes DataFrames."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from byref_sandbox.values.bindings import frame_of
 _ABSENT = object()
 _BIG_BYTES: Final = 64 << 20
 _FEW_PATHS: Final = 4
-"""The text is read once for each, and for each of its steps; of more the value is decoded, once for all."""
+"""Paths whose tables are read out of the text, which is scanned once for each step of each. For more paths the value is decoded, once."""
 _FEW_STEPS: Final = 8
 CALL_SECONDS: Final = 0.5
-"""What tables may take a call in its zygote, beside the time for the data it loads."""
+"""Processor time that a call may take in its zygote for tables, beside the time for the data that it loads."""
 
 
 class Budget:
-    """Processor time for the tables of one call; made before its run, they are under none of its limits."""
+    """Processor time for the tables of one call. They are made before its run, where none of its limits hold."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self._left = seconds
 
     @property
     def is_spent(self) -> bool:
-        """Whether what is left to make is left to the run."""
+        """Whether it is used up: then the run makes what is missing."""
         return self._left <= 0
 
     def grow(self, seconds: float) -> None:
-        """There is more to do."""
+        """Add time for further work."""
         self._left += seconds
 
     @contextlib.contextmanager
     def charged(self) -> Iterator[None]:
-        """Takes off what is done in here."""
+        """Charge the processor time that is used in here."""
         began = time.thread_time()
         try:
             yield
@@ -58,29 +58,29 @@ class Loaded:
 
     value: object = _ABSENT
     frames: dict[bytes, pd.DataFrame] = field(default_factory=dict)
-    """By the path of their records."""
+    """DataFrames, by the path of their records."""
     tables: dict[bytes, Any] = field(default_factory=dict)
-    """The same as Arrow tables, of those that a query read."""
+    """Those of them that a query read, as Arrow tables."""
     left: set[bytes] = field(default_factory=set)
-    """Paths whose tables each run has to make for itself, if it can."""
+    """Paths whose tables each run has to make itself, under its own limits."""
     size: int = 0
-    """About its memory."""
+    """About how many bytes of memory it takes."""
 
     @property
     def has_value(self) -> bool:
-        """Whether the value was made."""
+        """Whether the value was decoded."""
         return self.value is not _ABSENT
 
     def at(self, path: bytes) -> object:
-        """What is at a path inside the value; raises Unusable."""
+        """Return what is at a path inside the value; raise Unusable."""
         return data.at_path(self.value, json.loads(path))
 
     def lacks(self, wanted: Wanted) -> bool:
-        """Whether the payload itself is needed for what is wanted."""
+        """Whether the payload is needed to make what is wanted."""
         return not self.has_value and (wanted.value or bool(wanted.frames - self.frames.keys()))
 
     def load(self, content_type: str, raw: bytes, wanted: Wanted, budget: Budget) -> None:
-        """Decodes a payload as far as it is wanted; raises Unusable."""
+        """Decode a payload as far as it is wanted; raise Unusable."""
         is_json = content_type == data.JSON or content_type.endswith("+json")
         missing = {path: json.loads(path) for path in wanted.frames - self.frames.keys()}
         if is_json and not wanted.value and len(missing) <= _FEW_PATHS:
@@ -90,20 +90,21 @@ class Loaded:
                 with budget.charged():
                     frame = tables.from_json(raw, steps)
                 if frame is None:
-                    break  # the value is decoded
+                    break  # then the value is decoded
                 self.frames[path] = frame
         if not is_json or self.lacks(wanted):
             self.value = data.decode(content_type, raw)
 
     def is_to_build(self, wanted: Wanted, *, arrow: bool) -> bool:
-        """Whether a table is wanted that is not there, and was not left to the runs before."""
+        """Whether a table is wanted that was neither built nor left to the runs."""
         missing = wanted.frames - self.frames.keys() - self.left if self.has_value else frozenset[bytes]()
         return bool(missing or (arrow and wanted.frames & self.frames.keys() - self.tables.keys() - self.left))
 
     def build(self, wanted: Wanted, budget: Budget) -> None:
-        """Makes the DataFrames that are wanted of the value; what is no table, or a huge one, is left to the run.
+        """Build the DataFrames that are wanted.
 
-        There the code can be named, and its limits hold. So is what is beyond the budget, but for this run alone.
+        A value that is no table, or a huge one, is left to the run from now on: there its limits hold, and its error names the
+        line. What is beyond the budget is left to this run alone.
         """
         for path in wanted.frames - self.frames.keys() - self.left if self.has_value else ():
             if budget.is_spent:
@@ -118,7 +119,7 @@ class Loaded:
                 self.left.add(path)
 
     def build_arrow(self, wanted: Wanted, budget: Budget) -> None:
-        """Makes Arrow tables of the DataFrames that are wanted and there; one that cannot be made is left to the run."""
+        """Make Arrow tables of the DataFrames that are wanted and built; one that cannot be made is left to the run."""
         for path in wanted.frames & self.frames.keys() - self.tables.keys() - self.left:
             if budget.is_spent:
                 return
@@ -138,7 +139,7 @@ class Wanted:
 
 
 def wanted_of(request: wire.Request) -> list[Wanted]:
-    """What a request wants of each of its payloads."""
+    """Return what a request wants of each of its payloads."""
     values = {file.payload for file in request.files}
     frames: dict[int, set[bytes]] = {}
     for variable in request.variables:
@@ -150,7 +151,7 @@ def wanted_of(request: wire.Request) -> list[Wanted]:
 
 
 class Store:
-    """What a session zygote keeps decoded, by key: least recently used out first beyond `max_bytes`."""
+    """What a session zygote has decoded, by key. Beyond `max_bytes` the least recently used entries are dropped."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -158,22 +159,22 @@ class Store:
 
     @property
     def held_bytes(self) -> int:
-        """About the memory of what is kept."""
+        """About how many bytes of memory all entries take."""
         return sum(entry.size for entry in self._entries.values())
 
     @property
     def has_big_tables(self) -> bool:
-        """Whether runs that compute with tables are worth some megabytes of a standby's."""
+        """Whether a standby rehearses work on tables, which costs it some megabytes."""
         return self.held_bytes >= _BIG_BYTES and any(entry.frames for entry in self._entries.values())
 
     def entry(self, key: str) -> Loaded:
-        """What is kept under a key, perhaps nothing yet; it is now the most recently used."""
+        """Return the entry of a key, which may be new and empty. It is now the most recently used."""
         entry = self._entries.setdefault(key, Loaded())
         self._entries.move_to_end(key)
         return entry
 
     def trim(self, pinned: Collection[str]) -> None:
-        """Lets the least recently used go that are not in `pinned`, until the rest fits."""
+        """Drop the least recently used entries that are not in `pinned`, until the rest fits."""
         held = self.held_bytes
         for key in list(self._entries):
             if held <= self._max_bytes:

@@ -1,4 +1,4 @@
-"""Plain data, which JSON gives back as it was: told apart, and written as msgpack, without a step of Python for each part."""
+"""Plain data, which JSON gives back as it was: recognised, and written as msgpack, without a step of Python for each part."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import msgspec
 _KINDS: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list})
 _AT_ONCE: Final = 1_000
-"""Containers looked at together: as many as the processor's caches hold."""
+"""Containers that are looked at together: as many as fit into the processor's caches."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder()
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value that does not contain itself is of JSON's own types alone, NaN and infinities among its floats."""
+    """Whether a value consists of JSON's own types alone; NaN and infinities may be among its floats. It must not contain itself."""
     return _nones_in(value) is not None
 
 
 def is_json(value: object, text: bytes = b"") -> bool:
-    """Whether a value that JSON can be made of, so that it does not contain itself, comes back from it as it was.
+    """Whether a value comes back from its JSON as it was. It must be one that has JSON, so that it does not contain itself.
 
-    With `text`, that JSON, most values are looked at once: for NaN and infinities there is a null in it as for None.
+    `text` is that JSON, and saves a second look at most values: NaN and infinities become null as None does, so that without them there
+    are as many nulls as Nones.
     """
     nones = _nones_in(value)
     if nones is None:
@@ -38,7 +39,7 @@ def is_json(value: object, text: bytes = b"") -> bool:
 
 
 def _nones_in(value: object) -> int | None:
-    """How often None is in it; None where something else than plain data is."""
+    """Return how often None is in a value; None if it holds anything but plain data."""
     nones = 0
     for members, kinds in _parts(value):
         if not kinds <= _KINDS:
@@ -49,7 +50,7 @@ def _nones_in(value: object) -> int | None:
 
 
 def _parts(value: object) -> Iterator[tuple[list[Any], set[type]]]:
-    """All that is in a value, many at a time, with their types."""
+    """Yield all that is in a value, many parts at a time, with the set of their types."""
     waiting: list[list[Any]] = []
     members: list[Any] = [value]
     while True:
@@ -64,11 +65,11 @@ def _parts(value: object) -> Iterator[tuple[list[Any], set[type]]]:
 
 
 def _members(containers: list[Any]) -> list[Any]:
-    """What lists and dicts hold, and the type of a key that is no text, which is no data."""
+    """Return what lists and dicts hold. A key that is no text is returned as its type, which counts as no data."""
     members = gc.get_referents(*containers)
     if len(members) == sum(map(len, containers)):
         return members
-    # The collector is shown the keys of a dict, too, unless it was made for texts alone: then there are no others.
+    # `get_referents` lists the keys of a dict as well, unless all its keys are texts: Python stores such dicts in another way.
     members = []
     for container in containers:
         if type(container) is dict:
@@ -80,7 +81,7 @@ def _members(containers: list[Any]) -> list[Any]:
 
 
 def packed(value: object) -> bytes | None:
-    """The value as msgpack; None where `unpacked` would not give it back as it was."""
+    """Return the value as msgpack; None where `unpacked` would not give it back as it was."""
     written = bytearray()
     try:
         _encoder.encode_into(value, written)  # where memory runs out, `encode` crashes: msgspec 0.22
@@ -90,5 +91,5 @@ def packed(value: object) -> bytes | None:
 
 
 def unpacked(data: bytes) -> Any:
-    """What `packed` was given; raises MsgspecError."""
+    """Return the value that `packed` was given; raise MsgspecError."""
     return _decoder.decode(data)

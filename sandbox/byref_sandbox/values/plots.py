@@ -1,4 +1,4 @@
-"""Figures on their way out of a run: which code may make some, how they are sent, and what the host takes for one."""
+"""Figures on their way out of a run: which code may make some, and what the host accepts as one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NAME: Final = re.compile(r"\w{1,80}")
 
 
 def is_available() -> bool:
-    """Whether code can plot here: matplotlib is installed."""
+    """Whether matplotlib is installed here."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def are_named(sources: Iterable[str]) -> bool:
-    """Whether code may plot: loading matplotlib takes a second, so only code that names it, or `.plot`, pays for it."""
+    """Whether code may plot: it names matplotlib, or `.plot`. Loading matplotlib takes a second, which no other code is to pay."""
     return any(_NAMED.search(source) for source in sources)
 
 
 def must_be_loaded_early() -> bool:
-    """Whether matplotlib is there and cannot be loaded once root has become nobody: where Python is in root's own folder."""
+    """Whether matplotlib must be loaded before root becomes nobody, who cannot read a Python in root's own folder."""
     spec = importlib.util.find_spec("matplotlib")
     if spec is None or spec.origin is None:
         return False
@@ -37,7 +37,7 @@ def must_be_loaded_early() -> bool:
 
 
 def too_big(frames: Iterable[wire.Frame], max_bytes: int) -> Failure | None:
-    """The failure of a run whose images are more than it may send."""
+    """Return the failure of a run whose images take more than it may send; None if they do not."""
     size = sum(len(frame.png) for frame in frames if isinstance(frame, wire.Image))
     if size <= max_bytes:
         return None
@@ -49,7 +49,7 @@ def too_big(frames: Iterable[wire.Frame], max_bytes: int) -> Failure | None:
 
 
 def figures_of(frames: Iterable[wire.Frame]) -> tuple[Figure, ...]:
-    """The figures among the frames of a hostile reply; what is none is left out, and what is beyond the most is not looked at."""
+    """Return the figures in a hostile reply. Frames that are no valid image are dropped; those beyond `MAX_FIGURES` are not looked at."""
     figures: dict[str, Figure] = {}
     looked_at = 0
     for frame in frames:

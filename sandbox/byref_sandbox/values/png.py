@@ -1,4 +1,4 @@
-"""PNG images that a run sent, looked at as hostile: every chunk and every byte of the pixels, in bounded memory."""
+"""PNG images that a run sent. They are hostile: every chunk and every byte of the pixels is checked, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _HEADER: Final = struct.Struct("!IIBBBBB")
 _CHANNELS: Final = {2: 3, 6: 4}
-"""By colour type: RGB and RGBA."""
+"""Bytes of a pixel, by colour type: RGB and RGBA."""
 _MAX_FILTER: Final = 4
 _RESOLUTION_BYTES: Final = 9
 _MAX_CHUNKS: Final = 4_096
-"""Writers put at least 8 KiB into each, if there is as much."""
+"""Writers put at least 8 KiB into each chunk, so honest images have fewer."""
 _OVERHEAD: Final = 16
-"""What compression may add to the pixels: no more than a part in so many."""
+"""Compression may make incompressible pixels larger, by at most one part in so many."""
 _BESIDE_PIXELS: Final = 64 << 10
 _MOST_BYTES: Final = 4 * MAX_FIGURE_PIXELS * (_OVERHEAD + 1) // _OVERHEAD + _BESIDE_PIXELS
-"""Of an image as large as one may be, of pixels that cannot be compressed."""
+"""Bytes of the largest image there may be, of pixels that cannot be compressed."""
 
 
 class NotPNG(ValueError):
@@ -28,7 +28,7 @@ class NotPNG(ValueError):
 
 
 def size_of(data: bytes) -> tuple[int, int]:
-    """The width and height of an 8-bit RGB or RGBA image that holds its pixels and nothing else; raises NotPNG."""
+    """Return the width and height of an 8-bit RGB or RGBA image that holds its pixels and nothing else; raise NotPNG."""
     if not data.startswith(_SIGNATURE):
         raise NotPNG("no PNG")
     if len(data) > _MOST_BYTES:

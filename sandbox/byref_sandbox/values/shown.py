@@ -1,6 +1,6 @@
-"""The value of a run, as data and as the text a model reads best.
+"""The value of a run, as data and as the text that a model reads best.
 
-This runs inside the jail on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
+This runs inside the jail, on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pandas as pd
 from byref_sandbox.values import exact, values
 
 MAX_REPR_CHARS: Final = 20_000
-"""Of a value that is no data."""
+"""Characters that are shown of the repr of a value that is no data."""
 SHOWN_ROWS: Final = 10
-"""From either end of a table with more than `WHOLE_ROWS`."""
+"""Rows that are shown from either end of a table with more than `WHOLE_ROWS`."""
 WHOLE_ROWS: Final = 40
 SHOWN_COLUMNS: Final = 30
 SHOWN_CELL_CHARS: Final = 200
 MAX_CELLS_SHOWN_AS_JSON: Final = 2_000_000
-"""Of a table that is the value of a run."""
+"""Cells of a table that is sent as JSON when it is the value of a run."""
 
 Kind = Literal["none", "json", "dataframe", "series", "repr"]
 
@@ -35,15 +35,15 @@ class Presented(NamedTuple):
     data: bytes
     """JSON."""
     text: str | None
-    """None: the JSON itself."""
+    """None if the JSON itself reads best."""
     exact: bytes = b""
-    """Of a big table the value with its types."""
+    """A big table with its types (`exact`)."""
     is_partial: bool = False
     """The table is too big for JSON: `data` is null."""
 
 
 def present(value: object) -> Presented:
-    """The last expression's value, as data and as a model reads it best; what is no data is shown by its repr."""
+    """Return the last expression's value as data and as text. A value that is no data is shown by its repr."""
     try:
         if value is None:
             return Presented("none", b"null", "")
@@ -70,7 +70,7 @@ def _table(kind: Kind, table: Any, plain: Callable[[Any], object], text: str) ->
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """A DataFrame as a table: exact counts, then all of a small one, of any other the first and the last rows."""
+    """Return a DataFrame as a table in text: exact counts, then all rows of a small one, or the first and the last rows."""
     rows, columns = frame.shape
     part, notes, gap = frame, [], None
     if not is_small(frame):
@@ -122,7 +122,7 @@ def _scalar_text(value: object) -> str | None:
 
 
 def _cell(value: object) -> str:
-    """One cell on one line."""
+    """Return a cell as one bounded line."""
     if value is None:
         return "NaN"
     if isinstance(value, str):

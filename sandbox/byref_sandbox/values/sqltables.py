@@ -1,4 +1,4 @@
-"""DataFrames as the tables of a query, and its result as a DataFrame: Arrow in between, copied only where it must be."""
+"""DataFrames as the tables of a query, and its result as a DataFrame. Both go through Arrow, which copies little."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byref_sandbox.jsontext import encodable
 from byref_sandbox.values import values
 
 MAX_FIELDS: Final = 200
-"""Of one nested column: an object with more members is a map, and goes as JSON text."""
+"""Members of one nested column. An object with more of them is more of a map, and is given as JSON text."""
 _JSON_FIELD: Final = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 _EXACT_DIGITS: Final = 15
 """Decimals of so many digits are exact as 64-bit floats."""
@@ -20,7 +20,7 @@ _INT64: Final = 2**63
 
 
 class Stream:
-    """A table that a query may read as often as it likes; without it, DuckDB reads Arrow through pyarrow's own scanner."""
+    """A table that a query may read as often as it likes. Without it DuckDB would read Arrow through pyarrow's own scanner."""
 
     __slots__ = ("_table",)
 
@@ -28,12 +28,12 @@ class Stream:
         self._table = table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as an ArrowArrayStream."""
+        """Return the table as an ArrowArrayStream."""
         return self._table.__arrow_c_stream__(requested_schema)
 
 
 def arrow_of(frame: pd.DataFrame) -> Any:
-    """A DataFrame as an Arrow table, an index that says something first; what Arrow has no type for is JSON text."""
+    """Return a DataFrame as an Arrow table. An index that says something comes first; values that Arrow has no type for become JSON text."""
     if values.index_says_something(frame.index):
         frame = frame.reset_index(allow_duplicates=True)
     names, columns = [], []
@@ -50,7 +50,7 @@ def arrow_of(frame: pd.DataFrame) -> Any:
 
 
 def _column(series: pd.Series[Any]) -> tuple[Any, bool]:
-    """One column, and whether it is JSON text."""
+    """Return one column, and whether it is JSON text."""
     try:
         column = pa.array(series, from_pandas=True)
         if isinstance(column, pa.ExtensionArray):
@@ -85,7 +85,7 @@ def _big_integers(series: pd.Series[Any]) -> Any:
 
 
 def _is_readable(kind: Any) -> bool:
-    """Whether DuckDB has the type, in a size that is of use: no object without members, none with too many."""
+    """Whether DuckDB can read the type: it refuses objects without members, and those with very many are of no use."""
     waiting, fields = [kind], 0
     while waiting:
         kind = waiting.pop()
@@ -101,7 +101,7 @@ def _is_readable(kind: Any) -> bool:
 
 
 def frame_of(table: Any) -> pd.DataFrame:
-    """A result as a DataFrame: whole numbers stay whole, dates are datetime64, nested values Python objects."""
+    """Return a result as a DataFrame: whole numbers stay whole, dates become datetime64, nested values Python objects."""
     columns = [_series(column.combine_chunks()) for column in table.columns]
     frame = pd.DataFrame(dict(enumerate(columns)), index=pd.RangeIndex(table.num_rows), copy=False)
     frame.columns = pd.Index(_unique(table.column_names), dtype=object)
@@ -128,7 +128,7 @@ def _series(column: Any) -> pd.Series[Any]:
 
 
 def _decimals(column: Any) -> pd.Series[Any]:
-    """Integers beyond 64 bits, which sums of integers may be, come as decimals; the others are floats where that is exact."""
+    """Return a column of decimals. Without a fraction they are integers, which sums may be beyond 64 bits; others are floats where that is exact."""
     values = column.to_pylist()
     present = [value for value in values if value is not None]
     if column.type.scale == 0:

@@ -1,6 +1,6 @@
-"""Tables of JSON records: columns with the types a person expects, without the Python list of them.
+"""Tables of JSON records: columns have the types that a person expects, and no list of Python records is made on the way.
 
-A column is converted only if every value in it that is not null is of the kind:
+A column is converted only if all its values that are not null are of one kind:
 
 - integers are int64; with nulls float64 where that is exact, else Int64; beyond 64 bits they stay Python's own;
 - other numbers are float64, truth values bool, with nulls boolean;
@@ -29,20 +29,20 @@ from byref_sandbox.values import flatjson
 
 _HEAD_CHARS: Final = 256 << 10
 _HEAD_RECORDS: Final = 1_000
-"""Records whose keys are taken for those of all; a later one with another key is noticed."""
+"""First records, whose keys are expected to be those of all. A later record with another key is noticed."""
 _MAX_FIELDS: Final = 1_000
 _MAX_SPARSENESS: Final = 10
-"""Cells of a table for each member of a record: the others are nulls."""
+"""Cells that a table may have for each member of a record; cells without a member are nulls."""
 _FEW_CELLS: Final = 1_000_000
 _FEW_FIELDS: Final = 24
-"""A record of so many fields takes little more memory than an empty dict."""
+"""A record of so few fields takes little more memory than an empty dict."""
 _BLOCK_BYTES: Final = 256 << 10
 _FLAT_BYTES: Final = 1 << 20
-"""Below, two ways to read it would take longer than one."""
+"""Only from this size on Arrow is tried: where it stops, the text is read twice."""
 _COMBINED_BYTES: Final = 1 << 30
-"""A column of so much text may be in several parts."""
+"""Bytes up to which the parts of a column are put together."""
 _BYTES_PER_MEMBER: Final = 5
-"""At least, in JSON: `"a":1` and what is around it."""
+"""The least bytes of a member in JSON: `"a":1` and what is around it."""
 _EXACT: Final = 2**53
 """Integers up to here are exact as 64-bit floats."""
 _ZONE: Final = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
@@ -52,7 +52,7 @@ _JSON_KINDS: Final = frozenset({dict, list, str, int, float, bool})
 
 
 def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
-    """The DataFrame of the records at `path`; None where there is no array of objects, or the text needs a closer look."""
+    """Return the DataFrame of the records at `path`; None where there is no array of objects, or its value has to be decoded for it."""
     try:
         if not payload.isascii():
             str(payload, "utf-8")  # msgspec does not look at the encoding
@@ -71,7 +71,7 @@ def from_json(payload: bytes, path: Sequence[str | int]) -> pd.DataFrame | None:
 
 
 def from_records(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The DataFrame of decoded records."""
+    """Return the DataFrame of decoded records."""
     fields: dict[str, None] = {}
     for record in records:
         if record.keys() != fields.keys():
@@ -80,14 +80,14 @@ def from_records(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def is_built_quickly(value: object) -> bool:
-    """Whether making the table of a decoded JSON value takes no longer than its size lets expect.
+    """Whether the table of a decoded JSON value is built in the time that its size lets expect.
 
-    Where each record has keys of its own, n records of one key each make a table of n × n cells.
+    If each record has keys of its own, n records of one key each make a table of n × n cells.
     """
     if isinstance(value, dict):
         return len(value) <= _MAX_FIELDS
     if type(value) is not list or not all(type(record) is dict for record in value):
-        return True  # no records, and refused at once
+        return True  # no records: they are refused at once
     members = sum(map(len, value))
     fields: set[str] = set()
     for record in value:
@@ -98,7 +98,7 @@ def is_built_quickly(value: object) -> bool:
 
 
 def _at(payload: bytes, path: Sequence[str | int]) -> msgspec.Raw:
-    """The JSON text at a path: of valid JSON, but for numbers that are too large."""
+    """Return the JSON text at a path. It is valid, but its numbers may be too large."""
     inner = msgspec.json.decode(payload, type=msgspec.Raw) if not path else msgspec.Raw(payload)
     for step in path:
         kind: Any = dict[str, msgspec.Raw] if isinstance(step, str) else list[msgspec.Raw]
@@ -107,7 +107,7 @@ def _at(payload: bytes, path: Sequence[str | int]) -> msgspec.Raw:
 
 
 def _head(text: msgspec.Raw) -> tuple[list[dict[str, Any]], str]:
-    """The first records and what stands between two of them; none where the text does not begin with an array of objects."""
+    """Return the first records and what stands between two of them; no records if the text is not an array of objects."""
     head = bytes(memoryview(text)[:_HEAD_CHARS]).decode("utf-8", "ignore")
     if not head.startswith("["):
         return [], ""
@@ -130,7 +130,7 @@ def _head(text: msgspec.Raw) -> tuple[list[dict[str, Any]], str]:
 
 
 def _is_sparse(text: msgspec.Raw, fields: list[str]) -> bool:
-    """Whether there may be far more cells than members; braces inside texts make it more careful, not less."""
+    """Whether there may be far more cells than members. Braces inside texts are counted too, which errs on the careful side."""
     if len(fields) <= _FEW_FIELDS:
         return False
     bytes_ = np.frombuffer(text, np.uint8)
@@ -140,7 +140,7 @@ def _is_sparse(text: msgspec.Raw, fields: list[str]) -> bool:
 
 
 def _decoded(text: msgspec.Raw, fields: list[str]) -> pd.DataFrame:
-    """Raises ValidationError where a record has a key that is not among `fields`."""
+    """Decode records into columns; raise ValidationError if one has a key that is not among `fields`."""
     attributes = [f"f{number}" for number in range(len(fields))]
     record = msgspec.defstruct(
         "Record",
@@ -161,7 +161,7 @@ def _decoded(text: msgspec.Raw, fields: list[str]) -> pd.DataFrame:
 
 
 def _of_arrow(table: Any) -> pd.DataFrame | None:
-    """The DataFrame of flat records; None where a number is too large for 64 bits."""
+    """Return the DataFrame of flat records; None where a number is too large for 64 bits."""
     made: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name)
@@ -175,7 +175,7 @@ def _of_arrow(table: Any) -> pd.DataFrame | None:
 
 
 def _series(values: Any) -> pd.Series[Any] | None:
-    """One column that has values, by the rules above."""
+    """Convert one column, which has values, by the rules above."""
     if values.type == pa.string():
         return _of_texts(values, next(text.as_py() for text in values if text.is_valid))
     if values.null_count and values.type == pa.bool_():
@@ -189,7 +189,7 @@ def _series(values: Any) -> pd.Series[Any] | None:
 
 
 def _frame(columns: dict[str, list[Any]], size: int) -> pd.DataFrame:
-    """Takes the lists out of `columns` one by one, so that they are gone as soon as they are converted."""
+    """Convert the lists of `columns`. Each is taken out first, so that it is freed as soon as it is converted."""
     made: dict[str, Any] = {}
     for name in list(columns):
         made[name] = column(columns.pop(name))
@@ -197,7 +197,7 @@ def _frame(columns: dict[str, list[Any]], size: int) -> pd.DataFrame:
 
 
 def column(values: list[Any]) -> pd.Series[Any]:
-    """One column of decoded JSON values, converted by the rules above."""
+    """Convert one column of decoded JSON values by the rules above."""
     kinds = set(map(type, values))
     has_nulls = _NONE in kinds
     kinds.discard(_NONE)
@@ -214,7 +214,7 @@ def column(values: list[Any]) -> pd.Series[Any]:
         pass
     if kinds <= _JSON_KINDS:
         return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object, copy=False)
-    return pd.Series(values)  # of the code's own making: pandas knows dates and the like
+    return pd.Series(values)  # made by the code: pandas knows dates and the like
 
 
 def _integers(values: list[Any]) -> pd.Series[Any]:
@@ -235,7 +235,7 @@ def _of_texts(texts: Any, first: str) -> pd.Series[Any]:
 
 
 def _moments(texts: Any, first: str) -> Any:
-    """The texts as points in time; None unless all of them are, and all with a zone or all without."""
+    """Return texts as points in time; None unless all are, and all have a zone or all have none."""
     zone = "UTC" if len(first) > 10 and _ZONE.search(first) else None
     for unit in ("us", "ns"):
         try:

@@ -1,6 +1,6 @@
-"""What comes out of a run: data only, as JSON, and what the next run is given of it.
+"""What comes out of a run: data only, as JSON, and with its types for the next run.
 
-This runs inside the jail on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
+This runs inside the jail, on whatever the code left behind: a `__repr__` that lies, loops or bombs does so in there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from byref_sandbox.jsontext import encodable
 from byref_sandbox.values import exact
 
 MAX_CELLS_AS_JSON: Final = 200_000
-"""Of a table that is kept: a bigger one takes seconds to write as JSON, and is kept as Arrow alone."""
+"""Cells of a table that is stored as JSON too. A bigger one takes seconds to write as JSON, and is stored as Arrow alone."""
 _LONG_BYTES: Final = 64 << 10
 _LINED_LEVELS: Final = 2
 _LINES_AT_ONCE: Final = 1_000
@@ -34,21 +34,21 @@ class NotData(ValueError):
 
 
 class Keepsake(NamedTuple):
-    """A value for the next run."""
+    """A value as it is stored for the next run."""
 
     kind: Literal["json", "dataframe"]
     data: bytes
-    """JSON, for whoever is not Python; empty of a table too big for it."""
+    """JSON, for readers other than Python; empty if it is a table too big for it."""
     exact: bytes = b""
-    """The value itself, where JSON does not give it back; empty: JSON does."""
+    """The value with its types (`exact`); empty if JSON gives it back as it was."""
     was: str = ""
-    """The name of its type where neither gives it back."""
+    """The name of its type, if neither gives that back."""
     shape: str = ""
     """What it is, in words, where JSON does not tell."""
 
 
 def keep(value: object) -> Keepsake:
-    """A top-level name's value as data, for the next run; raises NotData with the reason."""
+    """Return a top-level name's value as it is stored for the next run; raise NotData with the reason."""
     if isinstance(value, types.ModuleType):
         raise NotData("a module: import it again")
     if isinstance(value, types.MethodType | types.BuiltinMethodType):
@@ -78,7 +78,7 @@ def _form(value: object) -> Literal["json", "dataframe"]:
 
 
 def shape_of(value: object) -> str:
-    """What a value is, in a few words, where JSON has no word for it."""
+    """Say in a few words what a value is that JSON has no word for."""
     if isinstance(value, pd.DataFrame):
         return f"DataFrame of {counted(len(value), 'row')} and {counted(value.shape[1], 'column')}"
     if isinstance(value, pd.Series):
@@ -89,7 +89,7 @@ def shape_of(value: object) -> str:
 
 
 def stands_for(value: object) -> str:
-    """The name of a value's type where its data has another: what code finds in the next run is not quite the same."""
+    """Return the name of a value's type if the next run finds data of another type in its place; else nothing."""
     kind = type(value)
     if kind in (dict, list, str, int, float, bool, type(None)):
         return ""
@@ -102,7 +102,7 @@ def _type_name(value: object) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """Compact JSON of data; raises NotData.
+    """Return data as compact JSON; raise NotData.
 
     Dates are ISO strings, NaN and infinities null, sets and arrays lists, bytes base64, keys strings, Decimals strings,
     complex numbers strings.
@@ -111,10 +111,10 @@ def to_json(value: object) -> bytes:
         encoded = bytearray()
         _encoder.encode_into(value, encoded)  # where memory runs out, `encode` crashes: msgspec 0.22
         return bytes(encoded)
-    except msgspec.EncodeError as error:  # of more than 4 GiB, or so it says
+    except msgspec.EncodeError as error:  # of a value of more than 4 GiB
         raise NotData(str(error)) from None
     except (TypeError, ValueError, RecursionError):
-        pass  # keys that are no strings, lone surrogates, or really no data
+        pass  # keys that are no strings, lone surrogates, or no data at all
     try:
         return json.dumps(_plain_deep(value), separators=(",", ":"), allow_nan=False).encode()
     except RecursionError:
@@ -126,9 +126,9 @@ def to_json(value: object) -> bytes:
 
 
 def in_lines(value: object, data: bytes) -> bytes:
-    """The JSON of a value with each element of a long array on a line of its own, for whoever reads or searches lines.
+    """Return the JSON of a value with a line for each element of a long array, for tools that read or search lines.
 
-    There is no other line feed in JSON. An array may be a member of objects, two levels deep.
+    JSON has no other line feeds. The array may also be a member of an object, or of an object in that.
     """
     if len(data) < _LONG_BYTES:
         return data
@@ -160,12 +160,12 @@ def _write_lines(value: object, written: bytearray, levels: int) -> None:
 
 
 def records_json(frame: pd.DataFrame) -> bytes:
-    """A DataFrame as a JSON array of records; an index that says something becomes its first fields."""
+    """Return a DataFrame as a JSON array of records. An index that says something becomes their first fields."""
     return to_json(records_of(frame))
 
 
 def records_of(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """A DataFrame as records."""
+    """Return a DataFrame as records."""
     names, columns = columns_of(frame)
     if not names:
         return [{} for _ in range(len(frame))]
@@ -173,24 +173,24 @@ def records_of(frame: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 row`, `2,000 rows`."""
+    """Return a number with its noun: `1 row`, `2,000 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def index_says_something(index: pd.Index) -> bool:
-    """Whether labels mean more than a row number: named, of several levels, or no integers."""
+    """Whether labels mean more than a row number: they are named, have several levels, or are no integers."""
     return index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
 
 
 def labels_of(index: pd.Index) -> list[str]:
-    """The labels of an index as text."""
+    """Return the labels of an index as text."""
     if index.nlevels > 1:
         return [", ".join(map(str, label)) for label in index]
     return [_key(label) for label in column_of(index.to_series())]
 
 
 def series_data(series: pd.Series) -> object:
-    """A Series as plain data: a dict by label where its index says something, else a list."""
+    """Return a Series as plain data: a dict by label if its index says something, else a list."""
     values = column_of(series)
     if not index_says_something(series.index):
         return values
@@ -201,7 +201,7 @@ def series_data(series: pd.Series) -> object:
 
 
 def columns_of(frame: pd.DataFrame, *, for_text: bool = False) -> tuple[list[str], list[list[object]]]:
-    """Names and values of the columns, those of an index that says something first."""
+    """Return the names and the values of the columns. An index that says something comes first."""
     names: list[str] = []
     columns: list[list[object]] = []
     if index_says_something(frame.index):
@@ -229,7 +229,7 @@ def unique(names: list[str], fold: Callable[[str], str] = str) -> list[str]:
 
 
 def column_of(series: pd.Series, *, for_text: bool = False) -> list[object]:
-    """The values as plain Python, None for missing ones; `for_text` drops the time of day where it is always midnight."""
+    """Return the values as plain Python, None for missing ones. `for_text` drops the time of day where it is always midnight."""
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
         if dtype.kind in "biu":
@@ -254,54 +254,43 @@ def _moments(values: np.ndarray[Any, np.dtype[np.datetime64]], *, for_text: bool
 
 
 def _plain(value: object) -> object:
-    """One step from a value msgspec does not know to one it does; raises NotData."""
+    """Turn a value that msgspec does not know into one that it may know, one step at a time; raise NotData."""
     if value is pd.NaT or value is pd.NA:
         return None
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else np.datetime_as_string(value)
-    if isinstance(value, np.timedelta64):
-        return None if np.isnat(value) else pd.Timedelta(value).isoformat()
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "M":
-            return _nested(_moments(value.ravel(), for_text=False), value.shape)
-        return value.tolist()
-    if isinstance(value, pd.DataFrame):
-        names, columns = columns_of(value)
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    if isinstance(value, pd.Series):
-        return series_data(value)
-    if isinstance(value, pd.Index):
-        return column_of(value.to_series()) if value.nlevels == 1 else [list(label) for label in value]
-    if isinstance(value, pd.api.extensions.ExtensionArray):
-        return column_of(pd.Series(value))
-    if isinstance(value, pd.Timestamp | pd.Timedelta):
-        return value.isoformat()
-    if isinstance(value, pd.Period | pd.Interval | complex):
-        return str(value)
-    if isinstance(value, int | float):
-        return int(value) if isinstance(value, int) else float(value)
-    if isinstance(value, re.Pattern):
-        return value.pattern
-    if isinstance(value, np.random.Generator):
-        return str(value)
-    if isinstance(value, collections.deque | range | collections.abc.Set | collections.abc.KeysView):
-        return list(value)
-    if isinstance(value, collections.abc.ValuesView):
-        return list(value)
-    if isinstance(value, collections.abc.Mapping):
-        return dict(value)
+    for kinds, step in _STEPS:
+        if isinstance(value, kinds):
+            return step(value)
     raise NotData(f"{_article(type(value).__name__)} is no data")
 
 
+def _array_data(array: np.ndarray[Any, Any]) -> object:
+    return _nested(_moments(array.ravel(), for_text=False), array.shape) if array.dtype.kind == "M" else array.tolist()
+
+
+# The first that fits is taken: numpy's scalars are before the Python numbers that some of them inherit from.
+_STEPS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
+    (str, str.__str__),
+    (np.datetime64, lambda v: None if np.isnat(v) else np.datetime_as_string(v)),
+    (np.timedelta64, lambda v: None if np.isnat(v) else pd.Timedelta(v).isoformat()),
+    (np.generic, lambda v: v.item()),
+    (np.ndarray, _array_data),
+    (pd.DataFrame, records_of),
+    (pd.Series, series_data),
+    (pd.Index, lambda v: column_of(v.to_series()) if v.nlevels == 1 else [list(label) for label in v]),
+    (pd.api.extensions.ExtensionArray, lambda v: column_of(pd.Series(v))),
+    ((pd.Timestamp, pd.Timedelta), lambda v: v.isoformat()),
+    ((pd.Period, pd.Interval, complex, np.random.Generator), str),
+    (int, int),
+    (float, float),
+    (re.Pattern, lambda v: v.pattern),
+    ((collections.deque, range, collections.abc.Set, collections.abc.KeysView, collections.abc.ValuesView), list),
+    (collections.abc.Mapping, dict),
+)
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def _plain_deep(value: object) -> object:
-    """The whole value in what `json` can write; slow, for what msgspec refuses."""
+    """Return the whole value in terms of what `json` can write. It is slow, and only for what msgspec refuses."""
     if value is None or isinstance(value, bool):
         return value
     if type(value) is str:

@@ -1,6 +1,7 @@
-"""What JSON text will take of memory as Python's objects: told from its marks, a slice at a time, before any are made.
+"""How much memory JSON will take as Python's objects, estimated from its text before any object is made.
 
-A text of three bytes is an object of sixty: what bounds the bytes of a reply does not bound what becomes of them.
+A text of three bytes becomes an object of sixty, so a bound on the bytes of a reply does not bound the memory of its values. The
+estimate counts brackets, commas, colons and quotes, a slice of the text at a time.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_PARTS: Final = 8_000_000
-"""Arrays, objects and values of one value."""
+"""Arrays, objects and other values that one JSON value may consist of."""
 _SLICE: Final = 1 << 18
 _COUNTED: Final = 1 << 22
 _ARRAY: Final = 96
 _OBJECT: Final = 176
 _MEMBER: Final = 40
-"""Of an object: its place there, and what is kept free beside it."""
+"""Bytes of a member's place in its object, with the free places beside it."""
 _ELEMENT: Final = 10
-"""Of an array: the same."""
+"""Bytes of an element's place in its array, with the free places beside it."""
 _NUMBER: Final = 32
 _TEXT: Final = 64
 _SHARED_KEYS: Final = 256
-"""Different keys up to which each is one object, wherever it stands: the decoder knows those that it met last."""
+"""The decoder makes one object of a key that it has met lately. So up to so many different keys share their objects."""
 _KEY: Final = re.compile(rb'"([ !#-\[\]-~]{0,32})"[ \t\n\r]{0,8}:')
 _MARKS: Final = (b"[", b"{", b",", b":", b'"')
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -32,7 +33,7 @@ _WIDE: Final = bytes(range(0xC4, 0x100))
 
 
 def has_too_many_parts(data: bytes, most: int = MAX_PARTS) -> bool:
-    """Whether JSON has more than `most` arrays, objects and values; what is in its texts does not count."""
+    """Whether JSON has more than `most` arrays, objects and other values. Marks inside texts do not count."""
     if data.startswith(b'"') or _parts(data) <= most:
         return False
     parts = 0
@@ -44,7 +45,7 @@ def has_too_many_parts(data: bytes, most: int = MAX_PARTS) -> bool:
 
 
 def is_nested_deeper(data: bytes, levels: int) -> bool:
-    """Whether JSON has more levels of arrays and objects; somewhere between so many and twice as many it is said to have."""
+    """Whether JSON has more than `levels` levels of arrays and objects. Between `levels` and twice as many the answer may be either."""
     left = b""
     for outside, _ in _slices(data):
         left += outside.translate(None, _NO_BRACKETS)
@@ -61,7 +62,7 @@ def is_nested_deeper(data: bytes, levels: int) -> bool:
 
 
 def decoded_bytes(data: bytes, most: int) -> int:
-    """About how many bytes the objects of JSON take, rarely less; more than `most` may be any larger number."""
+    """Estimate the bytes that the objects of JSON take; it is rarely too low. Beyond `most` the answer may be any larger number."""
     arrays, objects, commas, colons, quotes = (_count(data, mark) for mark in _MARKS)
     crude = _Marks(arrays, objects, commas, colons, quotes, width_of(data) * len(data))
     if (weight := crude.weight(shared_keys=0)) <= most:
@@ -76,7 +77,7 @@ def decoded_bytes(data: bytes, most: int) -> int:
 
 
 def width_of(data: bytes) -> int:
-    """The bytes that a character of these texts takes, at most: one wide character widens all of its text."""
+    """Return the most bytes that a character of these texts takes: one wide character makes all others of its text as wide."""
     if _has_escape(data):
         return 4
     is_ascii = all(piece.isascii() for piece in _cut(data))
@@ -89,7 +90,7 @@ def _has_escape(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """How often each mark is there, and what the characters of texts and numbers take."""
+    """How often each mark occurs, and the bytes that the characters of texts and numbers take."""
 
     arrays: int
     objects: int
@@ -132,7 +133,7 @@ def _parts(data: bytes) -> int:
 
 
 def _count(data: bytes, mark: bytes) -> int:
-    """How often a mark is there, counted so that other threads have their turn in between."""
+    """Count a mark, in pieces: other threads get their turn in between."""
     return sum(data.count(mark, at, at + _COUNTED) for at in range(0, len(data), _COUNTED))
 
 
@@ -145,7 +146,7 @@ def _cut(data: bytes) -> Iterator[bytes]:
 
 
 def _slices(data: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """What is outside of texts and the texts, without their escaped quotes, of one slice after the other."""
+    """Yield for one slice after the other what is outside of texts, and the texts, without their escaped quotes."""
     at, is_inside = 0, False
     while at < len(data):
         slice_ = data[at : at + _SLICE]
@@ -161,7 +162,7 @@ def _slices(data: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 def _shared_keys(data: bytes) -> int:
-    """How many keys are the same few short ones."""
+    """Count the keys that share their objects: there are few different ones, and all are short."""
     known: set[bytes] = set()
     count = 0
     for piece in _cut(data):
