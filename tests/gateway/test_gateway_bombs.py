@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 from bomb_server import MB, squeezed
+from gateway_kit import Place, free_port, serving, text_of
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
@@ -25,7 +26,6 @@ from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, TextRe
 from byref.gateway import bodies, messages
 from byref.gateway.bodies import events, pieces
 from byref.gateway.messages import Allowance, Lease, Oversized, Pace, encoded, read
-from conftest import Place, free_port, serving, text_of
 
 BOMBS = str(Path(__file__).parent / "bomb_server.py")
 PLAIN = str(Path(__file__).parent / "raw_server.py")

@@ -11,13 +11,13 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from gateway_kit import Heard, Held, Liars, Place, eventually, text_of
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from byref.gateway import labels
 from byref.gateway.catalogue import CHANGED
 from byref.gateway.names import MAX_NAMES, Names, alike
-from conftest import Heard, Held, Liars, Place, eventually, text_of
 
 OBJECT = {"type": "object"}
 LONG = "transfer_" * 12

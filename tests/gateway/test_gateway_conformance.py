@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from forking import FORKS
-
-from conftest import Place, free_port, npm_programs, serving
+from gateway_kit import Place, free_port, npm_programs, serving
 
 pytestmark = pytest.mark.slow
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from gateway_kit import free_port
 from mcp.server import Server
 
 import byref
@@ -25,7 +26,6 @@ from byref.cli import connections, door, serving
 from byref.gateway import server as gateway_server
 from byref.gateway.config import read_config
 from byref.gateway.server import Gateway
-from conftest import free_port
 
 TENANTS = {"acme": "acme-token", "globex": "globex-token"}
 MODERN = "2026-07-28"

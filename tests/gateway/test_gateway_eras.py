@@ -16,12 +16,11 @@ import httpx2
 import mcp_types as types
 import pytest
 from forking import FORKS
+from gateway_kit import Heard, Held, Place, eventually, free_port, serving, text_of
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
-
-from conftest import Heard, Held, Place, eventually, free_port, serving, text_of
 
 ERAS = str(Path(__file__).parent / "era_server.py")
 RAW = str(Path(__file__).parent / "raw_server.py")

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import mcp_types as types
 import pytest
+from gateway_kit import Heard, Held, Place, eventually, soon, text_of
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 import byref
-from conftest import Heard, Held, Place, eventually, soon, text_of
 
 
 class Two:

@@ -12,10 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 from forking import FORKS
+from gateway_kit import SHOP, Heard, Place, eventually, free_port, serving, text_of
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-
-from conftest import SHOP, Heard, Place, eventually, free_port, serving, text_of
 
 
 class Addresses:

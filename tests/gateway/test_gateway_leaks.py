@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_kit import Heard, Place, eventually, text_of
 from mcp.shared.exceptions import MCPError
 
 from byref.errors import ConfigurationError
 from byref.gateway.config import parse_config
-from conftest import Heard, Place, eventually, text_of
 
 LEAKY = str(Path(__file__).parent / "leaky_server.py")
 DOCS = Path(__file__).parents[2] / "docs" / "gateway.md"

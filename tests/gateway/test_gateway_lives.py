@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from forking import FORKS
+from gateway_kit import SHOP, Heard, Place, eventually, soon, text_of
 from mcp.client import Client
 
 from byref.gateway.conversation import OTHERS_SECONDS
 from byref.gateway.upstream import FRESH_SECONDS
-from conftest import SHOP, Heard, Place, eventually, soon, text_of
 
 RAW = str(Path(__file__).parent / "raw_server.py")
 MODES = pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.slow)])

@@ -9,9 +9,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from gateway_kit import Heard, Held, Place, eventually, text_of
 from mcp.client import Client
-
-from conftest import Heard, Held, Place, eventually, text_of
 
 ROWS = [{"id": number, "name": f"user {number}"} for number in range(3000)]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from gateway_kit import Held, Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.client import Client
 from mcp.types import methods
 
 from byref.gateway.readable import readable
-from conftest import Held, Place
 
 RAW = str(Path(__file__).parent / "raw_server.py")
 OK = {"type": "text", "text": "ok"}

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from gateway_kit import Place, text_of
 
 from byref import Engine
 from byref.gateway.config import MAX_RESULT_BYTES, default_policy
 from byref.gateway.results import limit_of, process
-from conftest import Place, text_of
 
 VERSION = "2025-11-25"
 LONG = "All work and no play makes Jack a dull boy.\n" * 12_000

@@ -20,10 +20,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from forking import FORKS
+from gateway_kit import SHOP, Place, eventually, free_port, serving, text_of
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-
-from conftest import SHOP, Place, eventually, free_port, serving, text_of
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from gateway_kit import free_port
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
@@ -22,7 +23,6 @@ from byref.gateway.config import ServerConfig, parse_config
 from byref.gateway.http import http_server
 from byref.gateway.messages import Allowance
 from byref.gateway.upstream import Upstream
-from conftest import free_port
 
 RAW = str(Path(__file__).parent / "raw_server.py")
 

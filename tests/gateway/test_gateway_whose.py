@@ -13,12 +13,12 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
+from gateway_kit import Heard, Held, Liars, Place, eventually, free_port, serving, text_of
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from byref.gateway.questions import shown
-from conftest import Heard, Held, Liars, Place, eventually, free_port, serving, text_of
 
 CARRIERS = ("evil", "near", "far")
 """By stdio, by streamable HTTP, by SSE."""
