@@ -1,1 +1,1 @@
-"""The way of a run of code: what it needs, the run, what it leaves, the reply."""
+"""A run of code, stage by stage: inputs, run, persistence, reply."""

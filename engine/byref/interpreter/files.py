@@ -1,4 +1,4 @@
-"""Files that code wrote: artifacts of the session under their names, which later code opens again."""
+"""Files that code wrote become artifacts of the session under their names; later code opens them again."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TYPES: Final = {
     ".md": "text/markdown",
     ".xml": "text/xml",
 }
-"""By the end of a name; of other texts it is text/plain."""
+"""Content types of texts, by the ending of the file's name; any other text is text/plain."""
 _READ_BYTES: Final = 1 << 20
 _COUNTED_BYTES: Final = 1 << 16
-"""Of a longer file: its tokens are estimated from its beginning."""
+"""The tokens of a longer file are estimated from so many bytes of its beginning."""
 _NAMED: Final = 10
 _TEXT_TOOLS: Final = ("artifact_read", "artifact_grep")
 
@@ -50,7 +50,7 @@ class Files:
 
     staged: tuple[Written, ...] = ()
     lost: tuple[str, ...] = ()
-    """What became of those that were not stored, one sentence each."""
+    """Why the others were not stored, one sentence each."""
 
 
 def stage(scope: Scope, outcome: Outcome) -> Files:
@@ -66,7 +66,7 @@ def stage(scope: Scope, outcome: Outcome) -> Files:
 
 
 def commit(connection: Connection, scope: Scope, files: Files, step: int | None) -> None:
-    """Make artifacts of what was staged; a name that there was means the newer file from now on."""
+    """Make artifacts of what was staged; from now on a name that existed before means the newer file."""
     if not files.staged:
         return
     room.check_within(connection, scope, {one.staged.digest: one.staged.size for one in files.staged})
@@ -99,7 +99,7 @@ def _stage(scope: Scope, file: File) -> Written:
 
 
 def _described(scope: Scope, file: File) -> Description:
-    """What the row says; JSON is not parsed: a run wrote it, and jq reads it in the jail."""
+    """What the artifact's row says of a file. JSON is not parsed here, for a run wrote it: jq reads it in the jail."""
     size = len(file.data)
     if not _is_text(file.data):
         about = f"[{file.name}: {size:,} bytes]"
@@ -111,7 +111,7 @@ def _described(scope: Scope, file: File) -> Description:
 
 
 def _is_text(data: bytes) -> bool:
-    """Tell whether bytes are UTF-8, never holding them as text: one character may make four bytes of each other one."""
+    """Tell whether bytes are UTF-8. They are never held as text: one wide character makes Python store four bytes for every other one."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(data), _READ_BYTES):

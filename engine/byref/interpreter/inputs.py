@@ -24,22 +24,22 @@ from byref_sandbox.code.sources import needed
 from byref_sandbox.values.files import are_named as may_use_files
 
 MAX_VALUE_BYTES = 256 << 20
-"""Of stored JSON, to be held as a value: Python's objects take up to ten times as much, and libjq's more."""
+"""Most stored JSON that is decoded to one value: Python's objects take up to ten times its size, libjq's more."""
 MAX_BOUND_NAMES = 10_000
 """Most variables that one run may name: what the sandbox takes."""
 MAX_GIVEN_FILES = 100
-"""Files of earlier code that a run may open, those that it names first."""
+"""Most files of earlier code that one run is given; those that it names come first."""
 MAX_UNNAMED_FILE_BYTES = 16 << 20
-"""Of files that code may open by a name that it computes, together."""
+"""Most of all files together that code does not name: it may compute their names."""
 NAMED_IN_ERRORS = 100
-"""Variables that an error may name beside those of the code, what tools stored first: so many a misspelt name is compared with."""
+"""Most variables that the code does not name and an error may: a misspelt name is compared with so many, those of tools first."""
 _LEFT_BY_CODE = Data("", lambda: b"null", kept=True)
-"""In place of a variable of an earlier run that the code does not name."""
+"""Stands for a variable of an earlier run that the code does not name."""
 _ALWAYS_THERE: Final = frozenset(dir(builtins)).union([FRAME]) - {"open", "__import__"}
-"""Names of which no error says where the data is."""
+"""An error about one of these names never says where the data is."""
 
 Inside = Mapping[int, Mapping[Path, str]]
-"""What variables stand for inside artifacts: by the artifact's row, then by path, the shape."""
+"""Shapes of what variables stand for inside artifacts, by the artifact's row and by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class Inputs:
     known: Names
     """Definitions of earlier runs, and where the exact values of its variables are."""
     variables: Mapping[str, Variable]
-    """Those it names, by name."""
+    """The variables that the code names, by name."""
     data: Mapping[str, object]
-    """What the sandbox binds: variables, and artifacts that the code names itself."""
+    """What the sandbox binds: those variables, and artifacts that the code names by id or name."""
     sources: Mapping[str, Analysed] = field(default_factory=dict)
-    """Definitions of earlier runs that the code names, and those that these name."""
+    """Definitions of earlier runs that the code needs, directly or through each other."""
     files: Mapping[str, Data] = field(default_factory=dict)
-    """What earlier code wrote, if this code may read files."""
+    """Files that earlier code wrote; empty if this code cannot read files."""
     inside: Inside = field(default_factory=dict)
-    """Of the artifacts of its variables."""
+    """For the artifacts of `variables`."""
     others: Mapping[str, object] = field(default_factory=dict)
-    """In place of variables that the code does not name: an error may name them, nothing binds them."""
+    """Placeholders for variables that the code does not name: they are not bound, but an error may name them."""
 
 
 def look_up(scope: Scope, code: Analysed) -> Inputs:
@@ -90,7 +90,7 @@ def look_up(scope: Scope, code: Analysed) -> Inputs:
 
 
 def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs, Mapping[str, Artifact]]:
-    """What the code names, and the artifacts that it names itself."""
+    """The inputs, still without data, and the artifacts that the code names by id or name."""
     known = definitions.definitions(connection, scope.row)
     sources = needed(code, known.sources)
     texts = (code, *sources.values())
@@ -119,7 +119,7 @@ def _found(connection: Connection, scope: Scope, code: Analysed) -> tuple[Inputs
 
 
 def _may_look_elsewhere(code: Analysed) -> bool:
-    """Tell whether code may look for its data in files or on the network: an error says then where the data is."""
+    """Tell whether code may look for its data in files or on the network: then an error says where the data is."""
     return code.tree is None or bool(code.uses.imports) or may_use_files([code.plain])
 
 
@@ -210,7 +210,7 @@ def _is_utf8(key: str) -> bool:
 
 
 def _each_its_own(data: Mapping[str, object], bound: Mapping[str, Variable]) -> dict[str, object]:
-    """Let no value that a run left be part of another one: what code changes in one of them stays in it."""
+    """Give each value that a run left a copy of its own, so that a change in one of them does not show in another."""
     stored = {name: one for name, one in data.items() if isinstance(one, Data) and one.content_type != EXACT}
     paths: dict[tuple[str, str], Counter[tuple[str | int, ...]]] = {}
     above: set[tuple[str, tuple[str | int, ...]]] = set()

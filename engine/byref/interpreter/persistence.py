@@ -33,12 +33,12 @@ MAX_NAMES = 64
 RESULT_NAME = "result"
 WENT = "its data expired, or was deleted, while the code ran"
 _ROWS, _VALUES = 200, 100
-"""Names, and values that none names, which are forgotten at a time."""
+"""So many names, and values without a name, are forgotten in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aliases:
-    """Further names of what an artifact holds, as it is: its bytes are stored already."""
+    """Further names for what an artifact holds unchanged: its bytes are stored already."""
 
     artifact: Artifact
     parts: tuple[Part, ...]
@@ -46,13 +46,13 @@ class Aliases:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Names and their values, staged: as one JSON object, or one value that is no JSON."""
+    """Names and their values, staged as one JSON object, or one value that JSON cannot hold."""
 
     staged: Staged
     parts: tuple[Part, ...]
     about: Description
     exact: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """By name, of values that the JSON does not give back."""
+    """The exact form of values that JSON does not give back, by name."""
 
     @property
     def added(self) -> dict[bytes, int]:
@@ -67,17 +67,17 @@ class Left:
 
     bundles: tuple[Bundle, ...] = ()
     aliases: tuple[Aliases, ...] = ()
-    """Further names of what the run was given, by artifact."""
+    """Further names for what the run was given, one entry an artifact."""
     result: Bundle | None = None
-    """The value, where it is too big to be read and becomes a variable of its own."""
+    """The value, if it is too big for the reply: it becomes a variable."""
     definitions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """New functions, classes and imports by name: what each is, and its source."""
     rebound: tuple[str, ...] = ()
-    """Names of stored data that the code assigned: for this run only."""
+    """Names of stored data that the code assigned; they hold for this run only."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Names that are not there in the next run, each with the reason."""
     dropped: frozenset[str] = frozenset()
-    """Names of earlier runs that go: deleted, or assigned what could not be kept."""
+    """Names of earlier runs that are dropped: the code deleted them, or assigned what cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,11 @@ class Committed:
     """What became of the names of a run."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """New ones, with what they hold."""
+    """The names that were bound, with the shapes of their values."""
     result: tuple[str, str] | None = None
-    """The name that a value got which is too big to be read, and what it holds."""
+    """The variable that a value became which is too big for the reply: its name and shape."""
     gone: Mapping[str, str] = field(default_factory=dict)
-    """Names whose data was there no more, each with the reason."""
+    """Names whose data no longer exists, each with the reason."""
     fresh: frozenset[str] = frozenset()
     """Names that were not bound before."""
     plots: Sequence[Plot] = ()
@@ -122,7 +122,7 @@ def stage(scope: Scope, inputs: Inputs, outcome: Outcome, *, inline_tokens: int)
     lost |= too_many
     result = None
     if (value := _big_value(scope, outcome, inline_tokens)) is not None:
-        with suppress(QuotaExceeded):  # then it is shown cut, as what is printed
+        with suppress(QuotaExceeded):  # then the reply shows a part of it, as of printed text
             result = _stage(scope, {RESULT_NAME: value})
     return Left(
         tuple(bundles),
@@ -141,7 +141,7 @@ def names_of(outcome: Outcome) -> set[str]:
 
 
 def _bundled(values: Mapping[str, Bound]) -> Iterator[dict[str, Bound]]:
-    """What has a JSON form goes together, into one artifact; each table that has none into one of its own."""
+    """Group values by artifact: all that have a JSON form go into one, each table without one gets its own."""
     if together := {name: value for name, value in values.items() if value.data}:
         yield together
     for name, value in values.items():
@@ -181,7 +181,7 @@ def _part(name: str, bound: Bound) -> Part:
 
 
 def _aliases(outcome: Outcome, names: Sequence[str], inputs: Inputs) -> tuple[Aliases, ...]:
-    """What names stand for of what the run was given; paths are those that `data_of_variable` allowed."""
+    """Group further names by the artifact that they stand for; the sandbox checked that the paths are those it was given."""
     found: dict[bytes, Aliases] = {}
     for name in names:
         one = outcome.same[name]
@@ -198,7 +198,7 @@ def _aliases(outcome: Outcome, names: Sequence[str], inputs: Inputs) -> tuple[Al
 def _definitions(
     outcome: Outcome, without: set[str], known: Mapping[str, str]
 ) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """The definitions that are new, each with what it is, and those for which there is no room, each with the reason."""
+    """Split definitions into those to keep, with their kind and source, and those for which there is no room, with the reason."""
     new, lost = dict[str, tuple[str, str]](), dict[str, str]()
     names = definitions.MAX_DEFINITIONS - len(known)
     chars = definitions.MAX_DEFINITION_CHARS - sum(map(len, known.values()))
@@ -244,7 +244,7 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
         again = _insert_again(connection, scope, alias.artifact, reply_step)
         if again is not None:
             names |= _bind(connection, scope, again, alias.parts, taken, step)
-        else:  # as if it had been so before the code ran
+        else:  # as if it had been deleted before the code ran
             for part in alias.parts:
                 gone[part.wanted] = WENT
                 variables.unbind(connection, session_row=scope.row, name=part.wanted)
@@ -295,7 +295,7 @@ def _insert_again(connection: Connection, scope: Scope, artifact: Artifact, step
 def _bind(
     connection: Connection, scope: Scope, row: int, parts: Sequence[Part], taken: set[str], step: int
 ) -> dict[str, str]:
-    """Bind names to parts of an artifact, but those that stand for what tools stored; return them with their shapes."""
+    """Bind names to parts of an artifact, except those that stand for stored output; return the bound ones with their shapes."""
     names, fresh = {}, []
     for part in parts:
         if part.wanted not in taken:
@@ -341,7 +341,7 @@ def _keep(connection: Connection, scope: Scope, name: str, data: bytes, artifact
 def reset(scope: Scope) -> None:
     """Forget the names that code bound in the session, and the values that nothing names any more.
 
-    In steps between which others write, but for a host's transaction: what another call binds meanwhile stays.
+    It goes in steps, between which others may write, unless it is inside a host's transaction. What another call binds meanwhile stays.
     """
     within = scope.host is not None
     upto: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Figures that code made: artifacts of the session, and images in the reply where there is room for them."""
+"""Figures that code made become artifacts of the session, and images in the reply where there is room for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from byref.policy import VIEWERS, gates
 from byref_sandbox import Figure, Outcome
 
 MAX_SHOWN_BYTES: Final = 5_000_000
-"""Of an image in a reply: providers refuse larger ones."""
+"""Largest image in a reply: providers refuse larger ones."""
 CONTENT_TYPE: Final = "image/png"
 _NUMBERED: Final = re.compile(r"plot_([1-9][0-9]{0,8})")
 
@@ -58,7 +58,7 @@ class Plots:
     shown: tuple[Plot, ...] = ()
     """Those that the reply shows as images."""
     lost: tuple[str, ...] = ()
-    """What became of those that were not stored, one sentence each."""
+    """Why the others were not stored, one sentence each."""
 
 
 def stage(scope: Scope, outcome: Outcome) -> Plots:
@@ -76,7 +76,7 @@ def stage(scope: Scope, outcome: Outcome) -> Plots:
 
 
 def commit(connection: Connection, scope: Scope, plots: Plots, step: int | None) -> list[Plot]:
-    """Make artifacts of what was staged and return it under its names: numbers go on where earlier runs ended."""
+    """Make artifacts of what was staged and return the figures under their final names: numbers continue those of earlier runs."""
     if not plots.staged:
         return []
     room.check_within(connection, scope, {plot.staged.digest: plot.staged.size for plot in plots.staged})
@@ -112,7 +112,7 @@ def _stage(scope: Scope, figure: Figure) -> Plot:
 
 
 def _that_fit(scope: Scope, plots: Sequence[Plot]) -> tuple[Plot, ...]:
-    """As many, from the first, as fit into what a reply may take, or else into the context."""
+    """The first figures, as many as fit into the budget of a reply, or else into the context."""
     if not plots:
         return ()
     standing = scope.standing()

@@ -30,9 +30,9 @@ _COPIES = "from the next call on each has a copy of its own"
 _SHARING_NOTES = re.compile(rf"\[([^\[\]]*): {_COPIES}\]")
 _SHARING_NAMES = re.compile(r"(\w+) (?:and (\w+) share parts|holds a part several times)")
 _REMEMBERED_STEPS = 100
-"""So many steps back a reply is what the model remembers."""
+"""A reply of the last so many steps counts as read and remembered."""
 Shares = Collection[frozenset[str]]
-"""Names that were said to have parts in common."""
+"""Groups of names that a reply said to have parts in common."""
 _last = select(func.max(LedgerRow.step)).where(LedgerRow.session_id == bindparam("of_session")).scalar_subquery()
 _ON_SHARING = select(LedgerRow.content).where(
     LedgerRow.session_id == bindparam("of_session"),
@@ -158,9 +158,9 @@ def _with_column(name: str, known: Sequence[Variable]) -> str | None:
 
 
 def _shared(execution: Execution, made: Committed, before: Shares) -> str:
-    """Names that have parts in common which can be changed; once each, for in the next run they are copies.
+    """Name the variables that share parts which can be changed: from the next run on each has a copy, and the model has to know.
 
-    Of a name that was not bound before it is said in any case.
+    It is said once of a group of names, but always of a name that was not bound before.
     """
     notes = [
         f"{name} holds a part several times" if other == name else f"{name} and {other} share parts"
@@ -173,7 +173,7 @@ def _shared(execution: Execution, made: Committed, before: Shares) -> str:
 
 
 def _sharing(outcome: Outcome) -> dict[str, str]:
-    """Names, each with one, its own or another, with which it has a part in common."""
+    """Each name that shares a part, with the name, its own or another, that it shares it with."""
     shares = {name: one.shares for name, one in outcome.bound.items()}
     shares |= {name: one.shares for name, one in outcome.same.items()}
     return {name: other for name, other in shares.items() if other}
@@ -194,7 +194,7 @@ def _named(names: Sequence[str], further: str) -> str:
 
 
 def _reasons(lost: Mapping[str, str], further: str) -> str:
-    """Names by the reason that they share."""
+    """List names, those with the same reason together."""
     together: dict[str, list[str]] = {}
     for name, reason in list(lost.items())[:_LISTED_NAMES]:
         together.setdefault(reason, []).append(name)

@@ -1,4 +1,4 @@
-"""The way of a run, top down: what the code needs is looked up, it runs in the jail, what it leaves is staged and committed."""
+"""A run of code, top down: its inputs are looked up, it runs in the sandbox, what it leaves is staged and committed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from byref_sandbox.code.inplace import Changed, changed_in_place
 
 MAX_CODE_CHARS = 200_000
 RECORDED_CHARS = 10_000
-"""Of a value and of what is printed, in the record of a run."""
+"""Most characters of a value, and of what is printed, in the record of a run."""
 _RECORD = insert(RunRow)
 
 
@@ -51,11 +51,11 @@ class Execution:
     callables: tuple[str, ...] = ()
     """Functions and classes of earlier runs, by name."""
     gone: str | None = None
-    """What became of a name that the code used and that is not there any more; it is the error's hint, too."""
+    """What became of a name that the code used and that no longer exists; the error's hint says the same."""
 
     @property
     def names_nothing(self) -> bool:
-        """Whether the reply is known before the commit: there is no name in it that the commit gives."""
+        """Whether the reply can be written before the commit: no name in it depends on what is committed."""
         left = self.left
         return not (left.bundles or left.aliases or left.definitions or left.result or self.plots.staged)
 
@@ -79,7 +79,7 @@ def run(scope: Scope, code: str, *, inline_tokens: int) -> Execution:
 
 
 def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[Outcome, Inputs, Mapping[str, str]]:
-    """The outcome, what the code was given in the end, and which names it was not given, each with what to do about it."""
+    """Run the code; return the outcome, what it was given in the end, and the names it was not given because they are damaged."""
     assert scope.sandbox is not None
     # Only where there are files: an interpreter of a host's own may not know them.
     call = partial(scope.sandbox.run, files=given.files) if given.files else scope.sandbox.run
@@ -92,7 +92,7 @@ def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[O
             try:
                 return tracing.run(scope, "python", code, attempt), replace(given, data=data), damaged
             except ArtifactMissing as error:
-                # Nothing has run. Names that the code binds anew it may well do without.
+                # Nothing has run yet. The code may do without the data of names that it assigns itself.
                 its = {name for name, one in given.variables.items() if one.artifact.payload.blob_id == error.blob_id}
                 lost = (its | {error.name or ""}) & data.keys() & code.uses.assigned
                 if not lost:
@@ -191,7 +191,7 @@ def missing_name(outcome: Outcome) -> str | None:
 
 
 def _changed(changed: Mapping[Changed, int], given: Inputs, outcome: Outcome) -> tuple[str, ...]:
-    """Names whose change is lost: what runs left is kept again, but for a table that `df` made of it."""
+    """Names of data that was changed and will not be kept: stored output, and tables that `df` made of what runs left."""
     left: Collection[str] = persistence.names_of(outcome)
     line = outcome.error.line if outcome.error is not None else None
     names = set()

@@ -1,4 +1,4 @@
-"""Schemas of strangers that never end, or hardly: seen before any data is checked against them.
+"""Find schemas of strangers whose check would never end, or take too long, before any data is checked against them.
 
 A schema may apply another to the same value (`allOf`, `not`, `$ref`). Where one comes back to itself in that way, a check never
 ends; where each is applied twice by the one before it, twenty of them are a million checks. A schema that comes back to itself
@@ -17,21 +17,21 @@ from referencing.jsonschema import DRAFT202012, specification_with
 from byref.errors import ConfigurationError
 
 MAX_LEVELS = 100
-"""Of a schema's own JSON, and of schemas that apply one another to the same value."""
+"""Most levels of a schema's own JSON, and of schemas that apply one another to the same value."""
 MAX_CHECKS = 10_000
-"""Of one value against schemas, each counted as often as it is applied."""
+"""Most schemas that one value is checked against, each counted as often as it is applied."""
 MAX_SCHEMAS = 100_000
-"""Within one."""
+"""Most schemas within one."""
 _APPLICATORS = ("not", "if", "then", "else", "allOf", "anyOf", "oneOf", "type", "extends", "disallow")
 _APPLICATORS_BY_NAME = ("dependentSchemas", "dependencies")
-"""Of all drafts: in those that do not know one, it would be strange all the same if it went in circles."""
+"""Keywords of all drafts that apply schemas to the same value. A circle through a keyword that a draft does not know is refused too."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def check_circles(schema: dict[str, Any], in_time: Callable[[], None]) -> None:
     """Refuse a schema that applies itself to one value again, or too many to it.
 
-    `in_time` is called at every step, and raises when there was enough of it.
+    `in_time` is called at every step and raises when the time is up.
 
     Raises:
         ConfigurationError: what is wrong with the schema.
@@ -68,7 +68,7 @@ class _Walk:
         uri = resource.id() or ""
         self._root = root, Registry().with_resource(uri, resource).crawl().resolver(uri)
         self._checks: dict[int, int] = {}
-        """Of a schema that is done: how many checks one value takes."""
+        """How many checks one value takes, by the id of each schema that is done."""
         self._anchored: list[tuple[str, dict[str, Any], Any]] = []
 
     def run(self) -> None:
@@ -143,7 +143,7 @@ class _Walk:
         yield from self._referred(schema, resolver)
 
     def _referred(self, schema: dict[str, Any], resolver: Any) -> list[tuple[dict[str, Any], Any]]:
-        """What a schema refers to; whatever it may be where that is decided by who refers to the schema."""
+        """The schemas that a schema refers to; for a dynamic reference, every one that it may mean."""
         found = []
         for keyword in _REFERENCES:
             reference = schema.get(keyword)

@@ -1,4 +1,4 @@
-"""Values as models write them, mended where the meaning is plain: each function gives back what it cannot mend.
+"""Values as models write them, turned into what they plainly mean: each function returns unchanged what it does not understand.
 
 Nothing here guesses: what could mean two things stays as it is, for an error that says what is expected.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from byref_sandbox import jsontext
 
 _TRAILING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|,(?=\s*[}\]])', re.DOTALL)
-"""A string as a whole, so that commas in it stay, or a comma before a closing bracket."""
+"""Matches a whole string, so that commas inside it stay, or a comma before a closing bracket."""
 _SPAN = re.compile(r"\s*L?(\d{1,15})\s*(?:-|–|:|,|\.\.\.?|\bto\b)\s*L?(\d{1,15})\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*[+-]?\d{1,300}(?:\.0{1,20})?\s*", re.ASCII)
 _COMMAND = re.compile(r"jq(?:\s+--?[a-z][a-z-]*){0,9}\s+(?=['\"`.\[{(])")
@@ -27,7 +27,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def unfenced(text: str) -> str:
-    """Return what stands in a Markdown code fence, if the text is one such fence and nothing else."""
+    """Return the content of a Markdown code fence, if the text is one fence and nothing else."""
     stripped = text.strip()
     if len(stripped) < 6 or not (stripped.startswith("```") and stripped.endswith("```")):
         return text
@@ -72,7 +72,7 @@ def as_filter(value: Any) -> Any:
 
 
 def as_key(value: Any) -> Any:
-    """Return the name, id or pointer of data without quotes or blanks around it, or what a list says of it; numbers as text."""
+    """Return the name, id or pointer of data without quotes, blanks or a listing's words around it; numbers as text."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     value = as_text(value)

@@ -1,4 +1,4 @@
-"""Arguments made to fit the JSON Schema of their tool where the meaning is plain, or the misfit told to the model."""
+"""Arguments are made to fit the JSON Schema of their tool where the meaning is plain; else the model reads what does not fit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from byref.references.substitution import Place, Substituter, Substitution
 from byref_sandbox import jsontext
 
 MAX_ROUNDS = 8
-"""Of mending: in what was JSON in a string, there may be more to mend."""
+"""Rounds of coercion: what was JSON in a string may hold further text that stands for a value."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{1,99})?([eE][+-]?[0-9]{1,4})?", re.ASCII)
 _WORDS: Mapping[str, bool] = {"true": True, "True": True, "false": False, "False": False}
 _SEEN = 100
-"""Records in which a field is looked for that would fit."""
+"""Most records that are looked through for a field that would fit."""
 _NAMED = 5
 
 

@@ -1,4 +1,4 @@
-"""Parts of JSON text, decoded without the rest: what is not needed is only stepped over."""
+"""Decode parts of JSON text and skip the rest."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from byref_sandbox import jsontext
 from byref_sandbox.code.plainjq import Need
 
 MAX_STEPS = 8
-"""Of a path; each that may be a position doubles the types to be made."""
+"""Most steps of a path: each that may also be a position doubles the types to be made."""
 _any = msgspec.json.Decoder()
 
 
 class Unfit(Exception):
-    """The text is not as the need expects, or wants a closer look: all of it has to be decoded."""
+    """The text is not what the need expects, or it cannot be told: all of it has to be decoded."""
 
 
 def projected(text: bytes, need: Need, path: tuple[str, ...] = ()) -> Any:

@@ -38,10 +38,10 @@ logger = logging.getLogger("byref")
 
 CHECK_SECONDS = 10.0
 COMPILE_SECONDS = 10.0
-"""For the check that a schema is one."""
+"""For checking the schema itself."""
 _PROBE_SECONDS = 0.2
 MOST_ERRORS = 20
-"""Looked at, to tell the model of the one that matters."""
+"""Most errors that are looked at to find the one that the model should read."""
 _CACHED_BYTES = 1 << 20
 _NAMED = 5
 
@@ -62,7 +62,7 @@ class _Failed(Exception):
 def _bounded(until: float) -> Iterator[None]:
     """Check until a time (monotonic); whatever goes wrong is one of `_OutOfTime`, `_Failed` and Unresolvable.
 
-    rpds, written in Rust, panics where Python raises: that is no Exception, and by no exception's type.
+    A panic of rpds, which is written in Rust, is no Exception and has no type to be caught by: it is known by its name.
     """
     before = _until.set(until)
     try:
@@ -361,7 +361,7 @@ def _re2(pattern: str) -> Any:
 
 @lru_cache(maxsize=16)
 def _validator_of(base: Any) -> Any:
-    """A draft's class of validators, with bounded keywords."""
+    """Jsonschema's validator class for a draft, with keywords that are bounded in time."""
     own = {
         name: keyword
         for name, keyword in _KEYWORDS.items()
@@ -402,7 +402,7 @@ def _timed(keyword: Keyword) -> Keyword:
 
 
 def _leaf(fits: Callable[[Any, Any, Any], bool]) -> Keyword:
-    """A keyword whose error says nothing: the data may be large."""
+    """Make a keyword whose error has no message: jsonschema's own would print the data, which may be large."""
 
     def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if not fits(validator, wanted, instance):
@@ -428,7 +428,7 @@ def _is_unique(validator: Any, wanted: Any, instance: Any) -> bool:
 
 
 def _hashable(value: Any) -> Any:
-    """A value equal to another's where JSON Schema calls the two equal."""
+    """Return a key that two values share exactly if JSON Schema calls them equal."""
     if isinstance(value, dict):
         return "object", frozenset((key, _hashable(member)) for key, member in value.items())
     if isinstance(value, list):
@@ -559,7 +559,7 @@ def _holds(validator: Any, instance: Any, schema: Any) -> bool:
 
 def _members(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
     if not schema.keys().isdisjoint(("additionalProperties", "unevaluatedProperties", "patternProperties")):
-        left.clear()  # what they refuse is refused already; which pattern took what is not asked again
+        left.clear()  # what they refuse is refused already; which members a pattern took is not asked again, so that none is left
         return
     for key in schema.get("properties", ()):
         left.pop(key, None)
@@ -567,7 +567,7 @@ def _members(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) 
 
 def _items(validator: Any, instance: Any, schema: Any, left: dict[Any, None]) -> None:
     items, first = schema.get("items"), schema.get("prefixItems", ())
-    if isinstance(items, list):  # until 2019-09
+    if isinstance(items, list):  # drafts until 2019-09
         items, first = schema.get("additionalItems"), items
     if items is not None or "unevaluatedItems" in schema:
         left.clear()

@@ -25,13 +25,13 @@ from byref_sandbox.code import plainjq
 
 MAX_DEPTH = 100
 MAX_REFERENCES = 1_000
-"""Of one call; each place counts."""
+"""Most references in one call; a name that stands in two places counts twice."""
 MAX_BYTES = 256 << 20
-"""Of JSON that one call reads, and of what it hands over, counted at each place; a single artifact may be larger."""
+"""Most JSON that one call reads, and that it hands over, each place counted; a single artifact may be larger."""
 MAX_JQ_RUNS = 20
 JQ_BYTES = 64 << 20
 NAME_CHARS = 1024
-"""A longer string is no reference."""
+"""A longer string is not taken for a reference."""
 _KEYS = frozenset({"$var", "jq", "path"})
 
 T = TypeVar("T")
@@ -55,13 +55,13 @@ class Substitution:
 
 
 class TooMuch(ToolError):
-    """A bound of the call as a whole."""
+    """The call as a whole goes beyond a bound."""
 
 
 class Substituter:
     """The references of one call.
 
-    Every payload is read once: of one that a single reference names only what this needs is decoded.
+    Every payload is read once. If a single reference names it, only the part that this needs is decoded.
     """
 
     def __init__(self, scope: Scope, *, enabled: bool = True) -> None:
@@ -70,7 +70,7 @@ class Substituter:
         self._scope = scope
         self._found: dict[str, Target] = {}
         self._gone: dict[str, tombstones.Tombstone] = {}
-        """Of names whose data has expired, what is left of it."""
+        """Tombstones of names whose data has expired."""
         self._counted: set[int] = set()
         self._shared: set[int] = set()
         self._payloads: dict[int, Any] = {}
@@ -93,12 +93,12 @@ class Substituter:
         return self._copied(value, at)
 
     def _rows(self, names: list[str]) -> Iterator[int]:
-        """The payloads that each name may be about."""
+        """The artifacts' rows that each name may stand for."""
         for name in names:
             yield from {self._found[head].artifact.row_id for head in _heads(name) if head in self._found}
 
     def brought(self, at: Place) -> Substitution | None:
-        """Return the reference that what is at a place came with."""
+        """Return the reference that brought the data at a place; None if the model wrote it."""
         return next((self.done[at[:end]] for end in range(len(at) + 1) if at[:end] in self.done), None)
 
     def why_text(self, text: str) -> str:
@@ -124,7 +124,7 @@ class Substituter:
         return value
 
     def _is_reference(self, value: Mapping[str, Any]) -> bool:
-        """Tell a reference, or a mistaken one, from data that happens to have the key `$var` among others."""
+        """Tell a reference, even a mistaken one, from data that happens to have a key `$var`."""
         if "$var" not in value:
             return False
         if value.keys() <= _KEYS:
@@ -185,7 +185,7 @@ class Substituter:
                     yield target, path
 
     def _part(self, target: Target, path: tuple[str, ...], named: str) -> tuple[Any, int]:
-        """What is at a path inside a target, and its size; NotThere."""
+        """Return the data at a path inside a target and its size; NotThere if the path leads nowhere."""
         artifact, keys = target.artifact, (*target.path, *path)
         if not keys:
             is_string = artifact.is_string and not target.is_variable
@@ -214,9 +214,9 @@ class Substituter:
         return self._texts[artifact.row_id]
 
     def other_form(self, at: Place, value: object) -> Any:
-        """Return what came to a place as the text of JSON as what that says, or the other way round.
+        """Return the parsed value of a JSON text that a reference brought to a place, or the text of such a value.
 
-        None where no reference brought it, or but a part of what is stored, or where it came as no text.
+        None if no reference brought it, if it is only a part of what is stored, or if what is stored never was a text.
         """
         brought = self.done.get(at)
         if brought is None or not brought.is_whole or not brought.artifact.has_own_text:
@@ -229,7 +229,7 @@ class Substituter:
             return None
 
     def _queried(self, artifact: Artifact) -> Any:
-        """A payload as jq is given it: of what is stored as text, or bytes, and declared to be JSON, what it says."""
+        """A payload as jq reads it: text or bytes that are declared to be JSON are parsed."""
         payload = self._payload(artifact)
         if artifact.kind == "json" or not artifact.is_json:
             return payload
@@ -242,7 +242,7 @@ class Substituter:
             ) from None
 
     def _decoded(self, artifact: Artifact, part: Callable[[bytes], T]) -> T:
-        """A part of JSON that has not been read yet; Unfit, and then all of it is there if it was read for this."""
+        """Decode a part of JSON that has not been read yet. Unfit if that cannot be done; if the payload was read, all of it is then decoded and kept."""
         if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
             raise Unfit
         self._count(artifact)
@@ -286,7 +286,7 @@ class Substituter:
         return self._answers[place]
 
     def _skimmed(self, artifact: Artifact, keys: tuple[str, ...], pick: plainjq.Pick) -> tuple[Any, int] | None:
-        """The answer of a pick from no more than it needs; None where all of the data has to be seen for it."""
+        """Answer a pick from no more of the data than it needs; None if all of it has to be decoded."""
         need = pick.needs(None)
         if need is None and not keys:
             return None
@@ -396,7 +396,7 @@ def _is_id(key: str, id_: str) -> bool:
 
 
 def _heads(name: str) -> tuple[str, ...]:
-    """What in a name may be bound: all of it (artifacts' names have dots), what stands before `[`, before `.` or `[`."""
+    """The parts of a name that may be bound: all of it, as artifacts' names have dots; what is before `[`; what is before `.` or `[`."""
     before = name.partition("[")[0]
     return tuple(dict.fromkeys((name, before, before.partition(".")[0])))
 

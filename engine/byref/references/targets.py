@@ -1,4 +1,4 @@
-"""What a reader is pointed at: an artifact by id, pointer or name, or a variable."""
+"""What a tool's argument points at: an artifact, by id, pointer or name, or a variable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from byref.stores.frames import line_count
 
 _LISTED = 20
 _COMPARED = 100
-"""Names that one which is not there is compared with."""
+"""An unknown name is compared with so many names."""
 _KEY_CHARS = 40
 _SHOWN_CHARS = 100
 _READ_CHARS = 4096
@@ -48,7 +48,7 @@ class Target:
     value: object = None
     """The part's value; only where `path` is not empty."""
     is_variable: bool = False
-    """Whether a variable names it: that is what JSON says, not the text that holds it."""
+    """Whether a variable names it: then a text that holds JSON means the parsed value, not the text."""
 
     @property
     def payload(self) -> Payload:
@@ -123,7 +123,7 @@ def find(scope: Scope, key: str, *, load_parts: bool = True) -> Target:
 
 
 def unknown(scope: Scope, key: str) -> ToolError:
-    """Return the error of a key that stands for nothing, or for nothing any more."""
+    """Return the error for a key that stands for nothing, or whose data has expired."""
     if gone := expired(scope, [key]):
         return ToolError(gone[key])
     return ToolError(f"no artifact or variable {key[:_SHOWN_CHARS]!r} in this conversation{listing(scope, key)}")

@@ -18,9 +18,9 @@ from byref.references.coercion import as_boolean, as_integer, as_span, as_text
 from byref.tools.record import Arguments, Tool
 
 _WRAPPERS = {"arguments", "args", "input", "parameters", "params", "kwargs", "toolinput", "properties"}
-"""Names under which models and frameworks put all arguments once more."""
+"""Keys under which models and frameworks nest all arguments."""
 _BESIDE = {"name", "tool", "toolname", "function", "functionname"}
-"""Names that stand beside a wrapper and hold the tool's own."""
+"""Keys beside such a wrapper that hold the tool's name."""
 _LAYERS = 3
 _SHOWN_CHARS = 80
 
@@ -48,7 +48,7 @@ def parse(tool: Tool, arguments: object) -> Arguments:
 
 @cache
 def _fields(arguments: type[Arguments]) -> Mapping[str, inspect.Field]:
-    """The arguments by name: looked up once, for that takes longer than all else here."""
+    """The arguments by name; cached, for reading the type takes longer than all else here."""
     about = inspect.type_info(arguments)
     assert isinstance(about, inspect.StructType)
     return {field.name: field for field in about.fields}
@@ -60,12 +60,12 @@ def _takes(tool: Tool) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name as it is compared: `startLine`, `start-line` and `start_line` are one."""
+    """A name in the form in which names are compared: `startLine`, `start-line` and `start_line` are the same."""
     return re.sub(r"[^a-z0-9]", "", name[:100].lower())
 
 
 def _unwrapped(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
-    """Take away what holds the arguments once more: `{"arguments": {…}}`, `{"name": "artifact_read", "input": {…}}`."""
+    """Unwrap nested arguments: `{"arguments": {…}}`, `{"name": "artifact_read", "input": {…}}`."""
     for _ in range(_LAYERS):
         wrappers = [key for key in given if _plain(key) in _WRAPPERS or key == tool.name]
         if len(wrappers) != 1:
@@ -86,7 +86,7 @@ def _unwrapped(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments under their own names, those that are null left out."""
+    """Arguments under the tool's own names for them; those that are null are left out."""
     names = {_plain(name): field for name, field in tool.spellings.items()}
     names |= {_plain(name): name for name in tool.arguments.__struct_fields__}
     named: dict[str, Any] = {}

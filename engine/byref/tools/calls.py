@@ -28,7 +28,7 @@ logger = logging.getLogger("byref")
 TOO_DEEP = "what came is nested too deeply to be told; give or name a part of it"
 
 NAME_CHARS = 256
-"""Kept of a tool's name in the ledger; ours are shorter, a model may write anything."""
+"""Most characters of a tool's name in the ledger: our names are shorter, but a model may write anything."""
 
 
 class _Replay(Exception):
@@ -43,11 +43,11 @@ class _Call:
     arguments: object
     call_id: str | None
     digest: bytes
-    """Of name and arguments: the same call under the same call id is answered as before in the same turn."""
+    """Digest of name and arguments: within a turn, the same call under the same call id is answered as before."""
 
     @property
     def call_digest(self) -> bytes | None:
-        """By which the ledger knows the call id."""
+        """Digest by which the ledger looks up the call id."""
         return ledger.digest(self.call_id) if self.call_id else None
 
     def before(self, connection: Connection, scope: Scope) -> ledger.Entry | None:
@@ -69,7 +69,7 @@ def call(scope: Scope, name: str, arguments: object, call_id: str | None) -> Too
         answer = _answer(scope, made)
         try:
             return _commit(scope, made, answer)
-        except QuotaExceeded as error:  # what another call stored meanwhile
+        except QuotaExceeded as error:  # another call has used up the room meanwhile
             return _commit(scope, made, Answer(f"{made.name}: {error}", True))
         except ArtifactMissing as error:  # of an image or a document, which is read to be shown
             return _commit(scope, made, Answer(_gone(scope, made.name, error), True))
@@ -140,11 +140,11 @@ def _commit(scope: Scope, made: _Call, answer: Answer) -> ToolReply:
 class _Reply(NamedTuple):
     text: str
     tokens: int
-    """With those of what is shown."""
+    """Of the text and of what is shown with it."""
 
 
 def _bounded(scope: Scope, answer: Answer, text: str) -> _Reply:
-    """What a reply says, within the bound of all replies."""
+    """The reply's text, cut to the bound of all replies, and its tokens."""
     tokens, most = scope.count(text), scope.policy.reply_tokens
     if answer.shown is not None:
         tokens = viewing.tokens_of(scope, answer.shown)
@@ -155,7 +155,7 @@ def _bounded(scope: Scope, answer: Answer, text: str) -> _Reply:
 
 
 def _detail(answer: Answer) -> dict[str, Any]:
-    """What the ledger keeps of images and documents: which they were."""
+    """What the ledger keeps of images and documents: their ids."""
     if answer.shown is not None:
         return {"shown": answer.shown.id}
     return {"images": [plot.id for plot in answer.images]} if answer.images else {}
@@ -167,7 +167,7 @@ def _beside(text: str, blocks: list[dict[str, Any]]) -> str | list[Any]:
 
 
 def _replayed(scope: Scope, entry: ledger.Entry) -> ToolReply:
-    """The same reply; an image or a document, which the ledger has no copy of, as long as it is there."""
+    """The same reply again. Images and documents, of which the ledger has no copy, come with it as long as they exist."""
     content: str | list[Any] = entry.content or ""
     if (shown := entry.detail.get("shown")) is not None:
         found = scope.read(lambda connection: store.find(connection, scope.source, scope.row, shown))

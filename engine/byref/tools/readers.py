@@ -32,13 +32,13 @@ JQ_OUTPUTS = 10_000
 JQ_BYTES = 1 << 20
 MAX_EXPRESSION_CHARS = 20_000
 _NOTE_CHARS = 200
-"""Of the note in an array of which the first elements are shown."""
+"""Room for the note in an array of which only the first elements are shown."""
 DECODED_HERE_BYTES = 1 << 20
-"""An artifact of at most this size is decoded in this process for a program that only picks: sooner done than asked for."""
+"""An artifact up to this size is decoded in this process for a program that only picks: that is faster than asking the sandbox."""
 _LIMIT_HINT = "select or slice first and compute on less, or ask for a plain path, e.g. .rows[:100]"
 _SELECT_LESS = "Select less: keys, length, a slice, fewer fields."
 _SPARE = 12
-"""Tokens by which texts together may be more than each by itself."""
+"""Texts that are joined may have so many more tokens than the sum of each alone."""
 _NOT_FINITE = (
     "the data, or the result, has NaN, an infinity or a number beyond 1.8e308: null or 1.797e308 may stand for it here, "
     "and what jq computes of it is wrong"
@@ -221,7 +221,7 @@ def _rounding(scope: Scope) -> str:
 
 
 def _with_note(content: str, note: str) -> str:
-    """What a reply says of itself: inside of an array or object, else behind it."""
+    """Add a note to a reply: inside an array or object, which then still parses, else behind the text."""
     if not note:
         return content
     return (
@@ -230,9 +230,9 @@ def _with_note(content: str, note: str) -> str:
 
 
 def _outputs(scope: Scope, outputs: list[str], characters: int, *, truncated: bool, beside: str) -> str:
-    """Outputs, one a line, cut with exact counts; an array or object that is too long is cut inside, and parses.
+    """Write outputs one a line and say exactly how many are left out; an array or object that is too long is cut inside and still parses.
 
-    `beside` is a note that has to find room in a reply as well.
+    `beside` is a note for which the reply needs room too.
     """
     if not outputs and truncated:
         return f"[INCOMPLETE: the first output alone is larger than {JQ_BYTES:,} bytes. Select less, e.g. with keys or length.]"
@@ -258,7 +258,7 @@ def _outputs(scope: Scope, outputs: list[str], characters: int, *, truncated: bo
 
 
 def _cut(scope: Scope, output: str, which: str, characters: int, beside: str) -> str:
-    """Of an array as many of its first elements as fit, of an object, and where not even one does, a preview."""
+    """Shorten one output: an array to the first elements that fit; an object, or an array whose first element is too long, to a preview."""
     value = jsontext.decode(output.encode("utf-8", "surrogatepass"))
     if isinstance(value, list):
         shown, room = 0, characters - _NOTE_CHARS
@@ -282,7 +282,7 @@ def _cut(scope: Scope, output: str, which: str, characters: int, beside: str) ->
 
 
 def _lines_of(given: dict[str, Any]) -> dict[str, Any]:
-    """A span of lines as first and last line, where those are not given."""
+    """Replace `line_range` by first and last line, unless those are given."""
     span = as_span(given.get("line_range"))
     if not isinstance(span, dict) or "start_line" in given or "end_line" in given:
         return given

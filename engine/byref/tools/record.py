@@ -52,12 +52,12 @@ class Tool:
     spellings: Mapping[str, str] = field(default_factory=dict)
     """Other names of arguments that models know from other systems; case, `_` and `-` make no difference."""
     coerce: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    """By argument: what makes of a value that a model wrote what it plainly means, before its type is looked at."""
+    """By argument: turns a value as a model wrote it into what it plainly means, before its type is checked."""
     rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    """Makes the tool's own arguments of some that together mean the same."""
+    """Replaces several arguments that together mean some of the tool's own by these."""
     needs_sandbox: bool = False
     is_installed: Callable[[], bool] = lambda: True
-    """Whether what it needs beyond the core is there."""
+    """Whether the optional packages that it needs are installed."""
     cure: str = ""
     """What to do where it is not."""
 

@@ -12,7 +12,7 @@ from byref.policy import VIEWERS, gates
 from byref.tools.record import Answer
 
 MAX_BYTES = 5_000_000
-"""Of what is shown: providers refuse larger images."""
+"""Largest image or document that is shown: providers refuse larger ones."""
 
 
 def show(scope: Scope, artifact: Artifact) -> Answer:
@@ -42,7 +42,7 @@ def refuse(scope: Scope, artifact: Artifact, why: str) -> None:
 
 
 def tokens_of(scope: Scope, artifact: Artifact) -> int:
-    """What an image or a document counts when it is shown."""
+    """The tokens of an image or a document that is shown."""
     return gates.media_tokens(scope.policy, is_image=artifact.kind == "image", size=artifact.size_bytes)
 
 
