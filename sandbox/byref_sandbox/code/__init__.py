@@ -1,1 +1,1 @@
-"""What a program says before it runs: the names it reads and changes, what it needs, whether it is plain."""
+"""Static analysis of Python, jq, SQL and templates: the names they read and change, what they need, whether they are plain."""

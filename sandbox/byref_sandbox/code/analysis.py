@@ -17,7 +17,7 @@ FRAME: Final = "df"
 MAX_SOURCE_CHARS: Final = 1_000_000
 """Longer code is not parsed, which could take the host seconds: a plain scan finds its names."""
 _MAX_NESTING: Final = 200
-"""CPython's parser gives up at 200 open brackets; below it the C stack is safe as well."""
+"""Deeper code is not parsed: CPython's parser gives up at 200 open brackets, and up to there the C stack is safe."""
 _MAX_TEMPLATE_CHARS: Final = 10_000
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _QUERY_VARIABLE: Final = re.compile(r"@\s*([^\W\d]\w*)")
@@ -31,13 +31,13 @@ class Uses(NamedTuple):
     """The names in code. What it reads is a superset: variables are bound lazily, so a name that is missed is missing."""
 
     names: frozenset[str]
-    """Those it may read: identifiers, and those inside short strings (`df("users")`, `.query("a > @limit")`)."""
+    """Names that it may read: identifiers, and those inside short strings (`df("users")`, `.query("a > @limit")`)."""
     assigned: frozenset[str]
-    """Those it binds, by whatever statement; none of code that cannot be parsed."""
+    """Names that it binds, by whatever statement; empty for code that cannot be parsed."""
     tables: frozenset[str]
-    """Those it makes DataFrames of: `df("users")` or `df(users)`."""
+    """Names that it makes DataFrames of: `df("users")` or `df(users)`."""
     only_tables: frozenset[str]
-    """Those it uses in no other way: their value need not be made."""
+    """Names of tables that it uses in no other way: their values need not be decoded."""
     imports: frozenset[str] = frozenset()
     """Packages that it imports something of."""
 
@@ -86,7 +86,7 @@ class Analysed(str):
 
 
 def _nesting(source: str) -> int:
-    """An upper bound of how deep brackets and unary operators nest, strings included."""
+    """An upper bound of how deep brackets and unary operators nest; those inside strings count too."""
     depth = deepest = 0
     for char in re.findall(r"[\[({\])}]", source):
         depth = depth + 1 if char in "[({" else max(0, depth - 1)
@@ -95,7 +95,7 @@ def _nesting(source: str) -> int:
 
 
 class _Found:
-    """What one look at every node gathers."""
+    """What one walk over all nodes gathers."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.named: set[str] = set()
@@ -110,9 +110,9 @@ class _Found:
         self.inside: set[str] = set()
         """Texts anywhere in the arguments of `df`."""
         self.is_computed = False
-        """Whether a table's name may be computed: any short text may be one."""
+        """Whether the code computes a table's name: then any short text in it may be that name."""
         self.is_opaque = False
-        """Whether `df` may be something else here, or names be read in ways that cannot be seen."""
+        """Whether the code rebinds `df`, or reads names in ways that cannot be seen."""
         for node in ast.walk(tree):
             self._look_at(node)
 

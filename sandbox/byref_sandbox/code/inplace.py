@@ -1,6 +1,6 @@
-"""What code changes in place of the data it names, told from its text alone: cheap whatever the size of the data.
+"""Which of the data that code names it changes in place, found from its text alone: the cost does not depend on the data.
 
-A guess, for what is said of a run: it follows names through assignments, loops, copies and the code's own functions.
+It is a guess, good enough for a note in a reply: it follows names through assignments, loops, copies and the code's own functions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _FUNCTIONS: Final = frozenset(
 )
 """They change their first argument."""
 _COPIES: Final = frozenset({"list", "tuple", "set", "dict", "sorted", "reversed", "iter", "filter", "copy", "values"})
-"""What they make is new, its members are not."""
+"""They make a new container of the same members."""
 _PAIRS: Final = frozenset({"enumerate", "zip", "items"})
 """They make tuples of the members."""
 _MEMBERS: Final = frozenset({"next", "max", "min", "choice", "get", "pop", "setdefault"})
-"""They give one of the members."""
+"""They return one of the members."""
 _FRESH: Final = (ast.List, ast.ListComp, ast.Set, ast.SetComp, ast.Dict, ast.DictComp)
 _MAX_CHARS: Final = 100_000
 _MAX_NODES: Final = 20_000
@@ -47,7 +47,7 @@ _RETURN: Final = "return"
 
 
 class Changed(NamedTuple):
-    """What is changed: a variable, or the DataFrame that `df` makes of it."""
+    """What code changes: a variable, or the DataFrame that `df` makes of it."""
 
     name: str
     is_table: bool = False
@@ -56,7 +56,7 @@ class Changed(NamedTuple):
 class _Origin(NamedTuple):
     of: Changed
     depth: int = 0
-    """How many levels of containers, made by the code, are around what belongs to it."""
+    """How many levels of containers that the code made are around what belongs to `of`."""
 
     def inside(self, levels: int) -> _Origin:
         return self._replace(depth=max(0, self.depth - levels))
@@ -67,9 +67,9 @@ _NONE: Final = _Origins()
 
 
 def changed_in_place(code: str, sources: Collection[str], names: Collection[str]) -> dict[Changed, int]:
-    """What of the named the code changes in place, with the first line that does; 0 in definitions of earlier runs.
+    """Return which of the named data the code changes in place, with the first line that does so; 0 in definitions of earlier runs.
 
-    Nothing of code that cannot be parsed, or is huge.
+    Empty for code that cannot be parsed, or is huge.
     """
     found: dict[Changed, int] = {}
     if not names or len(code) + sum(map(len, sources)) > _MAX_CHARS:
@@ -96,12 +96,12 @@ class _Scope:
 
 class _Binding(NamedTuple):
     scope: _Scope
-    """Whose name it is."""
+    """The scope that the name belongs to."""
     name: str
     value: ast.expr
     seen_from: _Scope
     levels: int
-    """How far inside the value what is bound is."""
+    """How many levels inside the value the bound part is: 1 for the item of a loop."""
 
 
 class _Text:
@@ -181,7 +181,7 @@ class _Text:
                     self._bindings.append(_Binding(inner, str(keyword.arg), keyword.value, scope, 0))
 
     def changes(self) -> Iterator[tuple[Changed, int]]:
-        """Everything that is changed, with its line."""
+        """Yield everything that is changed, with its line."""
         for _ in range(_MAX_PASSES):
             if not sum(map(self._learn, self._bindings)):
                 break
@@ -192,7 +192,7 @@ class _Text:
                         yield origin.of, getattr(node, "lineno", 0) if is_code else 0
 
     def _learn(self, binding: _Binding) -> bool:
-        """Whether there was anything to learn."""
+        """Note where a binding's value comes from; tell whether that was news."""
         found = self._origins(binding.value, binding.seen_from, 0)
         if not binding.levels:  # a table that has a name of its own is kept under it
             found = _Origins(origin for origin in found if not origin.of.is_table)
@@ -204,7 +204,7 @@ class _Text:
         return True
 
     def _origins(self, node: ast.expr, scope: _Scope, depth: int) -> _Origins:
-        """What a value belongs to."""
+        """The data that a value may be part of."""
         if depth > _MAX_DEPTH:
             return _NONE
         if isinstance(node, ast.Name):
@@ -270,19 +270,19 @@ class _Text:
 
 
 def _owner(scope: _Scope, name: str) -> _Scope:
-    """The scope that a name is of where it is used in this one."""
+    """The scope that a name belongs to where it is used in the given one."""
     while scope.parent is not None and name not in scope.own:
         scope = scope.parent
     return scope
 
 
 def _within(origins: _Origins) -> _Origins:
-    """Of a new container that holds what belongs there."""
+    """The origins of a new container around something with these origins."""
     return _Origins(origin._replace(depth=origin.depth + 1) for origin in origins)
 
 
 def _changed(node: ast.AST, names: Collection[str]) -> Iterator[ast.expr]:
-    """The values that a node changes, if they are what they seem."""
+    """Yield the values that a node changes, judged by its form."""
     if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
         yield node.value
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):

@@ -1,6 +1,6 @@
-"""The jq programs that only pick: answered from decoded data, exactly, where jq rounds integers beyond 2**53.
+"""jq programs that only pick, answered from decoded data without jq: faster, and exact where jq rounds integers beyond 2**53.
 
-The grammar is what the paths of most programs are made of; all else is jq's own:
+The grammar covers the paths that most programs are made of; every other program is left to jq:
 
     program  = pick { "|" pick } | pick { "," pick }
     pick     = ( "." | field | "length" | "keys" | "map(" chain ")" | "[" chain "]" | object ) { field | index }
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 EXACT = 2**53
 """From here on, not every integer is a 64-bit float."""
 MAX_PROGRAM_CHARS = 200
-"""A longer one is not looked at, which bounds the nesting too."""
+"""A longer program is left to jq; this bounds the nesting too."""
 
 HAS_NAN = 'any(..; type == "number" and isnan)'
 """A jq program that tells whether NaN, which jq writes as null, is in its input."""
@@ -35,12 +35,12 @@ _MAKES_NAN = re.compile(
 )
 
 NOT_PLAIN = "NotPlain"
-"""The kind of failure of a run that has to be left to jq."""
+"""The kind of the failure that says: leave this program to jq."""
 
 Filter = Callable[[Any], Iterator[Any]]
 
 Need = Mapping[str, Any] | list[Any] | None
-"""What of a value is looked at, each part with its own need: members of an object, the items of an array (`[need]`), or all."""
+"""The parts of a value that are needed: some members of an object, each with its own need, the items of an array (`[need]`), or all (None)."""
 
 
 class Pick(NamedTuple):
@@ -49,9 +49,9 @@ class Pick(NamedTuple):
     run: Filter
     """From decoded JSON to the outputs."""
     needs: Callable[[Need], Need]
-    """What is needed of the input, where this is needed of each output."""
+    """From what is needed of each output to what is needed of the input."""
     is_single: bool = True
-    """Whether there is always one output."""
+    """Whether it gives exactly one output for every input."""
 
 
 _TOKEN = re.compile(
@@ -59,7 +59,7 @@ _TOKEN = re.compile(
           | (?P<number>-?[0-9]{1,15}) | (?P<word>[A-Za-z_][A-Za-z0-9_]*) | (?P<sign>[.|,:()\[\]{}]) ) [ \t\r\n]*""",
     re.VERBOSE,
 )
-"""A token of jq's, as long as jq takes it: `..` is one, of which nothing plain is made."""
+"""A token, as long as jq's own lexer takes it. `..` is one token, so that `.."name"`, which jq refuses, is not read as a dot and a field."""
 
 
 class NotPlain(Exception):
@@ -260,7 +260,7 @@ class _Parser:
 
 
 def _both(one: Need, other: Need) -> Need:
-    """What is needed where both are."""
+    """The union of two needs."""
     if isinstance(one, list) and isinstance(other, list):
         return [_both(one[0], other[0])]
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -291,7 +291,7 @@ def _collected(pick: Pick) -> Pick:
 
 
 def _made(members: list[tuple[str, Pick]]) -> Pick:
-    """An object; of a member that is not needed, or has another after it, all is, so that what it meets is the same."""
+    """An object. A member that is not needed, or that a later one of its name replaces, is computed from all of its data all the same: it may fail."""
     last = dict(members)
 
     def run(value: Any) -> Iterator[Any]:

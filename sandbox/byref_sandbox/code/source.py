@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
-"""What `parsed` raises for code that cannot be; the last one where others parse beside it."""
+"""What `parsed` raises for code that cannot be parsed; SystemError where other threads parse at the same time."""
 
 _parsing = threading.Lock()
 
@@ -36,7 +36,7 @@ def parsed(source: str) -> ast.Module:
 
 
 def strip_dollars(source: str) -> str:
-    """Take the `$` off `$name`, outside strings and comments; line numbers stay, broken code comes back as well as it can."""
+    """Take the `$` off `$name`, outside strings and comments. Line numbers stay; in broken code, what comes before the break is done."""
     if "$" not in source:
         return source
     lines = [line + "\n" for line in source.split("\n")]

@@ -1,4 +1,4 @@
-"""What can be told from a SQL query before it runs. The host imports this: standard library only, nothing raises."""
+"""What a SQL query says before it runs: its tables, functions and words. The host imports this: standard library only, nothing raises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 MAX_REFERENCES: Final = 1_000
 MAX_STEPS: Final = 20
-"""Of a path inside a variable; deeper ones are left for the query's own error."""
+"""Most steps of a path inside a variable; for a deeper one the query's own error is shown."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -41,7 +41,7 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The reference as text that no other one has."""
+        """A text that identifies the reference."""
         return json.dumps([self.name, *self.path])
 
 
@@ -66,7 +66,7 @@ class _Token(NamedTuple):
 
     @property
     def quoted(self) -> str:
-        """The same as SQL."""
+        """The identifier as SQL writes it, in double quotes."""
         return '"' + self.identifier.replace('"', '""') + '"'
 
 
@@ -137,7 +137,7 @@ def _tokens(query: str) -> Iterator[_Token]:
 def _tables(tokens: list[_Token]) -> Iterator[tuple[int, int]]:
     """Spans of tokens that stand where a table can and call no function: a name, or names with dots between them."""
     lists = [False]
-    """Of each open bracket, whether a list of tables is going on in it."""
+    """For each open bracket: whether the query is in a list of tables there."""
     expected = False
     position = 0
     while position < len(tokens):

@@ -1,7 +1,7 @@
-"""Templates over data: Jinja in its sandbox, which bounds what a template reaches and nothing of what it takes.
+"""Templates over data: Jinja in its own sandbox, which bounds what a template reaches, but not the time and memory it takes.
 
-What it takes is bounded by where it runs: a jailed process, which is killed. Plain templates are the exception, rendered
-where they are asked for. They are made of
+These are bounded by where it runs: a jailed process, which can be killed. Plain templates are the exception: they are
+rendered in the caller's process. They are made of
 
     body      = { text | "{{" value "}}" | for | if }
     for       = "for" names "in" value [ "if" value ], not recursive
@@ -31,16 +31,16 @@ from byref_sandbox.outcome import Failure
 MAX_PLAIN_CHARS: Final = 10_000
 """A longer template is not plain: nothing looks at the clock within an expression, nor between those that write nothing."""
 MAX_PLAIN_BYTES: Final = 1 << 20
-"""Of the JSON of data, to which a plain template is applied where it is asked for."""
+"""Most JSON of the data that a plain template is applied to in the caller's process."""
 PLAIN_SECONDS: Final = 0.1
-"""For a plain template, before it is left to a process that can be killed, where there is one."""
+"""Time for a plain template in the caller's process; then it is left to one that can be killed, where there is one."""
 
 _FILE: Final = "<template>"
 _DEADLINE: Final = "_byref_deadline"
 _MAX_STEPS: Final = 4
-"""Of one expression, those parts that go through all of their data; in a chain each may double it, and more at its end."""
+"""Most parts of one expression that go through all of their data: in a chain each may double it, the last may do more."""
 _JOIN_STEPS: Final = 3
-"""A join makes more of it: there is one in an expression."""
+"""A join counts as so many, for it multiplies data: there is one in an expression."""
 _MAX_SEPARATOR_CHARS: Final = 10
 _MAX_DIGITS: Final = 20
 
@@ -59,7 +59,7 @@ _VIEWS: Final = frozenset({"items", "keys", "values"})
 
 
 class Unbounded(Exception):
-    """A rendering takes longer, or gives more, than is allowed."""
+    """The rendering takes longer, or its text is larger, than allowed."""
 
 
 class Late(Unbounded):
@@ -67,7 +67,7 @@ class Late(Unbounded):
 
 
 class _Unfolded(CodeGenerator):
-    """Computes nothing while it compiles: a template is compiled where nothing can kill it."""
+    """Folds no constants: a template is compiled where nothing can kill it."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if not isinstance(node, nodes.TemplateData):
@@ -96,7 +96,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 class _Compiled(NamedTuple):
     template: jinja2.Template
     names: set[str]
-    """Those that it may take from the data."""
+    """Names that it may take from the data."""
     is_plain: bool
 
 
@@ -115,7 +115,7 @@ def fault(source: str) -> str | None:
 
 
 def is_plain(source: str) -> bool:
-    """Tell whether a template may be rendered where it is asked for; what is not data is no matter of it."""
+    """Tell whether a template may be rendered in the caller's process."""
     return _compiled(source).is_plain
 
 
@@ -152,7 +152,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def warm() -> None:
-    """In the root zygote: what Jinja imports when it is first used, which a run cannot."""
+    """Have Jinja import, in the root zygote, what it imports at its first use: a run cannot import."""
     every = "{{ data | wordwrap }}{{ data | pprint }}{{ data | urlize }}{{ data | tojson(2) }}{{ '%s' | format(data) }}"
     render(every, "text", max_bytes=1_000)
     try:
@@ -219,7 +219,7 @@ def _is_plain(tree: nodes.Template) -> bool:
 
 
 def _expressions(tree: nodes.Template) -> Iterator[nodes.Node]:
-    """What the clock is looked at behind."""
+    """The expressions after which the clock is looked at."""
     for output in tree.find_all(nodes.Output):
         yield from output.nodes
     for node in _tested(tree):
@@ -248,7 +248,7 @@ def _is_view(call: nodes.Call) -> bool:
 
 
 def _is_filter(filter: nodes.Filter) -> bool:
-    """Whether no argument of a filter sizes what it gives."""
+    """Whether a filter is allowed, and none of its arguments decides how large its result is."""
     arguments = dict[object, nodes.Expr](enumerate(filter.args)) | {each.key: each.value for each in filter.kwargs}
     given = {at: each.value if isinstance(each, nodes.Const) else ... for at, each in arguments.items()}
     if (

@@ -1,8 +1,8 @@
-"""Names, written as a text."""
+"""A set of names, written as one text."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """A set of names, written as a text."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())

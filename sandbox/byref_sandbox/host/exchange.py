@@ -1,4 +1,4 @@
-"""One run as the host sees it: the order goes out, payloads are given when asked for, the reply comes in or does not."""
+"""One run as the host sees it: the order goes out, payloads are sent when asked for, and the reply comes in, or does not."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from byref_sandbox.values.data import Load
 START_SECONDS = 5.0
 """A zygote answers an order within this time, unless it is known to be busy; else it is wedged."""
 PLOTS_SECONDS: Final = 20.0
-"""For loading matplotlib, once."""
+"""Time for loading matplotlib, once."""
 END_SECONDS = 2.0
-"""Beyond the time at which a zygote ends a run, and for the news of an end that has happened."""
+"""How much longer the host waits than the zygote, which ends a run in time, and how long for the news of its end."""
 FRAMES_SLACK_BYTES: Final = 2 << 20
-"""Names, reasons and framing, beside what the limits count."""
+"""Room in a reply for names, reasons and framing, beside what the limits count."""
 _NEWS: Final = msgspec.msgpack.Decoder(wire.News)
 
 Fault = Literal["", "silent", "gone", "unfinished", "too big", "broken"]
@@ -31,16 +31,16 @@ Fault = Literal["", "silent", "gone", "unfinished", "too big", "broken"]
 
 @dataclass(slots=True)
 class Vitals:
-    """What the host knows of a zygote, for all that use it."""
+    """What the host knows of a zygote; shared by all runs in it."""
 
     since: float = field(default_factory=time.monotonic)
     runs: int = 0
     running: int = 0
     busy_until: float = 0.0
-    """It loads something, or makes tables of it: until then it need not answer."""
+    """Until then it loads payloads or makes tables of them, and need not answer."""
 
     def is_busy_for(self, seconds: float) -> None:
-        """Notes what it was given to do, behind what it was given before; negative seconds take that back."""
+        """Add work of so many seconds behind what it was given before; negative seconds take work back."""
         start = max(self.busy_until, time.monotonic()) if seconds > 0 else self.busy_until
         self.busy_until = start + seconds
 
@@ -59,14 +59,14 @@ class Answer:
     known to have ended; too big, broken: of the reply."""
     detail: str = ""
     printed: bytes = b""
-    """What it printed, as it came: `done` says it again."""
+    """What the run printed, as it arrived; `done` has it again."""
     dump: bytes = b""
-    """Of a run that was killed: where it was, in `faulthandler`'s words."""
+    """Where a run was when it was killed, as `faulthandler` writes it."""
     held_bytes: int = 0
     wall_ms: float = 0.0
 
     def take(self, reader: wire.FrameReader, data: bytes) -> bool:
-        """Takes in what a reply brings; whether more of it may come."""
+        """Take in data of the reply; tell whether more may come."""
         try:
             for frame in reader.feed(data):
                 if isinstance(frame, wire.Done):
@@ -88,12 +88,12 @@ def reply_bytes(terms: wire.Terms) -> int:
 
 
 def reader_of(terms: wire.Terms) -> wire.FrameReader:
-    """What takes the reply of a run with these limits, under the caps that they mean."""
+    """Return the reader for the reply of a run with these limits: it refuses more than they allow."""
     return wire.FrameReader(reply_bytes(terms), terms.stdout_bytes + wire.MAX_TEXT_BYTES, terms.stdout_bytes)
 
 
 def exchange(orders: socket.socket, request: wire.Request, loads: Sequence[Load], vitals: Vitals) -> Answer:
-    """Runs a request to its end, whatever that is, in bounded time; `loads` gives its payloads, by index.
+    """Run a request to its end, whatever that is, in bounded time; `loads` reads its payloads, by index.
 
     Raises Broken if the order could not be given, SandboxUnavailable where the system refuses what it takes, and what a
     `loads` function raises.
@@ -130,20 +130,20 @@ class _Exchange:
         self._loads = loads
         self._keys = [payload.key for payload in request.payloads]
         self._lacking = {index for index, payload in enumerate(request.payloads) if payload.inline is None}
-        """Payloads that the zygote may still ask for: each once."""
+        """Payloads that the zygote may still ask for; each is sent once."""
         self._run_seconds = request.terms.wall_seconds + wire.KILL_GRACE_SECONDS
         self._reader = reader_of(request.terms)
         self._answer = Answer()
         self._deadline = time.monotonic() + START_SECONDS
         self._has_hung_up = False
-        """The run's end of the reply is closed: by itself, or with the run."""
+        """The run has closed its end of the reply, by itself or by ending."""
         self._expected = 0.0
         if request.plots:
             self._expect(PLOTS_SECONDS)
         self._started = 0.0
 
     def follow(self) -> Answer:
-        """Until there is nothing more to wait for."""
+        """Wait until there is nothing more to come."""
         answer = self._answer
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
@@ -171,7 +171,7 @@ class _Exchange:
         try:
             news, _ = wire.receive(self._channel, _NEWS)
         except wire.Broken:
-            # A run that ended and a zygote that died look alike here unless the run's end was told before.
+            # The end of a run and the death of a zygote look the same here, unless news of the end came before.
             self._answer.fault = "gone"
             return
         if isinstance(news, wire.Missing):
@@ -199,7 +199,7 @@ class _Exchange:
         self._vitals.is_busy_for(seconds)
 
     def expect_no_more(self) -> None:
-        """What this run gave the zygote to do is done, or no longer waited for."""
+        """Take back the work that this run gave the zygote: it is done, or nobody waits for it."""
         self._vitals.is_busy_for(-self._expected)
         self._expected = 0.0
 
@@ -221,7 +221,7 @@ class _Exchange:
         self._deadline = max(self._deadline, time.monotonic() + START_SECONDS)
 
     def _read(self) -> bool:
-        """Takes what the pipe holds; whether more may come."""
+        """Take in what the pipe holds; tell whether more may come."""
         while True:
             try:
                 data = wire.read_some(self._reply)

@@ -36,7 +36,7 @@ _ENVIRONMENT: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-# This very package, wherever the host has it from, and behind everything else the folders that only the host knows.
+# Loads this very package from where the host has it; the folders that only the host knows come last in the path.
 _START: Final = """
 import importlib.util, sys
 sys.path.extend(sys.argv[2:])
@@ -63,7 +63,7 @@ def environment() -> dict[str, str]:
 
 
 def _roots() -> list[str]:
-    """Where what this package needs was found, for a Python that ignores PYTHONPATH and the user's site."""
+    """The folders in which the host finds the packages needed: the child ignores PYTHONPATH and the user's site."""
     roots: dict[str, None] = {}
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)

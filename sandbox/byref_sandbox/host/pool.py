@@ -25,7 +25,7 @@ from byref_sandbox.outcome import Limits
 from byref_sandbox.values.data import Load
 
 _ATTEMPTS: Final = 3
-"""To begin a run: a zygote found dead, or that does not answer, is replaced. A run that has begun is never repeated."""
+"""Attempts to begin a run: a zygote that died or does not answer is replaced. A run that has begun is never repeated."""
 _WITHOUT: Final = {"full": frozenset[str](), "language-only": LANGUAGE_ONLY}
 
 Jail = Literal["full", "language-only"]
@@ -86,14 +86,14 @@ class Sandbox(Runner):
         self._begun = threading.Condition(self._lock)
         self._root: RootProcess | None = None
         self._starting: RootProcess | None = None
-        """What one thread waits for to be the root, and others for that thread."""
+        """A root that one thread is starting; others wait for that thread."""
         self._successor: RootProcess | None = None
-        """Of a root that is worn, while it imports what it needs."""
+        """The next root, while it imports what it needs."""
         self._retired: list[RootProcess] = []
         """Roots that still have runs."""
         self._warm: OrderedDict[str, _Warm] = OrderedDict()
         self._gave_up: tuple[float, str] | None = None
-        """When a root was waited for in vain, and what was wrong."""
+        """When a root last failed to start, and why."""
 
     def __enter__(self) -> Sandbox:
         return self
@@ -176,7 +176,7 @@ class Sandbox(Runner):
     def _rooted(self, asked: float) -> RootProcess:
         """The root, once it is ready; the lock is held, but not while one starts.
 
-        `asked` is since when the caller waits: who waited for one in vain does not wait for another.
+        `asked` is when the caller began to wait: whoever waited while one failed to start does not wait for another.
         """
         while True:
             if self._closed:
@@ -308,7 +308,7 @@ class Sandbox(Runner):
 
 
 def _greeted(root: RootProcess) -> RootProcess:
-    """The root once it is ready and has every layer it must have; raises SandboxUnavailable."""
+    """Return the root once it is ready; raises SandboxUnavailable where a mandatory layer is missing."""
     root.greet()
     try:
         require(root.ready.layers)
@@ -319,7 +319,7 @@ def _greeted(root: RootProcess) -> RootProcess:
 
 
 def probe(*, jail: Jail = "full") -> tuple[Layer, ...]:
-    """What a sandbox would be held by on this machine, tested in a small process of its own; never raises."""
+    """Return the layers that would hold a sandbox on this machine, tested in a small process of their own; never raises."""
     return check_layers(_WITHOUT[jail])
 
 

@@ -30,7 +30,7 @@ _MAX_COMPLAINT: Final = 2_000
 
 
 class RootProcess:
-    """A root zygote, from its start on; it takes orders once `greet` has returned."""
+    """A root zygote's process; it takes orders once `greet` has returned."""
 
     ready: wire.Ready
 
@@ -157,9 +157,9 @@ def _end(
 
 
 def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
-    """The layers as a small process of their own finds them, with nothing heavy started.
+    """Return the layers as a small process finds them, without starting anything heavy.
 
-    A machine on which nothing is missing is asked once: a root looks for itself when it starts.
+    The answer is remembered where nothing is missing: a root checks again when it starts.
     """
     asked = (without, os.geteuid())
     if asked not in _whole:
@@ -171,7 +171,7 @@ def check_layers(without: frozenset[str]) -> tuple[Layer, ...]:
 
 
 _whole: Final[dict[tuple[frozenset[str], int], tuple[Layer, ...]]] = {}
-"""What was found, by the layers left out and the user who asked, where nothing was missing."""
+"""Answers in which nothing was missing, by the layers left out and the user who asked."""
 
 
 def _ask_for_layers(without: frozenset[str]) -> tuple[Layer, ...]:

@@ -18,9 +18,9 @@ from byref_sandbox.values import files, plots
 from byref_sandbox.values.weight import MAX_PARTS, decoded_bytes, has_too_many_parts, width_of
 
 _SMALL_BYTES: Final = 1 << 20
-"""A value of so much JSON is decoded at once: what cannot be is told as the run's failure."""
+"""A value of up to so much JSON is decoded at once: if that fails, the run has failed."""
 _MAX_HELD_BYTES: Final = 232 << 20
-"""Of a host's memory, that one outcome may take: its bytes, its value and the text of that."""
+"""Most of the host's memory that one outcome may take: its bytes, its value and the value's text."""
 _MAX_NUMBER: Final = 1 << 50
 _Number = TypeVar("_Number", int, float)
 _MAX_KIND_CHARS: Final = 200
@@ -29,16 +29,16 @@ _MAX_LINE: Final = 10_000_000
 _MAX_NAMES: Final = 10_000
 _MAX_NAME_CHARS: Final = 512
 _MAX_FIGURES_DROPPED: Final = 10_000
-"""Beyond those that came: more than any code can make in its time."""
+"""Most figures that a run may say it dropped: more than any code can draw in its time."""
 _OWN_LINE: Final = re.compile(rb'^  File "<(?:code|raw)>", line ([0-9]{1,8}) in ', re.MULTILINE)
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """Any object; all are equal."""
+    """Any JSON object; all compare equal, so that a set of them stays small."""
 
 
 _RECORDS: Final = msgspec.json.Decoder(set[_Record])
-"""Arrays of objects, of which none is kept."""
+"""Checks that JSON is an array of objects, without keeping them."""
 _CRASHES: Final = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
 )
@@ -65,7 +65,7 @@ def outcome_of(answer: Answer, limits: Limits, given: Sequence[wire.Variable] = 
             continue
         if len(bound) + len(same) + len(defined) + len(unkept) >= _MAX_NAMES:
             continue
-        # Names of two underscores are the language's own: a run that keeps one wants to take its place.
+        # Names with two underscores belong to the language: a run that keeps one tries to replace a part of it.
         if not frame.name.isidentifier() or frame.name.startswith("__") or len(frame.name) > _MAX_NAME_CHARS:
             continue
         if isinstance(frame, wire.Lost):
@@ -112,7 +112,7 @@ def _name_of(text: str) -> str:
 
 
 def _with_value(outcome: Outcome, answer: Answer, done: wire.Done) -> Outcome:
-    """The outcome with the value of the run, or with the reason why it is not read."""
+    """Return the outcome with the run's value, or with the reason why it cannot be read."""
     if has_too_many_parts(done.value):
         return replace(outcome, error=Failure("OutputLimit", f"the value has {_TOO_MANY}", hint=_TOO_MANY_HINT))
     is_small = len(done.value) <= _SMALL_BYTES
@@ -225,7 +225,7 @@ def _line_of(dump: bytes) -> int | None:
 
 
 def _error_of(error: wire.Error) -> Failure:
-    """What a run says of itself, in the length in which an honest one says it."""
+    """The failure that a run reports of itself, cut to the length of an honest report."""
     return Failure(
         error.kind[:_MAX_KIND_CHARS],
         error.message[:_MAX_WORDS_CHARS],
@@ -258,7 +258,7 @@ def _cpu_ms(answer: Answer) -> float:
 
 
 def _usage(answer: Answer, done: wire.Done) -> Usage:
-    """What a run says that it cost, in numbers that any database takes; its zygote knows better, if it was heard."""
+    """What a run cost, in numbers that any database takes: by its own words, or by those of its zygote, which knows better."""
     cpu_ms = _cpu_ms(answer) if answer.ended is not None else float(_within(done.cpu_ms))
     return Usage(answer.wall_ms, cpu_ms, int(_within(done.peak_bytes)))
 

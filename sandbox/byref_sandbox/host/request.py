@@ -1,4 +1,4 @@
-"""From what the host asks to what goes over the wire: limits, names, payloads."""
+"""Requests as they go over the wire: limits, names and payloads of what the host asks for."""
 
 from __future__ import annotations
 
@@ -211,5 +211,5 @@ def _terms(limits: Limits) -> wire.Terms:
 
 
 def _encodable(source: str) -> str:
-    """Lone surrogates as escapes, which mean the same inside a string literal and are refused elsewhere."""
+    """Write lone surrogates as escapes: inside a string literal they mean the same, elsewhere they are refused."""
     return source.encode("utf-8", "backslashreplace").decode()

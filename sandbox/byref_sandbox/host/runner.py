@@ -1,4 +1,4 @@
-"""Whatever runs code: requests are made and replies are read here, and each runner has its own way from one to the other."""
+"""The base of interpreters that exchange requests for answers: it makes the request and reads the answer; subclasses carry it."""
 
 from __future__ import annotations
 
