@@ -355,7 +355,7 @@ class Session:
         if name not in found:
             gone = scope.read(lambda connection: tombstones.find(connection, scope.row, [name]))
             if gone:
-                raise ConfigurationError(gone[name].told(name))
+                raise ConfigurationError(gone[name].message(name))
             names = scope.read(lambda connection: variables.newest_names(connection, scope.row, NAMED))
             raise ConfigurationError(f"no variable {shown(name)} in session {self.id!r}; the newest are {names}")
         found[name].artifact.use()

@@ -38,10 +38,10 @@ def keep_plain() -> None:
 def _plain(record: logging.LogRecord) -> bool:
     """Change what of a record is not plain, and no other: who groups records by their format finds it."""
     try:
-        told, line = record.getMessage(), line_of(record)
+        message, line = record.getMessage(), line_of(record)
     except (TypeError, ValueError):  # the arguments are not the format's: the handler says so
         return True
-    if line != told:
+    if line != message:
         record.msg, record.args = line, ()
     error = record.exc_info[1] if record.exc_info else None
     if error is not None and not all(map(_is_plain, _led_to(error))):

@@ -106,7 +106,7 @@ class Telemetry:
             return
         with self._tracer.start_as_current_span(
             name[:NAME_CHARS],
-            attributes=_told(attributes),
+            attributes=_exported(attributes),
             record_exception=False,  # its message may quote what a tool returned
             set_status_on_exception=False,
         ) as span:
@@ -120,12 +120,12 @@ class Telemetry:
     def duration(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
         """Add one duration to a histogram."""
         if self._instruments is not None:
-            self._instruments[metric].record(seconds, attributes=_told(attributes))
+            self._instruments[metric].record(seconds, attributes=_exported(attributes))
 
     def add(self, metric: str, number: int | None, attributes: Mapping[str, Any]) -> None:
         """Add to a counter; None is unknown and adds nothing."""
         if self._instruments is not None and number is not None:
-            self._instruments[metric].add(number, attributes=_told(attributes))
+            self._instruments[metric].add(number, attributes=_exported(attributes))
 
     def usage(self, tokens: Mapping[str, int | None], attributes: Mapping[str, Any]) -> None:
         """Add the tokens of one request to a model."""
@@ -161,7 +161,7 @@ class Recording:
     def note(self, attributes: Mapping[str, Any]) -> None:
         """Add attributes; None is left out."""
         if self._span is not None and self._span.is_recording():
-            self._span.set_attributes(_told(attributes))
+            self._span.set_attributes(_exported(attributes))
 
     def content(self, name: str, value: object) -> None:
         """Add content, where the host wants it: its first `CONTENT_CHARS` characters."""
@@ -214,7 +214,7 @@ def _is_installed() -> bool:
     return True
 
 
-def _told(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _exported(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes that are known, as an exporter takes them."""
     return {
         name: without_surrogates(value[:CONTENT_CHARS]) if isinstance(value, str) else value

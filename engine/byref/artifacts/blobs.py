@@ -1,8 +1,14 @@
 """Blobs' rows: staged, found by digest, published in the commit, swept when nothing needs them.
 
-A staged blob is invisible: nothing refers to it until `publish`. What is staged and never published is taken by `sweep`
-once `GRACE` is over; a commit refreshes that time under the row's lock, so that no sweep can take a blob from under it. The object of a blob that goes is noted in the same
-transaction, and deleted from its store afterwards.
+A staged blob is invisible: nothing refers to it until `publish`. One that is never published is deleted by `sweep` once it is
+older than `GRACE`.
+
+Blobs have no count of the artifacts that need them. Whether a blob is needed is asked when it may go, under its row's lock:
+an artifact that another transaction is inserting holds that row by its foreign key, so it is waited for and seen. A commit
+that publishes a blob, or finds it published, renews its age under the same lock: no sweep deletes it from under the commit.
+
+The object of a blob that goes is noted in the same transaction (`DiscardRow`) and deleted from its store afterwards, for
+that cannot be rolled back.
 """
 
 from __future__ import annotations
@@ -27,10 +33,10 @@ DELETE_BATCH = 500
 """Most blobs named in one statement."""
 
 AT_ONCE_BYTES = 8 << 20
-"""Most that is deleted from SQL in one transaction with what referred to it; the rest `drain` takes."""
+"""Most bytes that are deleted from SQL in one transaction with what referred to them; `drain` deletes the rest in steps."""
 
 DRAIN_FRAMES = 4
-"""Of a mebibyte each: deleted in one statement."""
+"""Frames, of a mebibyte each, that are deleted by one statement."""
 
 UNSEALED = bytes(32)
 """Stands for the digest of a blob that is still being written."""
@@ -151,13 +157,13 @@ def _frame_row(tenant: str, frame: Frame) -> dict[str, Any]:
 
 
 def seal(connection: Connection, tenant: str, blob_id: int, digest: bytes, size: int, lines: int) -> bool:
-    """Say what a blob turned out to be that was staged before its end was known; False if a sweep has taken it."""
+    """Write the digest and sizes of a blob that was staged before they were known; False if a sweep has deleted it."""
     new = {"new_digest": digest, "new_size": size, "new_lines": lines}
     return connection.execute(_SEAL, _now_of(tenant, blob_id) | new).rowcount == 1
 
 
 def put_off(connection: Connection, tenant: str, blob_id: int) -> bool:
-    """Let a blob that is still being written not look abandoned; False if a sweep has taken it."""
+    """Renew the age of a blob that is still being written; False if a sweep has deleted it."""
     return connection.execute(_PUT_OFF, _now_of(tenant, blob_id)).rowcount == 1
 
 
@@ -182,9 +188,10 @@ class Published(NamedTuple):
 
 
 def take_over(connection: Connection, tenant: str, published: Published, staged_id: int) -> bool:
-    """Give a published blob the bytes of a staged one, which goes; False if somebody was faster, or holds the row.
+    """Give a published blob the bytes of a staged one, which goes; False if another has done so, or holds the row.
 
-    It does not wait for the row's lock: a host's transaction on this very thread may have it.
+    It does not wait for the row's lock: a host's transaction on this very thread may have it, and would be waited for in
+    vain. The blob gets the staged one's key, too: checksums of frames are made with it.
     """
     here = BlobRow.id == published.id, BlobRow.key == published.key
     staged = BlobRow.id == staged_id, BlobRow.tenant == tenant, BlobRow.published_at.is_(None)
@@ -205,8 +212,8 @@ def take_over(connection: Connection, tenant: str, published: Published, staged_
 def find_published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
     """Return the tenant's published blob with this digest.
 
-    It takes no lock: a host's transaction on this very thread may hold the row's. Should a sweep take the blob before it
-    is committed, `publish` says so.
+    It takes no lock: a host's transaction on this very thread may hold the row's, and would be waited for in vain. If a
+    sweep deletes the blob before the commit, `publish` finds it missing.
     """
     row = connection.execute(_FIND_PUBLISHED, {"of_tenant": tenant, "of_digest": digest}).one_or_none()
     return None if row is None else Published(*row)
@@ -218,7 +225,7 @@ def key_of(connection: Connection, blob_id: int) -> str | None:
 
 
 def published(connection: Connection, tenant: str, digest: bytes) -> Published | None:
-    """Return the tenant's published blob with this digest and keep sweeps away from it."""
+    """Return the tenant's published blob with this digest, locked and with its age renewed: no sweep deletes it."""
     of = {"of_tenant": tenant, "of_digest": digest, "now": _now()}
     row = connection.execute(_KEEP_PUBLISHED, of).one_or_none()
     return None if row is None else Published(*row)
@@ -231,14 +238,16 @@ def publish(connection: Connection, tenant: str, blob_id: int) -> Published | No
 
 
 def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BLOBS) -> Sweep:
-    """Delete blobs that nothing needs, oldest first; one in use elsewhere is not waited for.
+    """Delete blobs that nothing needs, oldest first; one that another transaction has locked is left to the next sweep.
 
-    Only those are looked at that may be unused: that no commit has published, or whose last artifact went.
+    Only blobs that may be unused are looked at, by an index of their own: those that no commit has published, and
+    those whose last artifact went without them. So a sweep that finds nothing takes as long whatever is stored.
     """
     old = BlobRow.may_be_unused, BlobRow.staged_at < _now() - grace
     query = select(BlobRow.id).where(*old).order_by(BlobRow.staged_at).limit(most)
     ids = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
-    used = BlobRow.id.in_(ids), ~_UNUSED  # published by code that knows of no such mark
+    # An older byref publishes blobs without clearing the mark: it is cleared here, or each sweep would look at them again.
+    used = BlobRow.id.in_(ids), ~_UNUSED
     connection.execute(update(BlobRow).where(*used).values(may_be_unused=False))
     return Sweep(delete_unused(connection, ids), is_full=len(ids) == most)
 
@@ -246,9 +255,10 @@ def sweep(connection: Connection, grace: timedelta = GRACE, most: int = SWEEP_BL
 def delete_unused(connection: Connection, ids: Sequence[int]) -> int:
     """Delete those of the blobs that no artifact needs, frames first, and return how many went.
 
-    They are locked before they are judged: an artifact that another transaction is inserting is waited for, and seen.
-    Frames do not go by ON DELETE CASCADE: a host's SQLite connection may not enforce foreign keys. What is large is only
-    made one that nobody finds, for `drain` to delete.
+    Blobs are locked, in the order of their ids so that no two transactions wait for each other, before it is asked whether
+    an artifact needs them: one that another transaction is inserting is waited for, and seen. Frames do not go by ON DELETE
+    CASCADE: a host's SQLite connection may not enforce foreign keys. Blobs beyond `AT_ONCE_BYTES` are only made unfindable
+    (`RETIRED`): `drain` deletes them in steps between which others write.
     """
     gone = 0
     for start in range(0, len(ids), DELETE_BATCH):
@@ -284,7 +294,7 @@ def drain(connection: Connection, until: float) -> bool:
 
 
 def delete_staged(connection: Connection, tenant: str, key: str) -> int:
-    """Delete the blob of a key if it was never published, and return how many went; one in use elsewhere is not waited for."""
+    """Delete the blob of a key if it was never published, and return how many went: none where its row is locked."""
     here = BlobRow.tenant == tenant, BlobRow.key == key, BlobRow.published_at.is_(None)
     found = connection.execute(select(BlobRow.id).where(*here).with_for_update(skip_locked=True))
     return delete_unused(connection, found.scalars().all())

@@ -1,10 +1,14 @@
 """Quotas: how many bytes a session and a tenant may have stored.
 
-What counts are payloads as they came, before compression, each once: equal bytes are stored once within a tenant, so a
-second artifact of them is free. A bound of each sum is kept in SQL, and all is counted only where that leaves no room, and
-not again as long as nothing goes. The session's sum is checked under the session's lock and holds exactly. The tenant's is
-not guarded by a lock of its own, which would make conversations wait for each other: commits of one moment may pass it
-together, each by one output.
+Payloads count as they came, before compression, and each once: equal bytes are stored once within a tenant, so a second
+artifact of them is free.
+
+To count everything at each output would take longer the more is stored. So the session's row keeps a sum up to some row id,
+and each check adds what came behind it. The sum is a bound: what has been deleted since is still in it. Everything is counted
+anew only where the bound leaves no room, and not again as long as nothing goes.
+
+The session's sum is checked under the session's lock and holds exactly. The tenant's has no lock, which would make
+conversations wait for each other: commits of the same moment may pass it together, each by one output.
 
 That a quota is hit is logged once an hour for each session and quota: each output that is not stored hits it again.
 """

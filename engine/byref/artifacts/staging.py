@@ -1,8 +1,13 @@
 """Staging: a payload's bytes are stored before anything refers to them, in short transactions.
 
-What is small is only compressed beforehand, and written by the transaction that refers to it: that is one instead of three.
-They go into the frames' rows, or into an object of a store, of which the frames are the index. An object is written
-after its blob's row: what a crash leaves is a row that a sweep takes, and the object with it.
+A large payload would hold the session's lock, and SQLite's one writer, for as long as it takes to write. So its frames are
+written first, a batch per transaction, under a blob that nobody can find: it is not published. The commit then publishes it
+by one UPDATE. A small payload (`HELD_BYTES`) is only compressed beforehand and written by the commit itself: one
+transaction instead of three.
+
+The bytes go into the frames' rows, or into one object of a store, of which the frames are the index. A crash may come
+between any two of these steps. It leaves a blob that was never published, which a sweep deletes after `GRACE`; and because
+an object is written after its blob's row, the sweep finds every object by its row.
 """
 
 from __future__ import annotations
@@ -32,13 +37,14 @@ from byref.stores.protocol import BlobStore, is_model_readable
 logger = logging.getLogger("byref")
 
 STAGE_BATCH = 8
-"""Frames written by one staging transaction, or to an object between two; they are compressed before it begins."""
+"""Frames written by one staging transaction. They are compressed before it begins, so that it holds no lock meanwhile. Of an
+object, this many are written between two transactions that tell sweeps that it is still being written."""
 
 PUT_OFF_SECONDS = GRACE.total_seconds() / 10
-"""After so long the next piece of a stream lets a sweep know that it still comes, though it is no batch yet."""
+"""A slow stream renews the age of its blob after so long, even before a batch is full: a sweep would take it for abandoned."""
 
 HELD_BYTES = 2 << 20
-"""Up to so many of one output are held until they are written by the transaction that publishes them."""
+"""Bytes of one output that may be kept in memory until its commit writes them; more is staged."""
 
 _ATTEMPTS = 4
 
@@ -46,13 +52,16 @@ Transact = Callable[[Callable[[Connection], Any]], Any]
 
 
 class Leavable(Protocol):
-    """A transaction that its owner may leave in the middle of a call: that of a host on an event loop."""
+    """The transaction of a host on an event loop: its task may be cancelled while another thread works in it.
+
+    Called from the thread that stages. What is raised passes on to it.
+    """
 
     def on_leave(self, undo: Callable[[Connection], object]) -> None:
-        """Have what is staged in it undone there, if it is left."""
+        """Remember `undo`, which is run in the host's transaction if the task is cancelled: it takes back what was staged."""
 
     def apart(self, work: Callable[[Connection], Any]) -> Any:
-        """Run work without it, where that is possible."""
+        """Run work in a transaction of its own and return its result; None where that is impossible, as on SQLite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A blob that is staged, or was found published."""
+    """A blob that is staged, or was found published with the same bytes."""
 
     blob_id: int
     key: str
@@ -87,17 +96,20 @@ class Staged:
     size: int
     lines: int
     content: Content | None
-    """What it was written of; None: of a stream, which does not come again."""
+    """What to write once more if the blob is deleted before the commit; None of a stream, which cannot be read twice."""
 
 
 def begun(place: Place, data: bytes) -> Ahead | None:
-    """Begin to compress a payload that is likely to be staged, for `stage` or to be closed; None where it is not to be compressed."""
+    """Begin to compress a payload on other threads; None where its store keeps it as it is.
+
+    The caller owns what is returned: it is handed to `stage`, or closed.
+    """
     return compressing(data) if _compresses(place) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A payload that is written when it is published: its frames, compressed for the blob's key."""
+    """A payload that its commit writes: its frames, compressed, with checksums for the blob's key."""
 
     content: Content
     key: str
@@ -111,7 +123,12 @@ def hold(content: Content) -> Held:
 
 
 def publish_held(connection: Connection, tenant: str, held: Held) -> Published | None:
-    """Write and publish a payload; None if there is a published blob of the digest: `stage` is to look at its bytes first."""
+    """Write and publish a payload; None if the tenant has a published blob with the digest.
+
+    That blob's bytes may be damaged, and to read them takes too long under the session's lock: the caller takes its commit
+    back and uses `stage`, which reads them. One with the key of `held` was written in this very transaction, for an equal
+    part of the same output.
+    """
     size, lines = len(held.content.data), held.content.lines
     blob_id = blobs.publish_new(connection, tenant, held.content.digest, size, lines, held.frames, key=held.key)
     if blob_id is None:
@@ -121,7 +138,11 @@ def publish_held(connection: Connection, tenant: str, held: Held) -> Published |
 
 
 def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
-    """Write a payload, or find its bytes published already in the tenant; `ahead` are its frames, if they are `begun`."""
+    """Write a payload, or find its bytes published already in the tenant; `ahead` are its frames, if they are `begun`.
+
+    Bytes that are found are read and compared with their checksums before anything new refers to them. Where they are
+    damaged or lost they are written again, which heals every artifact that has them.
+    """
     found: Published | None = place.transact(lambda c: blobs.find_published(c, place.tenant, content.digest))
     if found is None:
         return _write(place, [content.data], content.content_type, content, ahead)
@@ -131,7 +152,10 @@ def stage(place: Place, content: Content, ahead: Ahead | None = None) -> Staged:
 
 
 def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> Staged:
-    """Write a payload as it comes; what its pieces raise passes on, and then nothing is left of it."""
+    """Write a payload as it comes; what its pieces raise passes on, and then nothing is left of it.
+
+    Its digest is known at the end only, so it is always written, though equal bytes may be there: `publish` takes those.
+    """
     staged = _write(place, pieces, content_type, None)
     found = place.transact(lambda c: blobs.find_published(c, place.tenant, staged.digest))
     if found is not None and not _is_there(place, found, staged.size):
@@ -140,14 +164,20 @@ def stage_stream(place: Place, pieces: Iterable[bytes], content_type: str) -> St
 
 
 def publish(connection: Connection, tenant: str, blob_id: int, digest: bytes) -> Published | None:
-    """Return the published blob with these bytes, publishing the staged one if there is none; None if a sweep took it."""
+    """Return the published blob with these bytes, publishing the staged one if there is none; None if a sweep took it.
+
+    The look-up is an UPDATE: it locks the row and renews its age, so that no sweep deletes it before this commit.
+    """
     return blobs.published(connection, tenant, digest) or blobs.publish(connection, tenant, blob_id)
 
 
 def publish_kept(connection: Connection, place: Place, staged: Staged) -> Published:
-    """Return the published blob with these bytes, as `publish`; what was deleted meanwhile is written once more, in here.
+    """Return the published blob with these bytes, as `publish`; what was deleted meanwhile is written once more.
 
-    Raises ArtifactMissing where it is deleted each time, or came as a stream.
+    It is written in this transaction, although that holds its locks for longer: nothing can delete it again.
+
+    Raises:
+        ArtifactMissing: it was deleted each time, or came as a stream.
     """
     here = replace(place, transact=lambda work: work(connection), leavable=None)
     for _ in range(_ATTEMPTS):
@@ -171,8 +201,8 @@ def new_key(place: Place, content_type: str) -> tuple[str | None, str]:
 def abandon(place: Place, blob_id: int, key: str | None = None) -> None:
     """Delete a blob that will not be published, and its object; where that fails a sweep does it later.
 
-    `key` is the object's: a sweep may have taken the row before the object was there. Where the caller of an asynchronous
-    call has left, and its transaction with it, the row is what `on_leave` sees to.
+    `key` is the object's: a sweep may have deleted the row before the object was there, and would not find it. Where the
+    task of an asynchronous call was cancelled, its transaction cannot be used here: the row is left to `on_leave`.
     """
 
     def work(connection: Connection) -> str | None:
@@ -210,7 +240,7 @@ def _abandon_apart(place: Place, left: Leavable, blob_id: int, key: str | None) 
 def _write(
     place: Place, pieces: Iterable[bytes], content_type: str, content: Content | None, ahead: Ahead | None = None
 ) -> Staged:
-    """Write pieces, of which `content` says all if it is known beforehand."""
+    """Write pieces as a new blob; `content` has its digest, size and lines, None where only the end of a stream tells them."""
     tally = _Tally()
     whole = (content.digest, len(content.data), content.lines) if content else (blobs.UNSEALED, 0, 0)
     store, key = new_key(place, content_type)
@@ -230,7 +260,8 @@ def _write(
         come = coming() if content is None else pieces
         with closing(ahead or cut(come, compresses=_compresses(place))) as cuts:
             frames = (frame.placed(key) for frame in cuts)
-            # A small payload's row comes with its frames: that is one transaction.
+            # The blob's row and its first frames are one transaction: of most payloads that is all there is. An object has
+            # to have its row before it is written.
             first = list(islice(frames, STAGE_BATCH)) if place.objects is None else []
 
             def begin(connection: Connection) -> int:
@@ -256,7 +287,7 @@ def _write(
 
 
 def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
-    """Write frames, or none, and let a sweep know that more are to come."""
+    """Write frames, or none, and renew the blob's age, so that no sweep takes it for abandoned."""
 
     def work(connection: Connection) -> None:
         if not blobs.put_off(connection, place.tenant, blob_id):
@@ -269,7 +300,7 @@ def _add(place: Place, blob_id: int, frames: list[Frame]) -> None:
 def _write_object(
     place: Place, objects: BlobStore, blob_id: int, key: str, frames: Iterable[Frame], content_type: str
 ) -> list[Frame]:
-    """Write the frames as one object and return its index."""
+    """Write the frames as one object and return its index: frames without data, with their places in the object."""
     index: list[Frame] = []
 
     def parts() -> Iterator[bytes]:
@@ -289,7 +320,8 @@ def _write_object(
 def _is_there(place: Place, found: Published, size: int) -> bool:
     """Tell whether a published blob's bytes can be read here, and are the ones that were stored.
 
-    A store may be another one now, or have lost them. Where models read at the store's paths, what is in SQL cannot.
+    They may be in a store that the engine has no more, or one that has lost them. Where models read files at the store's
+    paths, bytes in SQL do not count as there: no model can read them.
     """
     if found.store is None:
         if is_model_readable(place.objects):
@@ -301,7 +333,7 @@ def _is_there(place: Place, found: Published, size: int) -> bool:
 
 
 def _write_again(place: Place, found: Published, content: Content) -> None:
-    """Give a published blob its bytes back: staged as any others are, they take the place of the lost ones."""
+    """Give a published blob its bytes back: they are staged as any others, then take the place of the lost ones at once."""
     staged = _write(place, [content.data], content.content_type, content)
     place.transact(lambda connection: blobs.take_over(connection, place.tenant, found, staged.blob_id))
 
@@ -311,7 +343,7 @@ def _compresses(place: Place) -> bool:
 
 
 class _Tally:
-    """What passes by: its digest, its bytes and its lines."""
+    """Counts a stream that passes by: its digest, its bytes and its lines."""
 
     def __init__(self) -> None:
         self._hash = blake3()

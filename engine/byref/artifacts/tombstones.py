@@ -59,7 +59,7 @@ class Tombstone:
             return self.step == int(alias[1])
         return bare == self.id or bare in self.variables or bare == self.name
 
-    def told(self, key: str) -> str:
+    def message(self, key: str) -> str:
         """Return the text for whoever named it: what it was, when it went, how to have it again."""
         when = self.expired_at.strftime("%Y-%m-%d %H:%M UTC")
         shape = json.dumps(self.shape, ensure_ascii=False) if not isinstance(self.shape, str) else self.shape

@@ -1,8 +1,9 @@
 """Uses put off expiry: an artifact that is named or read lives its whole time again.
 
-A use is written once the time has moved by a tenth, and not where it happens, for a read is to wait for nobody's lock. It
-is noted in memory, and a thread writes what was noted, of all sessions together: soon enough that no process finds expired
-what is used, and in transactions of its own, which no host's rollback undoes.
+A read must not wait for anybody's lock, so it does not write. It notes the use in memory, once a tenth of the time to live
+has passed since the last use that was written. One thread writes what was noted, of all sessions together, in transactions
+of its own that no host's rollback undoes. It writes before a quarter of the time that is left has passed: no other process
+finds the artifact expired while it is in use.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from byref.errors import ByrefError
 logger = logging.getLogger("byref")
 
 MOVED = 0.1
-"""Of its time to live must have passed since the last use that was written."""
+"""Part of the time to live that must have passed since the last use that was written."""
 SOON = 0.25
-"""Of the time that is left may pass before a use is written."""
+"""Part of the time that is left that may pass before a use is written."""
 LONGEST_WAIT = 1.0
 """Seconds that a use waits for others to be written with."""
 SHORTEST_WAIT = 0.01
@@ -37,7 +38,7 @@ SHORTEST_WAIT = 0.01
 LONGEST_PAUSE = 30.0
 """Seconds before what could not be written is tried again: from `SHORTEST_WAIT` on, doubled each time."""
 MOST_NOTED = 100_000
-"""Artifacts whose uses wait; those of others are noted the next time."""
+"""Most artifacts whose uses wait to be written. Those of further ones are not noted: their next read tries again."""
 
 Write = Callable[[Callable[[Connection], Any]], Any]
 
@@ -45,8 +46,11 @@ Write = Callable[[Callable[[Connection], Any]], Any]
 class Uses:
     """What was used and is to be written, of all of an engine's sessions.
 
-    The thread lives as long as something waits to be written; without `in_background` there is none, and `write` is for
-    the engine's sweeps. A forked child begins with nothing: what was noted is its parent's to write.
+    The thread lives as long as something waits to be written; without `in_background` there is none, and the engine's
+    sweeps call `write`. A forked child begins with nothing: its parent writes what was noted, and has the thread.
+
+    `_changed` guards what is noted. `_writing` is held by whoever writes, so that two writers do not take the same artifacts'
+    locks; it is never asked for while `_changed` is held.
     """
 
     def __init__(self, write: Write, *, in_background: bool) -> None:
@@ -147,7 +151,10 @@ class Uses:
 
 
 class _Use:
-    """Notes the uses of one artifact, as somebody found it: not more than it takes. Threads need no lock."""
+    """Notes the uses of one artifact, as somebody found it, and no more of them than are needed.
+
+    Threads need no lock: two that read `_until` at once both note the use, which is the same as noting it once.
+    """
 
     __slots__ = ("_row", "_seconds", "_until", "_uses")
 

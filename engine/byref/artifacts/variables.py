@@ -144,7 +144,7 @@ _FEW = ("name_0", "name_1", "name_2")
 _ANY_OF_FEW = _NAMED.where(VariableRow.name.in_([bindparam(name) for name in _FEW]))
 
 
-def taken(connection: Connection, session_row: int, names: Collection[str]) -> set[str]:
+def in_use(connection: Connection, session_row: int, names: Collection[str]) -> set[str]:
     """Return those of the names that are bound in the session, to what has expired and was not swept yet, too."""
     whose = {"of_session": session_row}
     if 0 < len(names) <= len(_FEW):
@@ -164,7 +164,7 @@ def free(connection: Connection, session_row: int, wanted: Sequence[str], also: 
     """
     last = {name: last for name in wanted if (last := _given.get((session_row, name))) is not None}
     near = [f"{name}_{number}" for name in last for number in (last[name], last[name] + 1)]
-    used, names = {*also, *taken(connection, session_row, [*wanted, *near])}, []
+    used, names = {*also, *in_use(connection, session_row, [*wanted, *near])}, []
     for name in wanted:
         chosen = name if name not in used else _numbered(connection, session_row, name, used, last.get(name))
         used.add(chosen)
@@ -213,7 +213,7 @@ def _gap(connection: Connection, session_row: int, name: str, used: set[str]) ->
     """The number of `_numbered`: found by halving, not by counting."""
     last, numbers = 1, [*range(2, _IN_A_ROW), *(_IN_A_ROW << step for step in range(_DOUBLINGS))]
     while True:
-        there = used | taken(connection, session_row, [f"{name}_{number}" for number in numbers])
+        there = used | in_use(connection, session_row, [f"{name}_{number}" for number in numbers])
         first: int = next(number for number in numbers if f"{name}_{number}" not in there)
         last = max((number for number in numbers if number < first), default=last)
         if first - last == 1:

@@ -1,7 +1,11 @@
-"""What is deleted goes in two parts: at once nobody finds it any more, and then its rows go in small steps.
+"""Deletion in two parts: one short transaction after which nobody finds the data, then its rows, in small steps.
 
-SQLite has one writer: what a step holds, every conversation waits for. So a step ends after `STEP_SECONDS`, and lets others
-through before the next. A process that dies in between leaves marks, which any sweep goes on with.
+SQLite has one writer, and every conversation waits for it: a tenant of 100,000 artifacts deleted by one transaction would
+hold it for 13 seconds. So a step ends after `STEP_SECONDS` and pauses for others before the next one.
+
+The first transaction marks what is to go (`clearing_at`). A process that dies between two steps leaves the marks, and any
+sweep, of any process, goes on from there. Steps lock the session's row that they work on and pass over locked ones, so that
+several processes share the work.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from byref.db.tables import (
 
 STEP_SECONDS: Final = 0.02
 PAUSE_SECONDS: Final = 0.01
-"""Between two steps: who waits for SQLite's lock asks again within it."""
+"""Pause between two steps. Who waits for SQLite's lock asks every 1 to 3 ms at first, so that somebody gets it meanwhile."""
 _MARKED: Final = 100
 """Sessions of a tenant that one transaction marks."""
 _ROWS: Final = 200
@@ -68,7 +72,8 @@ def delete_tenant(read: Write, write: Write, tenant: str) -> int:
     """Delete everything of a tenant and return how many sessions it had; what is opened meanwhile stays."""
     began = datetime.now(UTC)
     here = select(SessionRow.id).where(SessionRow.tenant == tenant, ~SessionRow.is_deleted)
-    # Those that are there now, by their ids: the clock of whoever opened one may be ahead.
+    # The sessions that are there now, by their ids. Not those opened before some time: the clock of a host that opened one
+    # may be ahead of ours.
     rows = iter(read(lambda connection: connection.execute(here).scalars().all()))
 
     def work(connection: Connection, some: list[int]) -> int:
@@ -93,7 +98,10 @@ def delete_tenant(read: Write, write: Write, tenant: str) -> int:
 
 
 def mark(connection: Connection, rows: list[int]) -> None:
-    """Have sessions that are locked found no more: by their names, in lists, by handles that want to write."""
+    """Mark locked sessions as deleted: they are found by no name, in no list, and handles on them cannot write any more.
+
+    Their names become free at once: a session of the same name may be opened while these rows are still being deleted.
+    """
     nameless = literal(_NO_NAME) + cast(SessionRow.id, String)
     values = {"is_deleted": True, "clearing_at": datetime.now(UTC), "name": nameless}
     connection.execute(update(SessionRow).where(SessionRow.id.in_(rows)).values(values))
@@ -132,7 +140,8 @@ def step(connection: Connection, tenant: str | None = None, *, row: int | None =
         return True
     left = select(SessionRow.id, SessionRow.is_deleted).where(SessionRow.clearing_at.is_not(None))
     if tenant is not None:
-        left = left.where(SessionRow.tenant + "" == tenant)  # few are marked, of which there is an index: not by tenant
+        # `tenant + ""` keeps the planner from the index of tenants: few sessions are marked, and those have an index.
+        left = left.where(SessionRow.tenant + "" == tenant)
     if row is not None:
         left = left.where(SessionRow.id == row)
     first, did = left.order_by(SessionRow.clearing_at).limit(1).with_for_update(skip_locked=True), False

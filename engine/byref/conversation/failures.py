@@ -36,5 +36,5 @@ def cure(scope: Scope, error: ArtifactMissing) -> str:
     """Return what makes the data that is missing again."""
     if error.name is not None:
         return bind_again(error.name)
-    told: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
-    return told
+    text: str = scope.read(lambda connection: tombstones.cure(connection, scope.row, error.blob_id))
+    return text

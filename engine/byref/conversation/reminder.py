@@ -37,8 +37,8 @@ def reminder(scope: Scope, max_tokens: int) -> str:
     if not lines:
         return "No data is stored in this conversation."
     head = f"Data of this conversation, for {', '.join(scope.tools) or 'the host'}:"
-    told = _fitted(scope, head, lines, total, max_tokens)
-    return told or _fitted(scope, _BARE, lines, total, max_tokens) or _text(_BARE, [], total)
+    text = _fitted(scope, head, lines, total, max_tokens)
+    return text or _fitted(scope, _BARE, lines, total, max_tokens) or _text(_BARE, [], total)
 
 
 def _fitted(scope: Scope, head: str, lines: list[str], total: Counted, most: int) -> str:
@@ -66,7 +66,7 @@ def _lines(connection: Connection, scope: Scope, most: int) -> tuple[list[str], 
     kept, others = listing.newest_unbound(connection, scope.row, lines_that_fit)
     tools = _tools(connection, scope.row, {one.step for one in kept if one.step is not None})
     lines = [(one.artifact_row, f"- {one.name}: {_cut(one.shape)}") for one in named]
-    lines += [(one.row_id, f"- {_told(one, tools)}") for one in kept]
+    lines += [(one.row_id, f"- {_described(one, tools)}") for one in kept]
     return [line for _, line in sorted(lines, key=itemgetter(0), reverse=True)[:most]], names + others
 
 
@@ -80,7 +80,7 @@ def _tools(connection: Connection, session_row: int, steps: set[int]) -> dict[in
     return found
 
 
-def _told(artifact: listing.Unbound, tools: Mapping[int, str]) -> str:
+def _described(artifact: listing.Unbound, tools: Mapping[int, str]) -> str:
     """What an artifact is called and is; its id where its name is none that can be shown whole."""
     name = artifact.name
     called = name if name and len(name) <= _NAME_CHARS and name.isprintable() else artifact.id

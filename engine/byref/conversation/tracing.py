@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of a session's work: one function for each kind of it."""
+"""The spans and metrics of a session's work: one function for each kind of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _UNKNOWN_TOOL = "_OTHER"
 
 def process(scope: Scope, tool: str, call_id: str | None, arguments: object, work: Callable[[], Result]) -> Result:
     """Take in a tool's output, as a span and in the metrics of outputs."""
-    told = scope.telemetry
+    telemetry = scope.telemetry
     began = perf_counter()
-    with told.span("byref.process", _whose(scope) | {names.TOOL: tool, names.CALL_ID: call_id}) as span:
+    with telemetry.span("byref.process", _whose(scope) | {names.TOOL: tool, names.CALL_ID: call_id}) as span:
         span.content(names.ARGUMENTS, None if arguments is None else ledger.cut_arguments(arguments))
         result = work()
         span.note(
@@ -38,9 +38,9 @@ def process(scope: Scope, tool: str, call_id: str | None, arguments: object, wor
         if result.is_error:
             span.fail("tool_error")
     kind = {names.TOOL: tool[: names.NAME_CHARS], names.ROUTE: result.route}
-    told.duration(names.PROCESS_DURATION, perf_counter() - began, kind)
-    told.add(names.OUTPUT_ORIGINAL_TOKENS, result.original_tokens, kind)
-    told.add(names.OUTPUT_TOKENS_READ, result.tokens, kind)
+    telemetry.duration(names.PROCESS_DURATION, perf_counter() - began, kind)
+    telemetry.add(names.OUTPUT_ORIGINAL_TOKENS, result.original_tokens, kind)
+    telemetry.add(names.OUTPUT_TOKENS_READ, result.tokens, kind)
     return result
 
 
@@ -48,11 +48,11 @@ def call(
     scope: Scope, name: object, call_id: str | None, arguments: object, work: Callable[[], ToolReply]
 ) -> ToolReply:
     """Answer a call of one of the session's tools, as a span and in the metric of their durations."""
-    told = scope.telemetry
+    telemetry = scope.telemetry
     known = name if isinstance(name, str) and name in scope.tools else _UNKNOWN_TOOL
     kind: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: known, names.TOOL_TYPE: "function"}
     began = perf_counter()
-    with told.span(f"{names.EXECUTE_TOOL} {known}", _whose(scope) | kind | {names.CALL_ID: call_id}) as span:
+    with telemetry.span(f"{names.EXECUTE_TOOL} {known}", _whose(scope) | kind | {names.CALL_ID: call_id}) as span:
         span.content(names.ARGUMENTS, None if arguments is None else ledger.cut_arguments(arguments))
         reply = work()
         span.note({names.STEP: reply.step, names.TOKENS: reply.tokens})
@@ -60,7 +60,7 @@ def call(
         if reply.is_error:
             span.fail("tool_error")
     failed = {names.ERROR: "tool_error"} if reply.is_error else {}
-    told.duration(names.TOOL_DURATION, perf_counter() - began, kind | failed)
+    telemetry.duration(names.TOOL_DURATION, perf_counter() - began, kind | failed)
     return reply
 
 

@@ -28,7 +28,8 @@ BUSY_SECONDS = 30
 
 EAGER_SECONDS = 0.25
 EAGER_PAUSE = 0.001, 0.003
-"""So long it is asked for every few milliseconds, and then by SQLite itself: many that wait long are not to keep processors busy."""
+"""For so many seconds the write lock is asked for every few milliseconds, then by SQLite's own waiting, which asks less and less
+often: of those that wait long there may be many, and they are not to keep processors busy."""
 
 CONNECT_SECONDS = 10
 """How long a connection to PostgreSQL may take, where the URL says nothing: libpq would wait for ever."""
@@ -152,7 +153,10 @@ _OURS = "byref"
 
 
 def _see_that_it_is_free(pool: Any) -> None:
-    """Asked of the pool, not of a connection from it: giving that back would roll the other's transaction back."""
+    """Raise ConfigurationError where somebody's transaction is open on the only connection of a pool.
+
+    The pool is asked, not a connection taken from it: giving that back would roll the other's transaction back.
+    """
     driver = pool.connection.driver_connection
     if getattr(driver, "in_transaction", False) and getattr(driver, "autocommit", None) is not False:
         raise ConfigurationError(
@@ -190,9 +194,11 @@ def _begun_on_sqlite(connection: Connection, purpose: Purpose, *, foreign_keys: 
 
 
 def _begin_to_write(connection: Connection, driver: Any) -> None:
-    """Wait for the writer's turn, at first by asking every few milliseconds.
+    """Begin a write transaction, waiting for the lock: at first by asking every few milliseconds, then as SQLite does.
 
-    SQLite's own waiting asks less and less often, and misses the moments that lie between the steps of a deletion.
+    SQLite's own waiting asks less and less often. It would miss the pauses, of 10 ms, that a long deletion makes between its
+    steps for others to write in. While we ask ourselves SQLite must not wait at all, so its `busy_timeout` is 0 meanwhile; a
+    host's connection gets its own setting back.
     """
     patience = driver.execute("PRAGMA busy_timeout").fetchone()[0] / 1_000
     until = time.monotonic() + min(EAGER_SECONDS, patience)
@@ -348,6 +354,9 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _leave_what_only_reads(context: ExceptionContext) -> None:
-    """The connections lead to a standby: new ones may lead to the primary, once the address does."""
+    """Close connections that turn out to lead to a standby, which takes no writes.
+
+    After a switch-over the same address leads to the new primary, but only for new connections.
+    """
     if is_read_only(context.original_exception):
         context.is_disconnect = True

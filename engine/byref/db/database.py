@@ -1,4 +1,15 @@
-"""Units of work on a database: begun, retried, committed, and their failures translated."""
+"""Units of work on a database: begun, retried, committed, and their failures translated.
+
+Where locks are taken, and in which order:
+
+- A SQLite file has one writer. Threads of this process queue for a lock in memory (`_turn`) before they ask the file for it:
+  waiting in memory is fair and costs nothing, polling a file is neither. Other processes are waited for by polling.
+- On PostgreSQL work locks its session's row first, then blobs, in the order of their ids.
+- A unit of work inside another one, on the same thread, would wait for itself or not see what the other wrote: `_alone`
+  refuses it.
+
+A unit that failed is run again only where it surely left nothing behind: before its COMMIT, or where the COMMIT was refused.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +48,7 @@ ATTEMPTS = 8
 """How often a unit of work is begun before its failure is raised."""
 
 RACES = 4
-"""How often work that a constraint refused is tried, where another process may have made first what it makes."""
+"""How often work is tried that a constraint refused: another process may have made the same at the same moment."""
 
 FIRST_PAUSE = 0.02
 """Seconds before the second attempt, doubled before each further one; up to as much is added at random."""
@@ -46,8 +57,8 @@ RETRY_SECONDS = 30.0
 """After this long no further attempt is begun: a wait for a lock may take as long by itself."""
 
 PATIENCE_SECONDS = 5.0
-"""So long a server that takes no connections, or no writes, is asked again: it may be restarted, or another take over.
-Then, until it is back, work fails at once."""
+"""For so long a server that takes no connections, or no writes, is asked again: it may be restarting, or another one may take
+over. After that work fails at once, until the server is back: no turn of a conversation waits for a server that is down."""
 
 logger = logging.getLogger("byref")
 
@@ -112,7 +123,7 @@ class Database:
 
         `create=None` makes them in a SQLite database that is new or empty, and only checks any other; True migrates
         whatever there is; False only checks. A database that a newer byref has migrated is left as it is, and works where
-        that byref says so: the log is told.
+        that byref says so, which is logged.
 
         Raises:
             SchemaMismatch: the database is at a revision that this byref does not work with; the text names the cure.
@@ -246,13 +257,16 @@ class Database:
             raise storage_failure(error, self._engine.url, note) from driver_error(error)
 
     def _working(self, work: Callable[[], T]) -> T:
-        """Anything that opens its own connection, when its turn comes."""
+        """Run work that opens its own connection, when its turn comes."""
         with self._alone(), self._turn(True):
             return work()
 
     @contextmanager
     def _turn(self, write: bool) -> Iterator[None]:
-        """SQLite has one writer: threads of this process queue here, not by polling the file."""
+        """Wait for the one writer of a SQLite file, or for the only connection of a shared pool.
+
+        The lock is in memory, so that threads of this process do not poll the file.
+        """
         if not (self._shares_connection or (write and self.dialect == "sqlite")):
             yield
             return
@@ -265,7 +279,11 @@ class Database:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One unit of work inside another would wait for it for ever, or not see it: on one thread, in one task."""
+        """Refuse a unit of work inside another one: it would wait for that one for ever, or not see what it wrote.
+
+        Open units are noted in a context variable, which tasks and threads copy. So a unit counts only while it is open
+        (`of` is set) and on the thread that began it: a copy that outlives it, or that another thread got, is in nobody's way.
+        """
         outer, thread = tuple(unit for unit in _working.get() if unit.of is not None), threading.get_ident()
         if any(unit.of is self._guard and unit.thread == thread for unit in outer):
             raise RuntimeError(
@@ -307,7 +325,10 @@ class Database:
         self._guard = object()
 
     def _after_fork(self) -> None:
-        """Leave the parent's connections alone: a child that used or closed them would break the parent's."""
+        """Leave the parent's connections alone: a child that used them, or closed them, would break them for the parent.
+
+        The pool is kept though nobody uses it: collecting it would close its connections.
+        """
         self._reset_locks()
         if not self._shares_connection:
             _abandoned.append(self._engine.pool)
@@ -333,7 +354,7 @@ def retried(write: Callable[[Callable[[Connection], T]], T], work: Callable[[Con
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """A unit of work that is open. Contexts are copied, to tasks and to threads: a copy outlives it, and sees it closed."""
+    """A unit of work. Contexts are copied to tasks and threads: whoever has a copy of this one sees when it is closed."""
 
     of: object | None
     """Its database's `_guard`; None once it is closed."""
@@ -380,7 +401,7 @@ def keeps_snapshot(connection: Connection) -> bool:
 
 @contextmanager
 def _conflicts(connection: Connection) -> Iterator[None]:
-    """Tell what the host's whole transaction has to be begun anew for."""
+    """Raise TransactionConflict where only the host's whole transaction, begun anew, can succeed."""
     try:
         yield
     except DBAPIError as error:

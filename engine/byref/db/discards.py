@@ -1,8 +1,12 @@
-"""Objects that nothing refers to any more: deleted from their store once the transaction that took their blob is over.
+"""Objects that nothing refers to any more: deleted from their store after the transaction that deleted their blob.
 
-A deletion cannot be taken back, as a transaction can; and a store may be out of reach. So the object of a blob that goes
-is noted in SQL along with it, and the note goes once the object is gone. Before an object goes, the disk holds the commit
-that took its blob: a power cut leaves objects without a row, never rows without their object.
+A transaction can be rolled back, and a deletion from a store cannot; and the store may be out of reach. So the transaction
+that deletes a blob only notes its object (`DiscardRow`). Afterwards the object is deleted, then the note: a crash in between
+leaves a note for an object that is gone, which is no error.
+
+Before an object is deleted the disk has to hold the commit that noted it (`sync`). SQLite may lose its last commits in a
+power cut, and a blob that comes back then still has its object. What a power cut leaves are objects without a row, never rows
+without their object.
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ class Quiet(URL):
 
     def render_as_string(self, hide_password: bool = True) -> str:
         """Return the URL as text."""
-        told = {name: value if name in _SHOWN else "***" for name, value in self.query.items()}
-        plain = URL.create(*self[:6], query=told if hide_password else self.query)
+        query = {name: value if name in _SHOWN else "***" for name, value in self.query.items()}
+        plain = URL.create(*self[:6], query=query if hide_password else self.query)
         return plain.render_as_string(hide_password=hide_password)
 
 
@@ -148,8 +148,8 @@ def options_of(url: URL, schema: str | None = None) -> str:
     shown = safe(url if url.password else url._replace(password=None))
     pairs = [(name, each) for name, values in url.normalized_query.items() for each in values]
     if pairs:
-        told = (f"{quote(name)}={quote(each, safe='/:') if name in _SHOWN else '***'}" for name, each in pairs)
-        shown += f"?{'&'.join(told)}"
+        parts = (f"{quote(name)}={quote(each, safe='/:') if name in _SHOWN else '***'}" for name, each in pairs)
+        shown += f"?{'&'.join(parts)}"
     named = f"--db {shlex.quote(shown)}"
     return named if schema is None else f"{named} --schema {shlex.quote(schema)}"
 

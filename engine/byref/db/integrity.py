@@ -340,8 +340,8 @@ def _sessions() -> Iterator[_Check]:
     short: Any = select(SessionRow.id, SessionRow.stored_bytes, there.label("there")).where(
         or_(SessionRow.stored_artifact > 0, SessionRow.stored_name > 0), SessionRow.stored_bytes < there
     )
-    told = "at most {stored_bytes} bytes are said to be stored, {there} are"
-    yield "stored bytes", SessionRow, short, told
+    too_few = "at most {stored_bytes} bytes are said to be stored, {there} are"
+    yield "stored bytes", SessionRow, short, too_few
     bytes_of = select(func.coalesce(func.sum(BlobRow.size_bytes), 0)).where(
         BlobRow.tenant == TenantRow.tenant, BlobRow.id <= TenantRow.stored_blob, BlobRow.published_at.is_not(None)
     )
@@ -350,7 +350,7 @@ def _sessions() -> Iterator[_Check]:
     )
     there = bytes_of.scalar_subquery() + names_of.scalar_subquery()
     fewer: Any = select(TenantRow.tenant, TenantRow.stored_bytes, there.label("there"))
-    yield "stored bytes", TenantRow, fewer.where(TenantRow.stored_bytes < there), told
+    yield "stored bytes", TenantRow, fewer.where(TenantRow.stored_bytes < there), too_few
     ahead = select(SessionRow.id, SessionRow.totals_through, taken.label("taken"))
     ahead = ahead.where(SessionRow.totals_through > taken)
     yield "totals", SessionRow, ahead, "they are those of {totals_through} steps; {taken} were taken"
@@ -422,8 +422,8 @@ def _compatibility(connection: Connection) -> Iterator[Problem]:
         tuple(row) for row in connection.execute(select(CompatibilityRow.revision, CompatibilityRow.oldest).limit(9))
     ]
     if not (len(marks) == 1 and marks[0][0] not in REVISIONS[:-1] and marks[0][1] in REVISIONS):
-        told = f"{marks!r:.200} is there, one row was expected: {HEAD!r} and the oldest revision that works with it"
-        yield Problem("compatibility", CompatibilityRow.__tablename__, "all rows", told)
+        detail = f"{marks!r:.200} is there, one row was expected: {HEAD!r} and the oldest revision that works with it"
+        yield Problem("compatibility", CompatibilityRow.__tablename__, "all rows", detail)
 
 
 def _damage(database: Database, objects: BlobStore | None, *, deep: bool) -> Iterator[Problem]:
@@ -504,8 +504,8 @@ def _compared(payload: StoredPayload, blob: Any) -> list[Problem]:
             found.append(Problem("digest", "byref_blobs", f"id {blob.id}", "its bytes have another digest"))
         lines = line - (last in (b"\n", b""))
         if lines != blob.line_count:
-            told = f"it has {lines} lines, not {blob.line_count}"
-            found.append(Problem("line numbers", "byref_blobs", f"id {blob.id}", told))
+            detail = f"it has {lines} lines, not {blob.line_count}"
+            found.append(Problem("line numbers", "byref_blobs", f"id {blob.id}", detail))
     return found
 
 

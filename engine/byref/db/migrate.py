@@ -75,7 +75,7 @@ def upgrade(url_or_engine: str | URL | Engine, revision: str = "head", *, schema
     """Bring a database to a revision, in one transaction. Safe to call from many processes at once.
 
     With `schema` (PostgreSQL) the tables live there, and the schema is made if it is missing. A database that a newer byref
-    has brought further is left as it is where this one works with it, of which the log is told: a process of the older
+    has brought further is left as it is where this one works with it, which is logged: a process of the older
     version may be started again in the middle of a deploy.
 
     Raises:

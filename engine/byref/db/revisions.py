@@ -110,7 +110,7 @@ def check(url_or_engine: str | URL | Engine, *, schema: str | None = None) -> No
     """Raise SchemaMismatch, which names the cure, unless this byref works with a database as it is.
 
     That is one at the revision that this byref needs; or at a later one that says that code of this byref's works with it,
-    of which the log is told.
+    which is logged.
     """
     with engine_of(url_or_engine) as engine:
         require(state(engine, schema=schema), engine.url, schema)

@@ -1,7 +1,7 @@
 """Sums over a session's ledger: kept with the session up to a step, and added up from there when they are asked for.
 
 The ledger is append-only, so that what is kept stays right whoever appends, an older byref as well. What is kept of stored
-bytes (`artifacts.quotas`) is a bound once something has gone, of which it is told here.
+bytes (`artifacts.quotas`) is only a bound once something has gone: `freed` writes that down.
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ def _added(connection: Connection, session_row: int, sums: dict[str, Any], after
 
 
 def freed(connection: Connection, session_rows: Collection[int]) -> None:
-    """Have it known that something of locked sessions has gone."""
+    """Write down that something of locked sessions has gone: what they keep of stored bytes is only a bound now."""
     known = SessionRow.id.in_(session_rows), SessionRow.stored_until.is_not(None)
     connection.execute(update(SessionRow).where(*known).values(stored_until=None))
 
 
 def freed_of_tenants(connection: Connection, blob_ids: Collection[int]) -> None:
-    """Have it known that blobs of tenants are about to go."""
+    """Write down that blobs of tenants are about to go, as `freed` does for sessions."""
     whose = TenantRow.tenant.in_(select(BlobRow.tenant).where(BlobRow.id.in_(blob_ids)))
     connection.execute(update(TenantRow).where(TenantRow.stored_until.is_not(None), whose).values(stored_until=None))

@@ -239,7 +239,7 @@ def commit(connection: Connection, scope: Scope, left: Left, step: int, reply_st
     variables.drop(connection, session_row=scope.row, names=left.dropped)
     definitions.forget(connection, scope.row, left.dropped)
     staged: tuple[Aliases | Bundle, ...] = (*left.aliases, *left.bundles)
-    taken = variables.taken(connection, scope.row, [part.wanted for one in staged for part in one.parts])
+    taken = variables.in_use(connection, scope.row, [part.wanted for one in staged for part in one.parts])
     for alias in left.aliases:
         again = _insert_again(connection, scope, alias.artifact, reply_step)
         if again is not None:

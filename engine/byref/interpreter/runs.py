@@ -213,5 +213,5 @@ def _with_what_is_gone(scope: Scope, outcome: Outcome, damaged: Mapping[str, str
         found = scope.read(lambda connection: tombstones.find(connection, scope.row, [missing])).get(missing)
         if found is None:
             return outcome, None
-        note = found.told(missing)
+        note = found.message(missing)
     return replace(outcome, error=replace(outcome.error, hint=note)), note

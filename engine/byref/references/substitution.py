@@ -145,7 +145,7 @@ class Substituter:
             return self._handed_over(value, Substitution(text, target.artifact, at, size, not (*target.path, *path)))
         for head in _heads(name):
             if (gone := self._gone.get(head)) is not None and (not by_id or _is_id(head, gone.id)):
-                raise ToolError(gone.told(head))
+                raise ToolError(gone.message(head))
         return text
 
     def _reference(self, reference: Mapping[str, Any], at: Place) -> Any:

@@ -97,7 +97,7 @@ def lookup(scope: Scope, keys: Collection[str]) -> dict[str, Target]:
 def expired(scope: Scope, keys: Collection[str]) -> dict[str, str]:
     """Return the text for each key that names what has expired: what it was, when it went, how to have it again."""
     gone = scope.read(lambda connection: tombstones.find(connection, scope.row, keys)) if keys else {}
-    return {key: tombstone.told(key) for key, tombstone in gone.items()}
+    return {key: tombstone.message(key) for key, tombstone in gone.items()}
 
 
 def _by_ids(connection: Connection, scope: Scope, ids: Collection[str]) -> dict[str, Target]:

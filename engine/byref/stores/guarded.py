@@ -108,8 +108,8 @@ class Guarded:
         except (ArtifactMissing, StorageFailure):
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {one_line(error)}"
-            raise StorageFailure(f"the store {self.name!r} could not {verb}: {told}") from error
+            words = f"{type(error).__name__}: {one_line(error)}"
+            raise StorageFailure(f"the store {self.name!r} could not {verb}: {words}") from error
 
 
 class _Parts:

@@ -189,9 +189,9 @@ class ObjectStore:
             if key and _missing(error, text):
                 raise ArtifactMissing(f"the store {self.name!r} has no object {key!r} of that length") from None
             code = _CODE.search(text)
-            told = one_line(_SECRET.sub("", text.partition("\n")[0].partition(": <")[0]), 400)
+            words = one_line(_SECRET.sub("", text.partition("\n")[0].partition(": <")[0]), 400)
             place = self._base or self.name
-            raise StorageFailure(f"the store {place!r}: {told}{f' ({code[1]})' if code else ''}") from None
+            raise StorageFailure(f"the store {place!r}: {words}{f' ({code[1]})' if code else ''}") from None
 
 
 def _missing(error: Exception, text: str) -> bool:
@@ -213,8 +213,8 @@ def _from_url(url: str, settings: dict[str, Any]) -> Any:
     try:
         return from_url(url, **given)
     except (obstore.exceptions.BaseError, ValueError, TypeError) as error:
-        told = _SECRET.sub("", str(error).replace(url, shown).partition("\n")[0])
-        raise ConfigurationError(f"ObjectStore({shown!r}): {one_line(told)}") from None
+        words = _SECRET.sub("", str(error).replace(url, shown).partition("\n")[0])
+        raise ConfigurationError(f"ObjectStore({shown!r}): {one_line(words)}") from None
 
 
 def _base_uri(store: Any, name: str) -> str | None:

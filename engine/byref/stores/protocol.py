@@ -17,12 +17,21 @@ URI_CHARS = 4_096
 
 @runtime_checkable
 class BlobStore(Protocol):
-    """Keeps objects of bytes by key; safe from any thread, and from a forked child as well.
+    """Keeps objects of bytes by key. `byref.stores.contract` holds the tests of all that is said here.
 
-    SQL holds the truth: an object that SQL does not know is garbage to sweep. Keys are made by `object_key`; a method that
-    is given another raises `InvalidId`, as `check_key` does. A store that cannot be reached, or refuses, is a
-    `StorageFailure`, in bounded time and without secrets in its text. `byref.stores.contract` holds the tests of all this.
-    A store may have a `model_readable`, too: True says that models read at its paths, with tools of the host's.
+    Ownership: the host makes a store, hands it to any number of engines (`Engine(blobs=…)`) and closes it, if that is needed;
+    an engine neither closes nor copies it. SQL holds the truth: an object that SQL does not know is garbage, which a sweep
+    deletes. So all engines of a store work with one database: of two, each would delete the other's objects.
+
+    Threads: every method is called from any thread, several at once, and from a forked child as well. Each call ends in
+    bounded time, whatever the other side does: a turn of a conversation waits for it.
+
+    Errors: a key of another form than `object_key` makes is an `InvalidId` (`check_key` raises it); an object that is not
+    there, or ends too early, an `ArtifactMissing`; a store that cannot be reached, or refuses, a `StorageFailure`. No text
+    of theirs has a secret in it. Whatever else a method raises is told to the host as a `StorageFailure`.
+
+    A store may have an attribute `model_readable`, too: True says that models read its objects at their paths, with tools of
+    the host's.
     """
 
     name: str
@@ -31,31 +40,47 @@ class BlobStore(Protocol):
     """Whether byref may keep compressed frames in it; False: an object is the plain bytes, for other programs to read."""
 
     def write(self, key: str, parts: Iterable[bytes], *, content_type: str) -> None:
-        """Keep an object durably, in place of any of that key: seen whole or not at all.
+        """Keep an object durably, in place of any of that key: readers see the old one or the new one whole.
 
-        The parts, of 0 bytes to 1 MiB each, are taken in one pass, in the calling thread and in bounded memory. What they
-        raise passes on, and then all is as it was before. A failed write may leave the new object only if it is whole.
+        `parts` are `bytes` of 0 to 1 MiB each. They are taken in one pass, in the calling thread and in bounded memory, and
+        are the caller's: they are not kept after the call. What they raise passes on, and then all is as it was before. A
+        write that fails may leave the new object only if it is whole. `content_type` is for other programs that read it.
+
+        When this returns the object is on the disk, or wherever the store keeps it for good: SQL commits a row that refers
+        to it next.
         """
 
     def read(self, key: str, offset: int, size: int) -> bytes:
-        """Return exactly these bytes of an object; `ArtifactMissing` if there is none or it ends before."""
+        """Return exactly `size` bytes of an object from the byte `offset` on.
+
+        Raises:
+            ArtifactMissing: there is no such object, or it ends before.
+            ValueError: `offset` or `size` is negative.
+        """
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; those that are not there are no error."""
+        """Remove objects, at most 500 at a time; those that are not there are no error.
+
+        Where this raises some of them may be gone: the same keys are given again later.
+        """
 
     def keys(self, *, older_than: datetime) -> Iterator[str]:
-        """Yield the key of every object last written before a time, in any order and bounded memory.
+        """Yield the key of every object last written before an aware time, in any order and in bounded memory.
 
-        Objects may come and go meanwhile. What else lies in the same place is passed over.
+        Objects may come and go while this is read, some of them deleted by whoever reads it. What else lies in the same
+        place, files of the host's say, is passed over.
         """
 
     def uri(self, key: str) -> str | None:
-        """Return what another program opens, a path or a URL; None where nothing outside this process can."""
+        """Return what another program opens, a path or a URL in one line; None where nothing outside this process can.
+
+        It is asked for keys whose object is not written yet, too.
+        """
 
 
 @runtime_checkable
 class KeepsDrafts(Protocol):
-    """What a store has besides if a write that is killed leaves bytes in it that are no object yet."""
+    """What a store has besides where a process that dies in `write` leaves bytes behind that are no object yet."""
 
     def drafts(self, *, older_than: datetime, folder: str | None = None) -> Iterator[str]:
         """Yield a name of each that nobody writes any more, last written before a time; `folder`: of keys that begin so."""
