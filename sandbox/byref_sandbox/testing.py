@@ -24,11 +24,10 @@ def run_in_jail(
     session: str | None = None,
     sandbox: Sandbox | None = None,
 ) -> Outcome:
-    """Runs `source` as plain CPython in a jailed process; its variable `result`, if it sets one, is the value.
+    """Run `source` as plain CPython in a jailed process; its variable `result`, if it sets one, is the value.
 
-    With `session`, `Data` among the variables stays in that session's process, as in `Sandbox.run`.
-    `without` names layers of the jail to leave out of this run, so that one can be tried without another. Without
-    `sandbox`, one is shared by all calls.
+    With `session`, `Data` among the variables stays decoded in that session's process, as in `Sandbox.run`. `without` names layers
+    of the jail to leave out of this run, so that one can be tried without another. Without `sandbox`, all calls share one.
     """
     limits = limits or Limits()
     sandbox = sandbox or _shared()
