@@ -1,4 +1,4 @@
-"""The names that may be imported, module by module."""
+"""The allow-lists: which names code may import, module by module."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ TAKEN = {
         Awaitable AsyncIterator AsyncIterable IO TextIO BinaryIO Pattern Match SupportsAbs SupportsIndex SupportsRound SupportsBytes
         SupportsComplex""",
 }
-"""Left out where a module has more: what reads files, makes code or hands out classes and modules behind the guards' back
+"""By module, the names that code may use. What reads files, makes code or gives out classes and modules without a guard is left out
 (`string.Formatter`, `typing.get_type_hints`, `functools.singledispatch`, `uuid.uuid1`, …)."""
 
 BASES = {
@@ -113,7 +113,7 @@ BASES = {
     "collections.abc": """Awaitable Callable Collection Container Generator Hashable ItemsView Iterable Iterator KeysView
         Mapping MappingView MutableMapping MutableSequence MutableSet Reversible Sequence Set Sized ValuesView""",
 }
-"""What a class may inherit from, besides exceptions, enumerations and the code's own classes: none has a dangerous attribute."""
+"""What a class may inherit from, besides exceptions, enumerations and the code's own classes. None has a dangerous attribute."""
 
 NUMPY_HIDDEN = words("""load save savez savez_compressed savetxt fromfile fromregex memmap DataSource lib ctypeslib f2py test testing
     core show_config show_runtime get_include info source bmat nditer nested_iters from_dlpack rec typing exceptions dtypes
@@ -164,5 +164,5 @@ PANDAS_HOLIDAYS = words("""AbstractHolidayCalendar Holiday USFederalHolidayCalen
 PYARROW_TYPES = words("""null bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 string large_string utf8
     binary large_binary date32 date64 time32 time64 timestamp duration decimal128 decimal256 list_ large_list struct map_ dictionary
     field DataType Field""")
-"""Types alone: arrays of Arrow hand out their memory by address."""
+"""Only types: arrays of Arrow give out their memory by address."""
 PANDAS_OPTIONS = ("set_option", "get_option", "reset_option", "option_context")

@@ -1,4 +1,4 @@
-"""numpy's ways to look at memory, in the form the language has them: no further than an array reaches."""
+"""numpy's ways to look at memory, in a form that reaches no further than the array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _AnyRecordArray(type):
 
 
 class RecordArray(np.recarray[Any, Any], metaclass=_AnyRecordArray):
-    """`np.recarray` for views alone: its constructor would take any bytes for objects."""
+    """`np.recarray`, but only for views: its constructor would use any bytes as addresses of objects."""
 
     def __new__(cls, *_arguments: object, **_options: object) -> RecordArray:
         """Refused."""
@@ -34,14 +34,14 @@ RecordArray.__module__ = "numpy"
 
 
 def check_buffer(buffer: Any, what: str) -> None:
-    """Raise NotAllowed where a buffer is of objects: bytes that are written there are addresses."""
+    """Raise NotAllowed of a buffer of objects: bytes that are written there would be used as addresses."""
     array = buffer if isinstance(buffer, np.ndarray) else np.asarray(memoryview(buffer))
     if array.dtype.hasobject:
         raise NotAllowed(f"{what} of objects is not available", "use array.tolist(), or np.array(list, dtype=...)")
 
 
 def frombuffer(buffer: Any, *arguments: Any, **options: Any) -> Any:
-    """`np.frombuffer`, but not of objects."""
+    """`np.frombuffer`, but not of buffers of objects."""
     check_buffer(buffer, "frombuffer()")
     return np.frombuffer(buffer, *arguments, **options)
 
@@ -53,9 +53,9 @@ def chararray(shape: Any, itemsize: int = 1, unicode: bool = False, *, order: An
 
 
 def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
-    """`array.resize` of an array that one variable holds and nothing else: all else would point to freed memory.
+    """`array.resize`, but only of an array that one variable holds and nothing else: any other holder would point to freed memory.
 
-    numpy's own check lets one holder through, and does not ask whether it is a view.
+    numpy's own check accepts one more holder, which may be a view.
     """
 
     def call(*shape: Any, refcheck: bool = True) -> None:
@@ -73,7 +73,7 @@ def resize(method: Callable[..., Any], _name: str) -> Callable[..., Any]:
 
 
 def check_reshaped(array: Any, references: int, frame: types.FrameType) -> None:
-    """Raise NotAllowed unless one variable of `frame` holds an array and nothing else: the index over it is as long as it was."""
+    """Raise NotAllowed unless one variable of `frame` holds an array and nothing else: an index over it would keep its old length."""
     if references > _OF_ONE_VARIABLE_SET or not _is_held(array, frame):
         raise NotAllowed(
             "the shape of this array cannot be set: more than one variable holds it", "use array.reshape(shape)"
@@ -86,9 +86,9 @@ def _is_held(array: Any, frame: types.FrameType) -> bool:
 
 
 _OF_ONE_VARIABLE = 4
-"""References to an array while `resize` runs: the variable's, the method's, its own, that of the count."""
+"""References to an array while `resize` runs: of the variable, the method, the local name, and the count itself."""
 _OF_ONE_VARIABLE_SET = 4 if sys.version_info < (3, 14) else 3
-"""References to an array whose attribute is set: the variable's, the caller's (newer versions borrow it), the check's, that of the count."""
+"""References to an array whose attribute is set: of the variable, the caller (newer versions borrow it), the check, and the count itself."""
 
 
 def as_strided(
@@ -98,7 +98,7 @@ def as_strided(
     subok: bool = False,
     writeable: bool = True,
 ) -> Any:
-    """`np.lib.stride_tricks.as_strided` within the memory of `x`; raises NotAllowed beyond it, and for arrays of objects."""
+    """`np.lib.stride_tricks.as_strided` within the memory of `x`; raise NotAllowed beyond it, and of arrays of objects."""
     array = np.array(x, copy=None, subok=False)
     if array.dtype.hasobject:
         raise NotAllowed("as_strided() of objects is not available", "use slices")
@@ -120,13 +120,13 @@ def as_strided(
 
 
 MEMORY: dict[str, Callable[[Any], Any]] = {}
-"""By attribute name, what a value has in its place."""
+"""Functions that return what code gets of a value's attribute, by the attribute's name."""
 
 
 def _of(*kinds: type) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any], Any]]:
-    """Enter a function in MEMORY under its name: of a value of these kinds and its attribute of that name it gives what code has.
+    """Enter a function in MEMORY under its own name, which is an attribute's.
 
-    What other kinds of values have under that name stays as it is.
+    It gets a value of these kinds and its attribute, and returns what code gets. Values of other kinds have the attribute as it is.
     """
 
     def enter(replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
@@ -142,7 +142,7 @@ def _of(*kinds: type) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any], A
 
 @_of(np.ndarray)
 def setflags(value: Any, method: Any) -> Any:
-    """`array.setflags`, which makes nothing writable: pandas hands out its own arrays as read-only views."""
+    """`array.setflags`, but it makes nothing writable: pandas gives out its own arrays as read-only views."""
 
     def call(write: Any = None, align: Any = None, uic: Any = None) -> None:
         if write and not value.flags.writeable:
@@ -153,7 +153,7 @@ def setflags(value: Any, method: Any) -> Any:
 
 
 class ArrayFlags:
-    """`array.flags`, which makes nothing writable either: the real ones can be set as items."""
+    """`array.flags`, but it makes nothing writable either: the real one can be set by items."""
 
     __slots__ = ("_array",)
 
@@ -193,7 +193,7 @@ class ArrayFlags:
 
 @_of(np.ndarray, np.generic)
 def flags(value: Any, _real: Any) -> Any:
-    """`array.flags`, as above."""
+    """`array.flags` as `ArrayFlags`."""
     return ArrayFlags(value)
 
 
@@ -207,7 +207,7 @@ def base(value: Any, found: Any) -> Any:
 
 @_of(np.ufunc)
 def at(_ufunc: Any, method: Any) -> Any:
-    """`ufunc.at`, which does not look itself whether it may write."""
+    """`ufunc.at`, with a check whether the array may be written to, which numpy forgets."""
 
     def call(a: Any, indices: Any, *b: Any) -> None:
         if isinstance(a, np.ndarray) and not a.flags.writeable:
@@ -219,7 +219,7 @@ def at(_ufunc: Any, method: Any) -> Any:
 
 @_of(object)
 def from_codes(value: Any, make: Any) -> Any:
-    """`pd.Categorical.from_codes` with codes of its own, that are looked at."""
+    """`pd.Categorical.from_codes`, but it copies the codes and always checks them."""
     if not issubclass(value if isinstance(value, type) else type(value), pd.Categorical):
         return make
 
@@ -230,19 +230,19 @@ def from_codes(value: Any, make: Any) -> Any:
 
 
 def multi_index(*arguments: Any, **options: Any) -> pd.MultiIndex:
-    """`pd.MultiIndex` with codes of its own, that are looked at."""
+    """`pd.MultiIndex`, but it copies the codes and always checks them."""
     given = _MULTI_INDEX.bind(*arguments, **options).arguments
     return pd.MultiIndex(**{**given, "codes": _own_codes(given.get("codes")), "verify_integrity": True})
 
 
 @_of(pd.MultiIndex)
 def set_codes(_index: Any, method: Any) -> Any:
-    """`index.set_codes`, which looks at the codes."""
+    """`index.set_codes`, but it always checks the codes."""
 
     def call(codes: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
         made = method(_own_codes(codes), level=level)
         lengths = [len(part) for part in made.codes]
-        if len(set(lengths)) > 1:  # pandas looks at the levels alone that are set
+        if len(set(lengths)) > 1:  # pandas checks only the levels that are set
             raise ValueError(f"Unequal code lengths: {lengths}")
         return made
 
@@ -251,7 +251,7 @@ def set_codes(_index: Any, method: Any) -> Any:
 
 @_of(pd.MultiIndex)
 def set_levels(_index: Any, method: Any) -> Any:
-    """`index.set_levels`, which looks at the codes."""
+    """`index.set_levels`, but it always checks the codes."""
 
     def call(levels: Any, *, level: Any = None, verify_integrity: bool = True) -> Any:
         return method(levels, level=level)
@@ -261,13 +261,13 @@ def set_levels(_index: Any, method: Any) -> Any:
 
 @_of(pd.MultiIndex)
 def codes(_index: Any, found: Any) -> Any:
-    """`index.codes` as a list of its own, of arrays whose shapes are their own: the index's could be changed as a list."""
+    """`index.codes` as a new list of views: the real list, and the shapes of its arrays, could be changed."""
     return type(found)(part.view() for part in found)
 
 
 @_of(pd.MultiIndex)
 def levels(_index: Any, found: Any) -> Any:
-    """`index.levels` as a list of its own."""
+    """`index.levels` as a new list."""
     return type(found)(found)
 
 
@@ -276,7 +276,7 @@ def _own_codes(codes: Any) -> Any:
         return np.array(codes)
     if not pd.api.types.is_list_like(codes):
         return codes
-    # What answers `__array__` may keep the array that it gives.
+    # Copied twice: an object with `__array__` may hold on to the array that it returns.
     return [part if isinstance(part, int | np.integer) else np.array(part).copy() for part in codes]
 
 

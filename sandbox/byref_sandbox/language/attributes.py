@@ -1,4 +1,4 @@
-"""Namespaces as dicts: an instance's attributes, the code's variables."""
+"""Namespaces as dicts: the attributes of an instance, the variables of the code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Namespace(dict[str, Any]):
-    """What `vars(instance)` and `globals()` give: a dict whose changes are checked, then made where it was taken from as well."""
+    """The dict that `vars(instance)` and `globals()` return. Each change is checked, and then made in the real namespace as well."""
 
     def __init__(self, names: dict[str, Any], source: dict[str, Any], check: Callable[[str], object]) -> None:
         super().__init__(names)

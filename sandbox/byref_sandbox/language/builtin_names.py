@@ -28,7 +28,7 @@ _PREBOUND = words("""math statistics json re datetime itertools functools random
 
 
 def safe_builtins(guards: Guards, modules: Modules, files: Files) -> dict[str, Any]:
-    """Builtins of the code: the harmless ones, guarded forms of others, the usual modules, and the guards under names no code can spell."""
+    """Return the builtins of the code: harmless ones, guarded forms of others, the usual modules, and guards under names that no code can spell."""
     known: dict[str, Any] = {name: getattr(builtins, name) for name in _AS_THEY_ARE}
     known.update({n: e for n, e in vars(builtins).items() if isinstance(e, type) and issubclass(e, BaseException)})
     known.update({name: modules.facades[name] for name in _PREBOUND})
@@ -44,7 +44,7 @@ def safe_builtins(guards: Guards, modules: Modules, files: Files) -> dict[str, A
     known.update(
         {
             "__build_class__": guards.build_class,
-            # For C code only (strptime, numpy): the language has no way to spell it.
+            # For compiled code (strptime, numpy), which looks it up here. The language has no way to spell it.
             "__import__": builtins.__import__,
             "__debug__": True,
             transformer.GETATTR: guards.checked,
@@ -65,7 +65,7 @@ def safe_builtins(guards: Guards, modules: Modules, files: Files) -> dict[str, A
 def _print(
     *values: object, sep: str | None = " ", end: str | None = "\n", file: Any = None, flush: bool = False
 ) -> None:
-    """The builtin; its file may be an io.StringIO, one that `open` gave, sys.stdout or sys.stderr."""
+    """The builtin; `file` may be an io.StringIO, a file of the run, sys.stdout or sys.stderr."""
     if file is None or type(file) is Facade:
         print(*values, sep=sep, end=end)
     elif type(file) in TEXT_BUFFERS:

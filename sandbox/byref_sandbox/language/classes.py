@@ -1,4 +1,4 @@
-"""The classes that the running code has made: the only ones whose attributes it may set or name with an underscore."""
+"""The classes that the running code has made. Only of these may it set attributes, or use names that begin with an underscore."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _LIES_OF_TEXT = words("__eq__ __ne__ __hash__ __radd__ __rmod__")
 
 
 class Classes:
-    """Those that the code has made, what they may inherit from, and `class` and `type` as the language has them."""
+    """The classes that the code has made, what they may inherit from, and the language's `class` statement and `type`."""
 
     def __init__(self) -> None:
         self.user_classes: set[type] = set()
         self.enum_classes: set[type] = set()
-        """Ours, made to be subclassed."""
+        """The language's own Enum classes, made to be subclassed."""
         self.bases: set[object] = set()
         """What a class may inherit from."""
         self.stand_ins: dict[type, type] = {}
-        """What `type` gives in place of a class that must not be had."""
+        """What `type` returns in place of a class that code must not have."""
         self.abc_meta: type | None = None
         self.type = self._make_type()
 
@@ -37,7 +37,7 @@ class Classes:
         self.user_classes.update(self.enum_classes)
 
     def is_user_class(self, candidate: object) -> bool:
-        """Whether a class was made by the code, or is being made (its bases are known, itself not yet)."""
+        """Whether a class was made by the code. It may still be in the making: then its bases are known and it is not."""
         if not issubclass(type(candidate), type):
             return False
         assert isinstance(candidate, type)
@@ -49,7 +49,7 @@ class Classes:
         return True
 
     def in_place_of(self, cls: type) -> type:
-        """What code has of a class: itself, unless it must not be had."""
+        """Return the class itself, or the stand-in for one that code must not have."""
         if issubclass(cls, type):
             return self.type
         if issubclass(type(cls), StandInMeta):
@@ -66,7 +66,7 @@ class Classes:
     def build_class(
         self, body: Callable[..., Any], name: str, *bases: Any, metaclass: Any = None, **options: Any
     ) -> Any:
-        """`class` statements: bases from the allow-list, no metaclass but ABCMeta."""
+        """Do a `class` statement: bases are from the allow-list, the only metaclass is ABCMeta."""
         for base in bases:
             if not self._is_base(base):
                 raise NotAllowed(
@@ -89,14 +89,14 @@ class Classes:
             self.user_classes.add(cls)
             if issubclass(cls, str):
                 self._check_text(cls.__name__, set(), cls)
-            # Positional patterns read attributes by these names, past the guards; anything may be an instance of a protocol.
+            # A positional pattern reads attributes by these names without a guard, and any object may be an instance of a protocol.
             may_be_read = names.is_ordinary if Protocol in mro_of(cls) else names.is_own
             if not all(type(name) is str and may_be_read(name) for name in getattr(cls, "__match_args__", ())):
                 cls.__match_args__ = ()  # type: ignore[misc]
         return cls
 
     def _check_text(self, name: str, defined: set[str], *bases: Any) -> None:
-        """Raise NotAllowed for a class of text that is not what it says: libraries look names up and put them together."""
+        """Raise NotAllowed of a subclass of str that can pose as another text: libraries compare, hash and join names after they were checked."""
         classes = {cls for base in bases if issubclass(type(base), type) for cls in mro_of(base)}
         defined.update(*(vars(cls) for cls in classes & self.user_classes - self.enum_classes))
         if lies := sorted(_LIES_OF_TEXT & defined):
@@ -107,7 +107,7 @@ class Classes:
     def _is_base(self, base: Any) -> bool:
         if issubclass(type(base), type):
             if issubclass(base, BaseExceptionGroup):
-                return False  # `except*` trusts what their methods return, and some versions of Python crash by it
+                return False  # `except*` trusts what their methods return: some versions of Python crash
             return self.is_user_class(base) or base in self.bases or issubclass(base, BaseException)
         if type(base) is types.FunctionType:
             return base in self.bases

@@ -1,8 +1,8 @@
-"""`copy` as the language has it.
+"""`copy` as the language has it: three things that Python's deepcopy does would go past the guards.
 
-Python's deepcopy keeps everything it copies in its memo, the attributes of instances as plain dicts among it, and hands that to every
-`__deepcopy__`; what `__new__` returns gets the attributes of the original, whatever it is; and the names of those attributes are copied
-like values, so that a name with a `__deepcopy__` of its own sets another. None of this may happen past the guards.
+- It puts all that it copies into its memo, attributes of instances as plain dicts too, and passes that memo to every `__deepcopy__`.
+- It sets the attributes of the original on whatever `__new__` returns.
+- It copies the names of attributes like values, so that a name with a `__deepcopy__` of its own becomes another name.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _languages: weakref.WeakSet[Classes] = weakref.WeakSet()
 
 
 class _Known(dict[int, Any]):
-    """The memo of a copy that is being made: never in the code's hands."""
+    """The memo of a copy in the making. The code never gets it."""
 
 
 class Memo(dict[Any, Any]):
-    """What a `__deepcopy__` of the code is given: it may say what stands for the instance, and hand it to `copy.deepcopy`."""
+    """The memo that a `__deepcopy__` of the code gets: it may enter its own copy there, and pass it on to `copy.deepcopy`."""
 
     __slots__ = ("_instance", "_known")
 
@@ -39,13 +39,13 @@ class Memo(dict[Any, Any]):
 
 
 def deepcopy(x: Any, memo: Any = None) -> Any:
-    """copy.deepcopy(); a memo that is no `Memo` is not looked at."""
+    """Do what copy.deepcopy() does; a memo that is no `Memo` is ignored."""
     known = memo._known if type(memo) is Memo else None
     return copy.deepcopy(x, known if type(known) is _Known else _Known())
 
 
 def own_deepcopy(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A `__deepcopy__` of the code, which sees a `Memo` in place of the memo."""
+    """Return a `__deepcopy__` of the code that gets a `Memo` in place of the memo."""
 
     def with_memo(self: Any, memo: Any) -> Any:
         if type(memo) is not Memo:
@@ -66,7 +66,7 @@ def _reconstruct(
     *,
     deepcopy: Callable[[Any, Any], Any] = copy.deepcopy,
 ) -> Any:
-    """copy._reconstruct(), for an instance of the same class, with attributes under the names that they had."""
+    """Do what copy._reconstruct() does, but only for an instance of the same class, and keep the names of attributes."""
 
     def copied(value: Any) -> Any:
         return value if memo is None else deepcopy(value, memo)
@@ -101,7 +101,7 @@ def _named(attributes: dict[str, Any], copied: Callable[[Any], Any]) -> dict[str
 
 
 def install(guards: Classes) -> None:
-    """Have this process's `copy` mind the classes of a language."""
+    """Have this process's module `copy` respect the classes of a language."""
     _languages.add(guards)
     guards.stand_ins[Memo] = dict
     vars(copy)["_reconstruct"] = _reconstruct

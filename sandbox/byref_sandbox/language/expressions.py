@@ -1,4 +1,4 @@
-"""`query` and `eval` of frames, and `pd.eval`, whose expressions are checked before pandas evaluates them."""
+"""`query` and `eval` of frames, and `pd.eval`: their expressions are checked before pandas evaluates them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LOCAL: str = importlib.import_module("pandas.core.computation.ops").LOCAL_TAG
 
 
 def expression_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`query` and `eval`: the expression holds columns, plain values, operators and what attributes the language itself has."""
+    """Return `query` or `eval` for expressions of columns, plain values, operators and attributes that the language allows everywhere."""
     plain_names = name == "pd.eval"
-    """`pd.eval` sees all variables, methods of frames those written with @."""
+    """`pd.eval` sees all variables; methods of frames see those that are written with @."""
 
     def call(expr: Any = None, *arguments: Any, **options: Any) -> Any:
         if type(expr) is not str:
@@ -56,7 +56,7 @@ def expression_method(method: Callable[..., Any], name: str) -> Callable[..., An
 
 
 def _used_names(expression: str, method: str) -> set[tuple[str, bool]]:
-    """The names in an expression, each with whether it is marked with @, once the expression is found to be harmless."""
+    """Return the names in an expression, each with whether it is marked with @; raise NotAllowed of an expression that is not harmless."""
     used = set()
     for tree in _parsed(expression, method):
         for node in ast.walk(tree):
@@ -79,7 +79,7 @@ def _used_names(expression: str, method: str) -> set[tuple[str, bool]]:
 
 
 def _parsed(expression: str, method: str) -> Iterator[ast.Module]:
-    """What pandas will evaluate: parsed line by line after its own preparation, as any other reading of quotes and backticks could differ."""
+    """Yield the trees that pandas will evaluate. Its own preparation is used: another reading of quotes and backticks could differ from it."""
     prepare = _computation._compose(
         _computation._replace_locals, _computation._replace_booleans, _computation.clean_backtick_quoted_toks
     )

@@ -1,4 +1,4 @@
-"""What stands for modules and classes that must not be had themselves."""
+"""Objects that stand for modules and classes which code must not have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from byref_sandbox.language.refusal import NotAllowed, no_files, not_written
 
 
 class Facade:
-    """Stands for a module and holds only the names that are allowed."""
+    """Stands for a module, and holds only its allowed names."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class Facade:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
 
 
-# Kept apart from the facades themselves: their attributes are what the code sees.
+# Not in the facades themselves, whose attributes the code sees.
 _FACADES: dict[int, tuple[Facade, str, frozenset[str], Mapping[str, str]]] = {}
 
 
 def facade_name(facade: Facade) -> str:
-    """The module's name."""
+    """Return the module's name."""
     return _FACADES[id(facade)][1]
 
 
 def facade_hints(facade: Facade) -> Mapping[str, str]:
-    """What to use instead of names that a module does not have here."""
+    """Return what to use instead of names that a module lacks here."""
     return _FACADES[id(facade)][3]
 
 
 class StandInMeta(type):
-    """A class that is equal to, and an instance check for, a class that must not be had."""
+    """The type of stand-ins: instance and subclass checks answer as for the real class."""
 
     _real: type
 
@@ -76,7 +76,7 @@ class StandInMeta(type):
 
 
 class FullStandInMeta(StandInMeta):
-    """A stand-in that has the public attributes of its class: only its constructor is another."""
+    """The type of stand-ins that have the public attributes of the real class, but another constructor."""
 
     def __getattr__(cls, name: str) -> object:
         if name.startswith("_"):
@@ -90,7 +90,7 @@ class FullStandInMeta(StandInMeta):
 def stand_in(
     real: type, hint: str, make: Callable[..., object] | None = None, kind: type[StandInMeta] = StandInMeta
 ) -> type:
-    """A class in place of `real`: isinstance and issubclass answer as for `real`; calling it is `make`, or refused."""
+    """Return a class in place of `real`. isinstance and issubclass answer as for `real`; a call of it is a call of `make`, or refused."""
 
     def call(cls: type, *arguments: object, **options: object) -> object:
         if make is None:

@@ -1,4 +1,4 @@
-"""Files as code writes and reads them: in memory, by name. What a run wrote comes out of it, and a later run finds it again."""
+"""Files as code reads and writes them: in memory, by name. They come out of a run, and a later run finds them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPRESSED: Final = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 
 
 class NoSuchFile(NotAllowed, FileNotFoundError):
-    """What code may catch as the error that Python raises."""
+    """The refusal of a file that is not there. Code may catch it as the error that Python raises."""
 
 
 NoSuchFile.__name__ = NotAllowed.__name__
@@ -30,7 +30,7 @@ def is_path(value: object) -> bool:
 
 
 def name_of(path: object) -> str:
-    """The name of the file at a path: its parts, without a root and ways up; raises NotAllowed, TypeError."""
+    """Return the name of the file at a path: its parts, without a root and `..`; raise NotAllowed or TypeError."""
     if not is_path(path):
         raise TypeError(f"expected the name of a file, not {type(path).__name__}")
     text = str.__str__(path) if isinstance(path, str) else str(path)
@@ -44,7 +44,7 @@ def name_of(path: object) -> str:
 
 
 def compression_of(path: object, given: object = "infer") -> object:
-    """How pandas packs what is at a path: by the end of its name, unless the code says."""
+    """Return how pandas compresses a file: as the code says, else by the ending of its name."""
     if given != "infer":
         return given
     return _COMPRESSED.get(PurePosixPath(name_of(path)).suffix.lower())
@@ -57,17 +57,17 @@ class Files:
         self._given: dict[str, bytes] = {}
         self._now: dict[str, bytes] = {}
         self._before: dict[str, bytes | None] = {}
-        """What was in a file before it was last opened to be written."""
+        """The content of each file before it was last opened for writing."""
         self._open: list[TextFile | BinaryFile] = []
 
     def reset(self, given: Mapping[str, bytes]) -> None:
-        """Begin a run with what earlier ones wrote."""
+        """Begin a run with the files of earlier ones."""
         self._given, self._now, self._before, self._open = dict(given), dict(given), {}, []
 
     def written(self) -> dict[str, bytes]:
-        """What the run wrote and did not take back, with what it left open; what is as it was given is not among it."""
+        """Return the files that the run wrote and did not remove, those left open too; unchanged files are left out."""
         for file in list(self._open):
-            with contextlib.suppress(Exception):  # an encoding that cannot take what was written
+            with contextlib.suppress(Exception):  # the encoding lacks a character that was written
                 file.flush()
         return {name: data for name, data in self._now.items() if self._given.get(name) != data}
 
@@ -76,11 +76,11 @@ class Files:
         return is_path(path) and name_of(path) in self._names()
 
     def names(self) -> list[str]:
-        """All that there are."""
+        """Return the names of all files."""
         return sorted(self._names())
 
     def read(self, path: object, what: str = "open()") -> bytes:
-        """What is in a file; raises NotAllowed."""
+        """Return the content of a file; raise NotAllowed."""
         name = name_of(path)
         for file in self._open:
             if file.key == name:
@@ -94,11 +94,11 @@ class Files:
         return self._now[name]
 
     def write(self, path: object, data: bytes) -> None:
-        """Put a file at a path."""
+        """Write a file."""
         self._now[name_of(path)] = bytes(data)
 
     def remove(self, path: object) -> None:
-        """Take back a file of this run."""
+        """Remove a file of this run; raise NotAllowed."""
         name = name_of(path)
         self.read(name, "unlink()")
         if name in self._given:
@@ -135,12 +135,12 @@ class Files:
             opened = TextFile(self, name, str(file), mode, data, encoding, errors, newline)
         if opened.writable():
             self._before[name] = self._now.get(name)
-            self._now[name] = data  # there at once, as elsewhere
+            self._now[name] = data  # it exists from now on, as on a disk
             self._open.append(opened)
         return opened
 
     def abandon(self, file: TextFile | BinaryFile) -> None:
-        """Let go of a file that could not be written to its end: what was there before stays."""
+        """Close a file that could not be written to its end, and restore its content from before."""
         self._closed(file)
         before = self._before.get(file.key)
         if before is None:
@@ -164,9 +164,9 @@ _BUFFER: Any = object
 
 
 class _Handle(_BUFFER):  # type: ignore[misc]
-    """What a text file and a binary one have in common. It stands before the buffer among their bases, so `super()` is the buffer.
+    """What a text file and a binary one have in common. It comes before the buffer among their bases, so that `super()` is the buffer.
 
-    A handle writes what it holds into its file when it is flushed or closed.
+    A handle writes its content into its file when it is flushed or closed.
     """
 
     def _begin(self, files: Files, key: str, name: str, mode: str) -> None:
@@ -241,7 +241,7 @@ class TextFile(_Handle, io.StringIO):  # type: ignore[misc]
         self._encoding = "utf-8" if encoding in (None, "locale") else str(encoding)
         self._errors = "strict" if errors is None else str(errors)
         self._begin(files, key, name, mode)
-        # Only what is read has its line ends made alike: what is written keeps them.
+        # Line ends are translated only on reading: written ones stay as they are.
         ends = newline if not self._writes or newline == "\r\n" else ""
         text = data.decode(self._encoding, self._errors)
         io.StringIO.__init__(self, text.replace("\r\n", "\n") if ends == "\r\n" else text, ends)
@@ -276,12 +276,12 @@ class BinaryFile(_Handle, io.BytesIO):  # type: ignore[misc]
 
 
 BUFFERS: Final = (io.StringIO, io.BytesIO, TextFile, BinaryFile)
-"""Exactly these: what may be read from and written to."""
+"""Exactly these types may be read from and written to: a subclass could have methods of the code's."""
 TEXT_BUFFERS: Final = (io.StringIO, TextFile)
 
 
 def path_class(files: Files) -> type[PurePosixPath]:
-    """`pathlib.Path` over the files of a run."""
+    """Return `pathlib.Path` over the files of a run."""
 
     class Path(PurePosixPath):
         __slots__ = ()
@@ -352,5 +352,5 @@ def path_class(files: Files) -> type[PurePosixPath]:
 
 
 def name_parts(path: PurePath) -> list[str]:
-    """The parts of a path that a name has."""
+    """Return the parts of a path that are in the file's name."""
     return [part for part in path.parts if part not in ("/", "..", ".")]

@@ -1,7 +1,7 @@
-"""matplotlib's fonts from memory: no files can be read where plots are made.
+"""matplotlib's fonts in memory, since a run can read no files.
 
-Only the fonts that come with matplotlib are used, so that a plot looks the same on every machine. They are read once, in the zygote;
-what FreeType makes of them survives the fork, as there is no open file under it.
+Only the fonts that come with matplotlib are used, so a plot looks the same on every machine. They are read once, in the zygote. What
+FreeType makes of them survives a fork, because no open file is behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOWHERE = "/nonexistent"
 
 
 def import_matplotlib() -> None:
-    """Import matplotlib with its own settings and fonts alone, whatever the machine has; raises ImportError."""
+    """Import matplotlib with only its own settings and fonts, whatever the machine has; raise ImportError."""
     if "matplotlib.font_manager" in sys.modules:
         return
     spec = importlib.util.find_spec("matplotlib")
@@ -52,7 +52,7 @@ def import_matplotlib() -> None:
 
 
 def hold_fonts() -> None:
-    """Read all fonts and put them in place of their files."""
+    """Read all fonts into memory, and have matplotlib use those instead of the files."""
     from matplotlib import font_manager, ft2font
 
     manager: Any = font_manager
@@ -80,7 +80,7 @@ def hold_fonts() -> None:
 
 
 def _files(known: set[str]) -> types.SimpleNamespace:
-    """What is asked of `os` about fonts, where no file can be looked at."""
+    """Return a stand-in for `os` that answers questions about font files."""
 
     def is_known(name: Any) -> bool:
         return str(name) in known  # a FontPath is a str with a hash of its own
@@ -90,15 +90,15 @@ def _files(known: set[str]) -> types.SimpleNamespace:
 
 
 class _NoTimer:
-    """In place of a thread that would warn after five seconds."""
+    """Stands for a timer thread that would warn after five seconds."""
 
     def __init__(self, *_arguments: object) -> None: ...
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def cancel(self) -> None:
-        """Nothing to cancel."""
+        """Do nothing."""
 
 
 def _no_program(*_arguments: object, **_options: object) -> bytes:

@@ -1,4 +1,4 @@
-"""pandas methods in the form the language has them: text out but no paths, function names from a list."""
+"""pandas methods in the language's form: files are those of the run, and functions by name come from a list."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_METHODS = frozenset({"loadtxt", "genfromtxt", "savetxt"})
 
 
 def is_function_name(name: str) -> bool:
-    """Whether agg, apply and transform may look a name up: first among the methods of what they work on, then among numpy's functions."""
+    """Whether agg, apply and transform may look up a name, which they do among the object's methods and then among numpy's functions."""
     if not names.is_ordinary(name) or name in NUMPY_HIDDEN or name in _NO_METHODS:
         return False
     return type(getattr(np, name, None)) is not types.ModuleType
@@ -32,11 +32,11 @@ _PATH_ARGUMENTS = ("path_or_buf", "buf", "path", "excel_writer", "filepath_or_bu
 
 
 _PACKED = ("to_csv", "to_json", "read_csv", "read_json", "read_table")
-"""What pandas packs and unpacks by the end of a name."""
+"""Methods that compress by the ending of a file's name."""
 
 
 def text_method(files: Files, method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`to_csv` and its like: text comes back, or goes into a file of the run, a StringIO or BytesIO."""
+    """Return `to_csv` or its like: the text is returned, or written into a file of the run, a StringIO or a BytesIO."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         template = options.get("float_format")
@@ -65,7 +65,7 @@ def text_method(files: Files, method: Callable[..., Any], name: str) -> Callable
 
 
 def savetxt(files: Files) -> Callable[..., None]:
-    """np.savetxt into a file of the run, a StringIO or BytesIO."""
+    """Return np.savetxt, which writes into a file of the run, a StringIO or a BytesIO."""
 
     def call(fname: Any, X: Any, *arguments: Any, **options: Any) -> None:  # noqa: N803  numpy's own name
         if is_path(fname):
@@ -84,10 +84,10 @@ def savetxt(files: Files) -> Callable[..., None]:
 
 
 def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`read_csv` and its like over a file of the run or an earlier one, a StringIO or BytesIO; the text itself is taken for a path."""
+    """Return `read_csv` or its like: it reads a file of this run or an earlier one, a StringIO or a BytesIO. A plain text is a path."""
 
     def call(*arguments: Any, **options: Any) -> Any:
-        if options.get("engine") == "pyarrow":  # its threads are not there
+        if options.get("engine") == "pyarrow":  # it needs threads
             raise NotAllowed("engine='pyarrow' is not available", "leave it out; dtype_backend='pyarrow' is there")
         arguments, options, source = _placed(arguments, options, (*_PATH_ARGUMENTS, "fname"))
         if type(source) in BUFFERS or (name.startswith("np.") and type(source) is list):
@@ -95,7 +95,7 @@ def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..
         what = f"{name}() of a path or address"
         if not is_path(source) or not _may_be_name(source) or not files.has(source):
             if is_path(source) and "://" not in str(source) and files.names() and _may_be_name(source):
-                files.read(source, what)  # which says what there is
+                files.read(source, what)  # raises an error that lists the files
             raise no_files(what, f"text can be read with {name}(io.StringIO(text))")
         file = io.BytesIO(files.read(source, what))
         if name.partition(".")[2] in _PACKED:
@@ -109,7 +109,7 @@ def reader(files: Files, function: Callable[..., Any], name: str) -> Callable[..
 def _placed(
     arguments: tuple[Any, ...], options: dict[str, Any], keys: Iterable[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-    """A call without what it reads or writes, which is the first argument or has one of these names, and that."""
+    """Return a call's arguments and options without its file, and the file: the first argument, or an option of one of these names."""
     if arguments:
         return arguments[1:], options, arguments[0]
     key = next((key for key in keys if key in options), None)
@@ -128,9 +128,9 @@ def _may_be_name(source: Any) -> bool:
 
 
 def plain_function(function: Any, depth: int = 0) -> Any:
-    """A fresh copy of an aggregation: callables as they are, names from the list, in containers of exact builtin types.
+    """Return a copy of an aggregation: callables as they are, names if they are allowed, containers as exact builtin types.
 
-    A copy, because what was checked must be what is used: a subclass could answer differently the second time.
+    It is a copy because what was checked must be what is used: a subclass could answer differently the second time.
     """
     kind = type(function)
     if kind is str:
@@ -177,7 +177,7 @@ _FUNCTION_TYPES = (
 
 
 def function_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`agg`, `apply`, `transform`."""
+    """Return `agg`, `apply` or `transform` with its functions checked."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         _no_compiled(options)
@@ -198,7 +198,7 @@ _FUNCTION_OPTIONS = ("func", "arg")
 
 
 def _named(value: Any) -> Any:
-    """What stands for one column of the result: `agg(total="sum")`, `agg(total=("amount", "sum"))`; as it is, if neither."""
+    """Check what makes one column of the result: `agg(total="sum")`, `agg(total=("amount", "sum"))`. Other values stay as they are."""
     kind = type(value)
     if issubclass(kind, str) or kind is pd.NamedAgg:
         return plain_function(value)
@@ -209,7 +209,7 @@ def _named(value: Any) -> Any:
 
 
 def pivot(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`pivot_table` and `crosstab`."""
+    """Return `pivot_table` or `crosstab` with its functions checked."""
     signature = inspect.signature(function)
 
     def call(*arguments: Any, **options: Any) -> Any:

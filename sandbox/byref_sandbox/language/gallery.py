@@ -1,4 +1,4 @@
-"""The figures of a run, drawn as PNG when the code shows or saves them, and at its end those left open."""
+"""The figures of a run. They are drawn as PNG when the code shows or saves them; those left open are drawn at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from byref_sandbox.outcome import MAX_FIGURE_PIXELS, MAX_FIGURE_SIDE, MAX_FIGURE
 
 MAX_INCHES: Final = 200
 _SPILL: Final = 2.0
-"""What hangs over a figure's edges is drawn too, as long as the image gets no more than so many times as wide or high."""
+"""Parts that hang over a figure's edges are drawn too, until the image is so many times as wide or high as the figure."""
 _MARGIN_INCHES: Final = 0.05
 _PASSED_ON: Final = ("facecolor", "edgecolor", "transparent")
 _NAME_CHARS: Final = 60
@@ -31,7 +31,7 @@ class Drawn:
 
 
 class Gallery:
-    """Draws figures and keeps the images; `save` is the real `Figure.savefig`, `pyplot` knows which figures are open."""
+    """Draws figures and stores the images. `save` is the real `Figure.savefig`; `pyplot` knows which figures are open."""
 
     def __init__(self, pyplot: Any, save: Callable[..., None]) -> None:
         self._pyplot = pyplot
@@ -44,17 +44,17 @@ class Gallery:
         self._numbered = 0
         self._seen: list[Any] = []
         self.left_out = 0
-        """Figures beyond the most that come out of a run."""
+        """How many figures there was no room for."""
         if self._pyplot.get_fignums():
             self._pyplot.close("all")
 
     @property
     def drawn(self) -> list[Drawn]:
-        """The images so far, in the order in which they were first shown."""
+        """Return the images so far, in the order in which they were first shown."""
         return [Drawn(name, png) for name, png in self._drawn.items()]
 
     def save(self, figure: Any, target: object = None, **options: Any) -> None:
-        """`Figure.savefig`: the figure is shown under the name of the file; a BytesIO gets the PNG as well."""
+        """Do what `Figure.savefig` does: the figure becomes an image with the name of the file. A BytesIO gets the PNG as well."""
         buffer = target if isinstance(target, io.BytesIO) and type(target) in BUFFERS else None
         wanted = options.get("format")
         if buffer is not None and wanted is not None and str(wanted).lower() != "png":
@@ -70,7 +70,7 @@ class Gallery:
         self._add(figure, name, png)
 
     def show(self, figures: Iterable[Any] | None = None) -> None:
-        """Draw the open figures, or these, and close them; one that was saved and has not changed since is not drawn again."""
+        """Draw the open figures, or these, and close them. A figure that was saved and has not changed since is not drawn again."""
         manager = self._pyplot._pylab_helpers.Gcf
         shown = [each.canvas.figure for each in manager.get_all_fig_managers()] if figures is None else list(figures)
         for figure in shown:
@@ -120,7 +120,7 @@ class Gallery:
         return image.getvalue()
 
     def _box(self, figure: Any, width: float, height: float, dpi: float, box: Any, pad: Any) -> Any:
-        """The part of the plane to be drawn, in inches: what was asked for, or the figure with what hangs over its edges."""
+        """Return the part of the plane that is drawn, in inches: what was asked for, or the figure with what hangs over its edges."""
         from matplotlib.transforms import Bbox
 
         if isinstance(box, Bbox):
@@ -143,7 +143,7 @@ class Gallery:
 
 
 def _within(box: Any, whole: Any, width: float, height: float) -> Any:
-    """A box no further from the figure than what may hang over, and not empty."""
+    """Return a box, cut where it reaches too far beyond the figure; the whole figure if nothing is left."""
     from matplotlib.transforms import Bbox
 
     across, up = width * (_SPILL - 1) / 2, height * (_SPILL - 1) / 2
@@ -153,14 +153,14 @@ def _within(box: Any, whole: Any, width: float, height: float) -> Any:
 
 
 def _most_dpi(width: float, height: float) -> float:
-    """The finest resolution in which so many inches keep within the bounds of an image."""
-    # One pixel less a side: sizes are rounded up.
+    """Return the highest resolution at which a figure of so many inches fits the bounds of an image."""
+    # One pixel less on each side, since sizes are rounded up.
     by_area = math.sqrt(MAX_FIGURE_PIXELS / (width * height))
     return min(by_area * 0.999, (MAX_FIGURE_SIDE - 1) / max(width, height))
 
 
 def _name_of(target: object) -> str | None:
-    """`charts/by region.png` as the name `by_region`; None of what is no path."""
+    """Return the name of a path: `charts/by region.png` is `by_region`; None if it is no path."""
     text = str(target) if isinstance(target, str) or type(target).__module__ == "pathlib" else ""
     stem = re.split(r"[/\\]", text)[-1].rpartition(".")
     name = re.sub(r"\W+", "_", stem[0] or stem[2]).strip("_")[:_NAME_CHARS]

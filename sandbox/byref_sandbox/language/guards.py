@@ -1,4 +1,4 @@
-"""What the compiled code calls in place of the risky operations: attributes by name, and stores into attributes."""
+"""Guards: compiled code calls them in place of risky operations, which are attributes by name and stores into attributes."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ Wrapper = Callable[[Callable[..., Any], str], Callable[..., Any]]
 
 
 class Guards(Classes):
-    """The checks, on top of the classes that the running code has made."""
+    """The guards of one language, which know the classes that the running code has made."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wrappers: dict[str, Wrapper] = {}
-        """By attribute name, for methods of library objects that are had in another form."""
+        """Wrappers of library methods, by attribute name: code gets such a method in another form."""
         self.substitutes: dict[str, Callable[[Any], Any]] = {}
-        """By attribute name, what an object of a library has in its place."""
+        """What code gets in place of a library object's attribute, by attribute name."""
         self.memory: dict[str, Callable[[Any], Any]] = {}
-        """By attribute name, what a value has in its place where it would give way to memory that compiled code trusts."""
+        """The same for attributes that lead to memory which compiled code trusts (`arrays.MEMORY`)."""
         self.writable_types: tuple[type, ...] = ()
         self.writable_attributes: dict[type, frozenset[str]] = {}
         self._roots: dict[type, bool] = {}
@@ -58,7 +58,7 @@ class Guards(Classes):
         return known
 
     def checked(self, value: Any, name: str) -> Any:
-        """`value.name` for the names of CHECKED_ATTRIBUTES."""
+        """Return `value.name` for a name of CHECKED_ATTRIBUTES, or what code has in its place; raise NotAllowed."""
         kind = type(value)
         if kind is str:
             return safe_template(value, name) if name in names.TEMPLATE_ATTRIBUTES else getattr(value, name)
@@ -69,7 +69,7 @@ class Guards(Classes):
         if kind is super:
             raise NotAllowed(f"super().{name} is not available", f"use self.{name}")
         if module_of(kind) in ("typing", "types") and (origin := getattr(value, "__origin__", None)) is not None:
-            return self.checked(origin, name)  # Sized[int] has what Sized has, `register` among it
+            return self.checked(origin, name)  # Sized[int] has all that Sized has, `register` as well
         unbound = issubclass(kind, type)
         if name in names.TRUSTED_ATTRIBUTES:
             return self._had(self._trusted(value, name, unbound), name)
@@ -78,7 +78,8 @@ class Guards(Classes):
                 raise NotAllowed("the attribute 'obj' of an error is not available")
         elif name == "fields":
             found = getattr(value, name)
-            # What a mappingproxy is compared with gets the very dict behind it, and a dtype's fields say where its objects are.
+            # A copy: an object that is compared with a mappingproxy gets the dict behind it, and a dtype's fields say where in
+            # memory its objects are.
             return types.MappingProxyType(dict(found)) if type(found) is types.MappingProxyType else found
         elif name == "data":
             found = getattr(value, name)
@@ -124,7 +125,7 @@ class Guards(Classes):
         return lambda instance, *arguments, **options: self.checked(instance, name)(*arguments, **options)
 
     def _had(self, value: Any, name: str) -> Any:
-        """What code has of an attribute's value: no module, and no class that must not be had itself."""
+        """Return what code gets of an attribute's value: no module, and a stand-in for a class that it must not have."""
         kind = type(value)
         if kind is types.ModuleType:
             raise NotAllowed(f".{name} is a module and not available")
@@ -145,16 +146,16 @@ class Guards(Classes):
         return self._had(getattr(value, name), name)
 
     def private(self, value: Any, name: str) -> Any:
-        """`value`, if its attributes that begin with an underscore are the code's own."""
+        """Return `value` if its attribute `name`, which begins with an underscore, is the code's own; raise NotAllowed."""
         kind = type(value)
         if self.is_user_class(kind) or (kind is super and self.is_user_class(_class_of_super(value))):
             return value
         if self.is_user_class(value) and (has(value, name) or not has(kind, name)):
-            return value  # but not what only its metaclass has: EnumMeta's would read any module
+            return value  # not what only its metaclass has: a method of EnumMeta reads any module
         if is_own_function(value):
             return value
         if (module_of(kind) == "builtins" or value is self.type) and not is_there(value, kind, name):
-            return value  # Python says so
+            return value  # there is no such attribute, which Python says
         if name in names.NAMEDTUPLE_ATTRIBUTES and issubclass(value if issubclass(kind, type) else kind, tuple):
             return value
         raise NotAllowed(
@@ -163,7 +164,7 @@ class Guards(Classes):
         )
 
     def dunder(self, value: Any, name: str) -> Any:
-        """`value.__name__` and the other dunder attributes that may be read."""
+        """Return a dunder attribute that may be read, such as `value.__name__`; raise NotAllowed."""
         kind = type(value)
         if name == "__class__":
             return self.type(value)
@@ -207,7 +208,7 @@ class Guards(Classes):
     def _setter(self, value: Any, kind: type, name: str) -> Callable[..., None]:
         change: Callable[..., None] = self.setattr if name == "__setattr__" else self.delattr
         if kind is super:
-            # The next __setattr__ after the class of `super`: another class of the code, or the plain one.
+            # The next __setattr__ behind the class of `super` belongs to another class of the code, or it is object's.
             target = getattr(value, name)
             if type(target) is types.MethodType:
                 return target
@@ -236,7 +237,10 @@ class Guards(Classes):
         raise NotAllowed(f"attribute {name!r} of {name_of(value)} is not available", "make a new object")
 
     def _unbound(self, cls: type, function: Any) -> Any:
-        """A function of a class, for instances of that class made by the code only: generated methods set attributes without a check."""
+        """Return a function of a class that accepts instances of that class only.
+
+        Generated methods set attributes without a check: `C.__init__(other, …)` could set those of any object.
+        """
         if not callable(function) or type(function) is types.MethodType:
             return function
 
@@ -250,7 +254,7 @@ class Guards(Classes):
     # Changing attributes -------------------------------------------------------------------------------------------------------
 
     def writable(self, value: Any, name: str) -> Any:
-        """`value`, if its attribute `name` may be set or deleted."""
+        """Return `value` if its attribute `name` may be set or deleted; raise NotAllowed."""
         kind = type(value)
         if kind in _PLAIN or (kind is type and value in _PLAIN):
             return value  # Python says that there is no such attribute, or that it cannot be set
@@ -273,7 +277,7 @@ class Guards(Classes):
         )
 
     def readable(self, value: Any, name: str) -> Any:
-        """`value`, if its attribute `name`, of CHECKED_ATTRIBUTES, may be read."""
+        """Return `value` if its attribute `name`, one of CHECKED_ATTRIBUTES, may be read; raise NotAllowed."""
         if not self.is_of_user(value):
             self.checked(value, name)
         return value
@@ -317,7 +321,7 @@ class Guards(Classes):
         delattr(self.change(value, name), name)
 
     def change(self, value: Any, name: str) -> Any:
-        """`value`, if its attribute may be changed by a name that is only known at run time."""
+        """Return `value` if its attribute may be changed by a name that is known only at run time; raise NotAllowed."""
         if type(name) is not str:
             raise TypeError("attribute name must be string")
         if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in names.WRITTEN_DUNDERS):
@@ -327,11 +331,11 @@ class Guards(Classes):
 
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice})
 _PLAIN |= {type(None), type(...)}
-"""Exactly these: their instances have no attributes of their own."""
+"""Exactly these types: their instances have no attributes that can be set."""
 
 _OWN_DUNDERS = words("""__getattr__ __get__ __set__ __delete__ __set_name__ __init_subclass__ __post_init__ __missing__ __dir__
     __match_args__""")
-"""Read of objects and classes of the code only: a library's would be a way around the checks of names."""
+"""Read only of objects and classes that the code made. Those of libraries would be a way around the checks of names."""
 
 
 def _plain_change(guards: Guards, change: str, target: Any, name: Any, *new: Any) -> None:

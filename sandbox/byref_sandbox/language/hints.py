@@ -1,4 +1,4 @@
-"""Errors in words that a model can mend its code by."""
+"""Explains errors in words by which a model can mend its code."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from byref_sandbox.outcome import NAMES_THERE, Failure
 MAX_MESSAGE_CHARS = 2_000
 MAX_LISTED = 30
 MAX_NAMES = 10
-"""Variables that a hint names, of what was given to the code: more would cost more than they help."""
+"""Variables given to the code that a hint names at most: more would cost more tokens than they help."""
 _FEW = 6
-"""Where there are fewer of these, what earlier code left makes them so many."""
+"""If fewer are named, names that earlier code left fill up to so many."""
 
 
 class Known(NamedTuple):
-    """The variables that there are, as far as they may be named."""
+    """The variables that a hint may name."""
 
     data: tuple[str, ...]
-    """Of what was given to the code, the most likely first."""
+    """Names of what was given to the code, the most likely first."""
     others: tuple[str, ...]
-    """Of what earlier code left."""
+    """Names that earlier code left."""
 
 
 def syntax_error(error: SyntaxError, source: str) -> Failure:
-    """A parser's error, with the line it stumbled over."""
+    """Return the failure of a parser's error, with the text of the line."""
     lines = source.splitlines()
     line = error.lineno
     text = lines[line - 1].strip()[:200] if line and 0 < line <= len(lines) else ""
@@ -42,7 +42,7 @@ def syntax_error(error: SyntaxError, source: str) -> Failure:
 
 
 def magic(refused: Magic) -> Failure:
-    """A line of IPython's that has no meaning here."""
+    """Return the failure of a line of IPython's that has no meaning here."""
     if refused.packages:
         package = refused.packages[0]
         instead = missing.instead_of(package)
@@ -60,7 +60,7 @@ def explain(
     modules: Mapping[str, Facade],
     builtin: Mapping[str, Any],
 ) -> Failure:
-    """Kind, bounded message, line and hint."""
+    """Return the failure of an error: kind, bounded message, line and hint."""
     frame, line, lasti = _place(error, filename)
     try:
         hint = _hint(error, frame, lasti, source, known, modules, builtin)
@@ -70,7 +70,7 @@ def explain(
 
 
 def message_of(error: BaseException) -> str:
-    """`str(error)`, bounded, whatever the error's own methods do."""
+    """Return `str(error)`, bounded, whatever the error's own methods do."""
     try:
         if isinstance(error, NotAllowed):
             text = error.message
@@ -85,7 +85,7 @@ def message_of(error: BaseException) -> str:
 
 
 def _place(error: BaseException, filename: str) -> tuple[types.FrameType | None, int | None, int]:
-    """The deepest frame of the code itself."""
+    """Return the deepest frame that is the code's own, its line and its instruction."""
     frame, line, lasti = None, None, -1
     trace = error.__traceback__
     while trace is not None:
@@ -96,7 +96,7 @@ def _place(error: BaseException, filename: str) -> tuple[types.FrameType | None,
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names in a line, bounded."""
+    """Return names on one line, bounded."""
     texts: list[str] = []
     for name in names:
         if len(texts) == MAX_LISTED:
@@ -159,7 +159,7 @@ def _hint(
 
 
 def _inside(name: str, frame: types.FrameType | None) -> str:
-    """Where a name that is not there is a column or a key of what is."""
+    """Say of which table or object a missing name is a column or a key."""
     from pandas import DataFrame
 
     for owner, value in {**frame.f_globals, **frame.f_locals}.items() if frame is not None and name else ():
@@ -177,7 +177,7 @@ def _inside(name: str, frame: types.FrameType | None) -> str:
 def _helper_hint(
     error: BaseException, frame: types.FrameType | None, lasti: int, source: str, builtin: Mapping[str, Any]
 ) -> str | None:
-    """How `df` is used, where it is taken for a DataFrame, and how any helper is had again, where the code took its name."""
+    """Say how `df` is used, where code takes it for a DataFrame, and how a builtin comes back, where code bound its name to a value."""
     node = _node_at(frame, lasti, source)
     owner = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
     if frame is None or not isinstance(owner, ast.Name):
@@ -197,7 +197,7 @@ def _helper_hint(
 
 
 def _accessor_hint(error: AttributeError) -> str | None:
-    """What a column is, and how it is had, where it has no accessor of the kind that was asked for."""
+    """Say what a column holds, and what to do, where it lacks the accessor that was used (`.str`, `.dt`, `.cat`)."""
     from pandas import Index, Series
     from pandas.api.types import infer_dtype
 
@@ -262,7 +262,7 @@ def _where(known: Known) -> str:
 
 
 def _names(data: Sequence[str], others: Sequence[str], most: int) -> str:
-    """Names of data, then others where there are fewer than `most`, and how many more there are."""
+    """Return names of data, then others up to `most`, and how many more there are."""
     first = sorted(data[:MAX_NAMES])
     shown = [*first, *others[: max(0, most - len(first))]]
     more = len(data) + len(others) - len(shown)
@@ -275,7 +275,7 @@ def _key_hint(error: KeyError, frame: types.FrameType | None, lasti: int, source
     missing: object = error.args[0] if error.args else None
     trace = error.__traceback__
     while trace is not None:
-        # Inside pandas `self` is what was asked: the outermost of them is the user's own object.
+        # In frames of pandas `self` is the object that was asked. The outermost is the one in the code.
         owner: object = trace.tb_frame.f_locals.get("self") if trace.tb_frame is not frame else None
         by_label = type(owner).__name__ in ("_LocIndexer", "_AtIndexer")
         owner = getattr(owner, "obj", owner) if _of_pandas(owner) else None
@@ -301,13 +301,13 @@ def _of_pandas(value: object) -> bool:
 
 
 def _subscripted(frame: types.FrameType | None, lasti: int, source: str) -> object:
-    """The object of the failing `object[key]`, where it can be had from names, constants and plain containers alone."""
+    """Return the object of the failing `object[key]`, if names, constants and plain containers lead to it: nothing of the code's is called."""
     node = _node_at(frame, lasti, source)
     return _plain_value(node.value, frame) if frame is not None and isinstance(node, ast.Subscript) else None
 
 
 def _node_at(frame: types.FrameType | None, lasti: int, source: str) -> ast.Subscript | ast.Call | ast.Attribute | None:
-    """The expression at which the code stopped, where it is of the kinds that stop."""
+    """Return the subscript, call or attribute at which the code stopped; None if it was something else."""
     if frame is None or lasti < 0:
         return None
     start, end, left, right = list(frame.f_code.co_positions())[lasti // 2]

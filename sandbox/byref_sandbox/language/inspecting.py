@@ -1,4 +1,4 @@
-"""Looks at objects that the code may have made, without running anything of theirs."""
+"""Questions about objects that the code may have made, answered without running any method of theirs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_own_frame(namespace: Mapping[str, Any]) -> bool:
 
 
 def public_look_up(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """A `__getattr__` that is not asked for dunder names: libraries look for __array_interface__ (raw memory) on instances too."""
+    """Return a `__getattr__` that is never asked for dunder names: numpy asks instances for __array_interface__, which is raw memory."""
 
     def public_only(self: Any, name: str) -> Any:
         if names.is_dunder(name):
@@ -36,7 +36,7 @@ def is_own_function(value: object) -> bool:
 
 
 def plain_hint(hint: object) -> object:
-    """A type hint; as a text where it is one that newer versions of Python evaluate when they are asked to."""
+    """Return a type hint. A ForwardRef becomes its text: newer versions of Python evaluate it on request."""
     return hint.__forward_arg__ if type(hint) is ForwardRef else hint
 
 
@@ -51,7 +51,7 @@ def is_there(value: Any, kind: type, name: str) -> bool:
 
 
 def static(kind: type, name: str) -> object:
-    """What a class or one of its bases holds under a name, as it is stored."""
+    """Return what a class or one of its bases stores under a name, without calling descriptors."""
     for cls in mro_of(kind):
         if name in cls.__dict__:
             return cls.__dict__[name]
@@ -59,7 +59,7 @@ def static(kind: type, name: str) -> object:
 
 
 def name_of(value: object) -> str:
-    """How a value is named in a message: its module, its class or itself."""
+    """Return how a value is named in a message: by its module, its class or itself."""
     if type(value) is Facade:
         return f"module {facade_name(value)}"
     return repr(value.__name__ if isinstance(value, type) else type(value).__name__)

@@ -1,4 +1,4 @@
-"""numpy and pandas as the language has them."""
+"""numpy, pandas and pyarrow as the language has them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def install(guards: Guards, modules: Modules, files: Files) -> None:
-    """Add both to the modules, and what only they know to the guards."""
+    """Add them to the modules, and tell the guards which of their methods and attributes need care."""
     _no_dunder_labels()
     _no_zone_files()
     _no_printed_patterns()
@@ -74,18 +74,18 @@ def install(guards: Guards, modules: Modules, files: Files) -> None:
 
 
 def _no_zone_files() -> None:
-    """Keep pandas from taking the name of a time zone for a path: `dateutil//etc/passwd`."""
+    """Keep pandas from reading a file as a time zone: `dateutil//etc/passwd`."""
     vars(importlib.import_module("pandas._libs.tslibs.timezones"))["dateutil_gettz"] = _zone_by_name
 
 
 def _no_printed_patterns() -> None:
-    """Have re.DEBUG print nothing: a pattern that is kept would print itself wherever it is made again."""
+    """Have re.DEBUG print nothing: a stored pattern would print itself in every later run."""
     for name in ("re._compiler", "re._parser"):
         vars(importlib.import_module(name))["SRE_FLAG_DEBUG"] = 0
 
 
 def _no_metaclass() -> None:
-    """Keep the `type` of a categorical's dtype, which inherits from `type`, from making classes past the checks of a class statement."""
+    """Keep CategoricalDtypeType, which inherits from `type`, from making classes without the checks of a class statement."""
 
     def refuse(*_arguments: object, **_options: object) -> Any:
         raise NotAllowed("CategoricalDtypeType() cannot be called", "use a class statement")
@@ -94,8 +94,9 @@ def _no_metaclass() -> None:
 
 
 def _no_dunder_labels() -> None:
-    """Keep data from answering protocols: a Series hands out its items as attributes, and numpy asks it for `__array_interface__`,
-    which is raw memory by address.
+    """Keep the labels of a Series from answering protocols.
+
+    A Series gives out its items as attributes, and numpy asks it for `__array_interface__`, which is an address in memory.
     """
     look_up: Callable[[Any, str], Any] = pd.Series.__getattr__
 
@@ -104,7 +105,7 @@ def _no_dunder_labels() -> None:
             raise AttributeError(f"'Series' object has no attribute {name!r}")
         return look_up(self, name)
 
-    if "__getattr__" not in vars(pd.Series):  # the first Language of a process does it for all
+    if "__getattr__" not in vars(pd.Series):  # once in a process
         setattr(pd.Series, "__getattr__", public_only)  # noqa: B010
 
 
@@ -142,7 +143,7 @@ def _numpy(guards: Guards, modules: Modules, files: Files) -> None:
     exposed["savetxt"] = frames.savetxt(files)
     exposed["ScalarType"] = tuple(map(guards.in_place_of, np.ScalarType))
     exposed["__version__"] = np.__version__
-    # The real ones are made of the real class, which their arguments and a call of them would give.
+    # Not the real hints: their arguments, and a call of them, would give out the real class.
     array_hint = types.GenericAlias(array_class, (Any, types.GenericAlias(np.dtype, (_Scalar,))))
     hints = {"NDArray": array_hint, "ArrayLike": Any, "DTypeLike": Any}
     exposed["typing"] = modules.add("numpy.typing", hints)
@@ -152,7 +153,7 @@ def _numpy(guards: Guards, modules: Modules, files: Files) -> None:
 def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     exposed = {n: v for n, v in public(pd, _listed(pd)).items() if n not in PANDAS_HIDDEN and not n.startswith("read_")}
     kinds = modules.add("pandas.api.types", public(pd.api.types), pd.api.types)
-    # Their constructors set any attribute that they are given by keyword.
+    # The real constructors set any attribute that they get by keyword.
     forward = pd.api.indexers.FixedForwardWindowIndexer
     window = stand_in(forward, "", lambda window_size=0: forward(window_size=window_size))
     guards.stand_ins[forward] = window
@@ -201,7 +202,7 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
 
 
 class _Options:
-    """`pd.options.display` and its like: the real ones have the dict that holds them all as an attribute."""
+    """Stands for `pd.options.display` and its like: an attribute of the real ones is the dict of all options."""
 
     __slots__ = ("_group",)
 
@@ -247,7 +248,7 @@ def _options(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _zone_by_name(name: str) -> Any:
     try:
         zone = importlib.import_module("dateutil.tz").gettz(name) if _ZONE_NAME.fullmatch(name) else None
-    except ImportError:  # what it was made of is no longer in reach
+    except ImportError:  # a run can import nothing
         zone = None
     if zone is None:
         raise NotAllowed(f"the time zone 'dateutil/{name[:60]}' is not available", "name the zone alone: 'Europe/Oslo'")
@@ -256,7 +257,7 @@ def _zone_by_name(name: str) -> Any:
 
 _ZONE_NAME = re.compile(r"[A-Za-z][\w+-]*(/[\w+-]+){0,3}", re.ASCII)
 _OPTION_GROUPS = ("display", "mode", "future")
-"""Not among them: what names modules and engines by a string (`plotting.backend`, `io.*`), and what asks for packages (`compute.*`)."""
+"""Groups of options that may be set. Others name modules and engines by a string (`plotting.backend`, `io.*`) or ask for packages (`compute.*`)."""
 _HARMLESS_OPTION = re.compile(
     rf"(\^?({'|'.join(_OPTION_GROUPS)})|max_|min_rows|precision|width|chop|expand|float_format|string_storage)[a-z_.]*"
 )

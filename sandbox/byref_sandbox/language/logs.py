@@ -1,4 +1,4 @@
-"""`logging` and `traceback`: what they say goes to the captured output, and nothing of theirs leads to frames or streams."""
+"""`logging` and `traceback`: they write to the captured output, and nothing of theirs leads to frames or streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Logger:
         self._settings = settings
 
     def setLevel(self, level: int | str) -> None:  # noqa: N802
-        """Level by number or name."""
+        """Set the level, by number or name."""
         self.level = _level(level)
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802
@@ -30,7 +30,7 @@ class Logger:
         return bool(level >= (self.level or self._settings["level"]))
 
     def log(self, level: int, message: object, *arguments: Any, **options: Any) -> None:
-        """One record, %-formatted."""
+        """Print one record, %-formatted."""
         if not self.isEnabledFor(level):
             return
         given: Any = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], dict) else arguments
@@ -47,7 +47,7 @@ class Logger:
     critical = functools.partialmethod(log, logging.CRITICAL)
 
     def exception(self, message: object, *arguments: Any, **options: Any) -> None:
-        """At ERROR, with the error being handled."""
+        """Log at ERROR, with the error being handled."""
         self.log(logging.ERROR, message, *arguments, **{"exc_info": True, **options})
 
 
@@ -60,13 +60,13 @@ def _level(level: int | str) -> int:
 
 
 def logging_names() -> dict[str, object]:
-    """What `logging` has."""
+    """Return the names of `logging`."""
     settings: dict[str, Any] = {"level": logging.WARNING, "format": _DEFAULT, "datefmt": None}
     root = Logger("root", settings)
     loggers: dict[str, Logger] = {}
 
     def basic_config(**options: Any) -> None:
-        """Level, format and datefmt; the output is always the captured one."""
+        """Set level, format and datefmt; the output is always the captured one."""
         settings.update({name: str(options[name]) for name in ("format", "datefmt") if options.get(name)})
         if options.get("level") is not None:
             settings["level"] = _level(options["level"])
@@ -95,13 +95,13 @@ def _lines(error: BaseException, filename: str = "<code>") -> list[str]:
 
 
 def format_exc(limit: int | None = None, chain: bool = True) -> str:
-    """The error being handled, with the lines of the code it came through."""
+    """Return the error being handled, with the lines of the code that it came through."""
     error = sys.exc_info()[1]
     return "NoneType: None\n" if error is None else "".join(_lines(error))
 
 
 def traceback_names() -> dict[str, Callable[..., object]]:
-    """What `traceback` has; each takes the error, its class and error, or nothing for the one being handled."""
+    """Return the names of `traceback`. Each function takes an error, its class and the error, or nothing for the one being handled."""
 
     def of(arguments: tuple[Any, ...]) -> BaseException:
         found = [argument for argument in arguments if isinstance(argument, BaseException)]

@@ -1,4 +1,4 @@
-"""IPython's own lines in code: magics that change nothing here are taken out, all others are refused by name."""
+"""Lines of IPython's in code: magics that mean nothing here are left out, all others are refused by name."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from byref_sandbox.code.source import UNPARSED, parsed
 from byref_sandbox.code.words import words
 
 _MAX_LINES = 50
-"""Each costs a parse up to there."""
+"""The most lines that are looked at: each costs a parse of the code up to it."""
 _LINE = re.compile(r"(?P<indent>[ \t]*)(?P<sign>%%?|!+)[ \t]*(?P<name>\w+)(?P<rest>[^\n]*)")
 _CHANGES_NOTHING = words("matplotlib config load_ext reload_ext autoreload precision pdb xmode colors autosave")
 _ABOUT_A_STATEMENT = words("time timeit prun capture")
-"""What follows them is Python, on the line (`%time f()`) or below (`%%time`)."""
+"""Magics that are followed by Python, on the same line (`%time f()`) or below (`%%time`)."""
 _INSTALLS = words("pip pip3 conda mamba uv")
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*")
 _IMPORTED_AS = {"scikit-learn": "sklearn", "python-dateutil": "dateutil", "beautifulsoup4": "bs4", "pyyaml": "yaml"}
 
 
 class Magic(Exception):
-    """A line that is refused; `what` is it, `packages` are those it would install."""
+    """A refused line: `what` names the magic, `packages` are those that it would install."""
 
     def __init__(self, line: int, what: str, packages: Collection[str] = ()) -> None:
         super().__init__(what)
@@ -30,9 +30,9 @@ class Magic(Exception):
 
 
 def without_magics(source: str, is_there: Callable[[str], bool]) -> str:
-    """The code as Python: line numbers stay, and code without magics, or broken in another way, comes back as it is.
+    """Return the code as Python, with the same line numbers. Code without magics, or broken in another way, comes back as it is.
 
-    Raises Magic for what has no meaning here, or would install what `is_there` does not know.
+    Raise Magic of a line that has no meaning here, or that would install a package which `is_there` does not know.
     """
     if not any(_LINE.match(line) for line in source.splitlines()):
         return source
@@ -40,7 +40,7 @@ def without_magics(source: str, is_there: Callable[[str], bool]) -> str:
     for _ in range(_MAX_LINES):
         try:
             parsed("\n".join(lines))
-        except SyntaxError as error:  # the sign stands where a statement should begin, so Python stumbles over it
+        except SyntaxError as error:  # Python's parser stops at the sign, which begins no statement
             number = error.lineno or 0
             found = _LINE.fullmatch(lines[number - 1]) if 0 < number <= len(lines) else None
             if found is None:
@@ -54,7 +54,7 @@ def without_magics(source: str, is_there: Callable[[str], bool]) -> str:
 
 
 def _python(found: re.Match[str], line: int, is_there: Callable[[str], bool]) -> str:
-    """What stands for a line."""
+    """Return the Python that replaces a line; raise Magic."""
     sign, name, rest = found["sign"], found["name"], found["rest"]
     nothing = f"{found['indent']}pass"
     if name in _INSTALLS and sign != "%%":
@@ -71,7 +71,7 @@ def _python(found: re.Match[str], line: int, is_there: Callable[[str], bool]) ->
 
 
 def _packages(rest: str) -> list[str]:
-    """What `pip install …` asks for, by the names under which it is imported."""
+    """Return the packages that `pip install …` names, as they are imported."""
     words = rest.split("#")[0].split()
     if "install" not in words:
         return []

@@ -1,4 +1,4 @@
-"""What models import that is not there, and what to use instead."""
+"""Modules that models import and that are not there, and what to use instead."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _ABOUT_DATA = frozenset({_FILES, _NETWORK, _DATABASE, _BY_NAME["os"]})
 
 
 def instead_of(module: str) -> tuple[str, bool] | None:
-    """What to use instead of a module, and whether to add where the data is."""
+    """Return what to use instead of a module, and whether to add where the data is; None of an unknown module."""
     first, second = (*module.split("."), "")[:2]
     hint = _BY_NAME.get(f"{first}.{second}") or _BY_NAME.get(first)
     return None if hint is None else (hint, hint in _ABOUT_DATA)

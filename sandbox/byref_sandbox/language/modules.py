@@ -1,4 +1,4 @@
-"""The modules code may import: facades that hold allow-listed names, never a real module."""
+"""The modules that code may import: facades that hold allow-listed names, never a real module."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from byref_sandbox.language.refusal import NotAllowed
 
 _real_csv_reader = _csv.reader
 MAX_RECURSION = 50_000
-"""Deeper recursion could overflow the C stack, which ends the process without an error to learn from."""
+"""Deeper recursion could overflow the C stack, which ends the process without an error message."""
 GENERATED_MODULE = "byref_sandbox.code"
-"""What generated methods are told their module is: an empty one, so their globals are."""
+"""The module of generated methods. It is empty, so their globals give nothing away."""
 
 
 def public(module: types.ModuleType, listed: Iterable[str] | None = None) -> dict[str, Any]:
-    """The names of a module that are public and no modules themselves."""
+    """Return what a module has under its public names, or the listed ones, without modules."""
     found = listed if listed is not None else (n for n in dir(module) if not n.startswith("_"))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a deprecated name warns as soon as it is looked at
+        warnings.simplefilter("ignore")  # a deprecated name warns when it is read
         members = {n: getattr(module, n) for n in found if hasattr(module, n)}
     return {n: member for n, member in members.items() if type(member) is not types.ModuleType}
 
@@ -87,13 +87,13 @@ class Modules:
         real: types.ModuleType | None = None,
         hints: Mapping[str, str] | None = None,
     ) -> Facade:
-        """Make a facade of what `real` has; its other public names are refused by name."""
+        """Make and return a facade. Public names of `real` that it lacks are refused by name."""
         hidden = [n for n in dir(real) if not n.startswith("_")] if real is not None else []
         facade = self.facades[name] = Facade(name, attributes, hidden, hints)
         return facade
 
     def load(self, module: str, attribute: str | None, leaf: bool) -> object:
-        """What an import statement binds; an ImportError is raised for what there is not."""
+        """Return what an import statement binds; raise ImportError of a name that is not there."""
         top = module.partition(".")[0]
         facade = self.facades.get(module)
         if facade is None:
@@ -122,7 +122,7 @@ class Modules:
         rules = importlib.import_module("dateutil.rrule").rrulestr
 
         def zone(name: str | None = None) -> zoneinfo.ZoneInfo | None:
-            """A zone by its name; dateutil's own would take it for a path."""
+            """Return a zone by its name; dateutil's own function would read a file."""
             return zoneinfo.ZoneInfo(str.__str__(name)) if isinstance(name, str) and name in zones else None
 
         output = Facade("sys.stdout", {"write": lambda text: sys.stdout.write(str(text)), "flush": lambda: None})
@@ -141,7 +141,7 @@ class Modules:
             "typing": {"get_origin": self._get_origin, "get_args": self._get_args, "Type": self._guards.type},
             "zoneinfo": {
                 "available_timezones": lambda: set(zones),
-                # Its cache compares keys while it is being changed.
+                # The real class's cache compares keys while it is changed, so a key must be a plain text.
                 "ZoneInfo": self._stand_in(zoneinfo.ZoneInfo, lambda key: zoneinfo.ZoneInfo(str.__str__(key))),
             },
             "csv": {"reader": csv.reader},
@@ -204,7 +204,7 @@ class Modules:
         return lambda value: self._guards.getattr(value, name)(*arguments, **options)
 
     def _wraps(self, wrapped: Any, *_: Any, **__: Any) -> Callable[[Any], Any]:
-        """functools.wraps: the name and the docstring go over."""
+        """functools.wraps: copies the name and the docstring."""
 
         def decorator(wrapper: Any) -> Any:
             for name in ("__name__", "__qualname__", "__doc__"):
@@ -303,7 +303,7 @@ class Modules:
 
 
 def _singledispatch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """functools.singledispatch, registering by classes alone: an annotation that is a string would be evaluated."""
+    """functools.singledispatch that registers by classes only: an annotation that is a string would be evaluated."""
     real = functools.singledispatch(function)
 
     def dispatch(*arguments: Any, **options: Any) -> Any:
@@ -325,12 +325,12 @@ def _singledispatch(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _csv_reader(lines: Iterable[str], *arguments: Any, **options: Any) -> Any:
-    """csv.reader(), which is not begun again while it asks for a line: it would go on with what the other has taken."""
+    """csv.reader() over a generator, which cannot be entered twice: a reader that is used while it asks for a line would go on with state that the inner use has freed."""
     return _real_csv_reader((line for line in lines), *arguments, **options)
 
 
 def _display(*values: object, **_options: object) -> None:
-    """IPython's: each value on lines of its own."""
+    """IPython's `display`: print each value on lines of its own."""
     print(*values, sep="\n")
 
 

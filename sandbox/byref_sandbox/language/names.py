@@ -7,38 +7,38 @@ from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 from byref_sandbox.code.words import words
 
 FRAME_HELPER = "df"
-"""What makes a DataFrame of a variable. `df = pd.DataFrame(orders)` is written everywhere: called, the name stays what it was."""
+"""The helper that makes a DataFrame of a variable. Models write `df = pd.DataFrame(orders)` everywhere, so a call of `df` reaches the helper even then."""
 
 REFUSED_ATTRIBUTES: frozenset[str] = INSPECT_ATTRIBUTES | words(
     """tb_lasti f_lasti f_trace_lines f_trace_opcodes cr_running ag_running
     func_globals func_code func_closure func_defaults func_dict
     _abc_impl _is_protocol _is_runtime_protocol"""
 )
-"""Frames, code, tracebacks, what compiled functions call their globals, and what makes isinstance lie: refused wherever they are written."""
+"""Refused wherever they are written: frames, code objects, tracebacks, the globals of functions, and what makes isinstance lie."""
 
 FILE_METHODS = words("""to_pickle to_sql to_excel to_parquet to_feather to_hdf to_stata to_gbq to_orc to_clipboard to_xml to_iceberg
     tofile dump dumps""")
 TEXT_METHODS = words("to_csv to_json to_html to_string to_markdown to_latex")
-"""pandas methods that return text, or write it to a path."""
+"""pandas methods that return text, or write it to a file."""
 FUNCTION_METHODS = words("agg aggregate apply transform")
-"""pandas methods that take the name of a method as a string."""
+"""pandas methods that accept the name of any method as a string."""
 EXPRESSION_METHODS = words("query eval")
 PLOT_METHODS = words("plot hist boxplot style")
 MEMORY_ATTRIBUTES = words("ctypes cffi capsule setfield getfield resize sp_index")
-"""numpy: raw addresses and the ways to make an array look at memory that is not its own."""
+"""numpy's raw addresses, and its ways to make an array look at memory that is not its own."""
 TRUSTED_ATTRIBUTES = words("setflags flags base at from_codes set_codes set_levels codes levels")
-"""Ways to memory that compiled code trusts without looking: integers out of range there end the process."""
+"""Ways to memory that compiled code uses without a check: an integer out of range there ends the process."""
 BUFFER_ATTRIBUTES = words("readinto readinto1 pack_into")
-"""What writes bytes into any buffer: into an array of objects, too, which are addresses there."""
+"""Methods that write bytes into any buffer. In an array of objects those bytes would be addresses."""
 CLASS_ATTRIBUTES = words("mro register baseclass")
-"""Of classes: `register` makes isinstance lie, `baseclass` is a property whose getter would not be asked for by its name."""
+"""Attributes of classes. `register` makes isinstance lie; `baseclass` gives out a class of arrays under another name."""
 PROPERTY_ATTRIBUTES = words("fget fset fdel")
-"""Of a property: the functions behind it, which read and set attributes past the checks of their names."""
+"""The functions behind a property: they read and set attributes without a check of their names."""
 LIBRARY_ATTRIBUTES = words(
     "from_file no_cache clear_cache from_arrow from_spmatrix pyarrow_dtype env loader handles parser set_state"
 )
 FIGURE_ATTRIBUTES = words("canvas")
-"""matplotlib: what writes files and opens windows."""
+"""What writes files and opens windows in matplotlib."""
 
 TEMPLATE_ATTRIBUTES = frozenset({"format", "format_map"})
 
@@ -58,7 +58,7 @@ CHECKED_ATTRIBUTES = (
     | {"pivot_table", "obj", "fields", "data"}
     | TEMPLATE_ATTRIBUTES
 )
-"""Every other public name is an ordinary attribute access in the compiled code: what it can reach is tested by a crawl over all that is exposed."""
+"""All other public names are plain attribute accesses in the compiled code. A test crawls all that these can reach."""
 
 CLASS_DUNDERS = words("""__init__ __new__ __post_init__ __repr__ __str__ __format__ __bytes__ __len__ __length_hint__ __iter__ __next__
     __reversed__ __getitem__ __setitem__ __delitem__ __contains__ __missing__ __lt__ __le__ __eq__ __ne__ __gt__
@@ -70,17 +70,17 @@ CLASS_DUNDERS = words("""__init__ __new__ __post_init__ __repr__ __str__ __forma
     __or__ __ror__ __ior__ __xor__ __rxor__ __ixor__ __neg__ __pos__ __abs__ __invert__ __int__ __float__
     __complex__ __index__ __round__ __trunc__ __floor__ __ceil__ __copy__ __deepcopy__ __slots__ __doc__
     __match_args__ __array__""")
-"""What a class body may define. Not among them: what intercepts every look-up (`__getattribute__`), what makes isinstance lie, what rebuilds
-objects (`__reduce__`), and what hands out raw memory (`__array_interface__`, `__buffer__`, `__dlpack__`)."""
+"""Dunder names that a class body may define. Left out is what intercepts every look-up (`__getattribute__`), makes isinstance lie,
+rebuilds objects (`__reduce__`) or gives out raw memory (`__array_interface__`, `__buffer__`, `__dlpack__`)."""
 
 MODULE_DUNDERS = words("__all__ __author__ __version__ __doc__ __date__ __license__")
-"""Names a script sets about itself."""
+"""Names by which a script describes itself."""
 
 READ_DUNDERS = (CLASS_DUNDERS - {"__slots__", "__array__", "__class_getitem__"}) | words(
     """__name__ __qualname__ __doc__ __module__ __class__ __dict__ __cause__ __context__ __notes__ __version__ __annotations__
     __members__"""
 )
-"""Dunder attributes that may be read, each through a check."""
+"""Dunder attributes that may be read; each is checked at run time."""
 WRITTEN_DUNDERS = words("__name__ __qualname__ __doc__")
 """Dunder attributes that a decorator sets on a function."""
 
@@ -100,12 +100,12 @@ def is_ordinary(name: str) -> bool:
 
 
 def is_own(name: str) -> bool:
-    """Whether an attribute may be read without any check of an instance of a class that the code defined."""
+    """Whether an attribute of an instance of the code's own class may be read without any check."""
     return name[:1] != "_" and name not in REFUSED_ATTRIBUTES and name not in TEMPLATE_ATTRIBUTES
 
 
 def why_refused(name: str) -> str:
-    """What to use instead of a refused attribute."""
+    """Return what to use instead of a refused attribute."""
     return _INSTEAD.get(name, "")
 
 

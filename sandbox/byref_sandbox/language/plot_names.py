@@ -1,4 +1,4 @@
-"""The names of matplotlib that may be imported."""
+"""The allow-lists of matplotlib."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PARTS = {
     "transforms": "Bbox TransformedBbox Affine2D BboxTransform IdentityTransform blended_transform_factory offset_copy ScaledTranslation",
     "tri": "Triangulation LinearTriInterpolator CubicTriInterpolator UniformTriRefiner TriAnalyzer",
 }
-"""By part, the names it has."""
+"""By part of matplotlib, the names that code may use."""
 
 TOOLKITS = {
     "mpl_toolkits.mplot3d": "Axes3D",
@@ -99,4 +99,4 @@ FIXED_SETTINGS = words(
     animation.embed_limit webagg.address webagg.port webagg.port_retries webagg.open_in_browser tk.window_focus figure.hooks pgf.preamble
     pgf.texsystem pgf.rcfonts ps.distiller.res ps.usedistiller docstring.hardcopy"""
 )
-"""Settings that name programs, folders, code and windows: they stay as they are."""
+"""Settings that name programs, folders, code and windows: code cannot change them."""

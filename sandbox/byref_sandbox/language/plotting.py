@@ -1,4 +1,4 @@
-"""matplotlib as the language has it: figures are drawn into images, and neither files nor programs are in reach."""
+"""matplotlib as the language has it: figures become images, and no file or program is in reach."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from byref_sandbox.language.templates import refused_attribute
 
 _NO_TEX: Final = "mathtext needs no LaTeX: write '$x^2$' and leave usetex alone"
 _LOOKED_INTO: Final = 20
-"""Of the items of a value, to see whether it is made of drawings."""
+"""Items of a container that are looked at, to see whether it holds drawings."""
 _LOOKED_DEEP: Final = 2
-"""Into values within values: `plt.subplots` gives an array within a tuple."""
+"""Levels of containers that are looked into: `plt.subplots` returns an array in a tuple."""
 _originals: dict[str, Any] = {}
-"""What was put aside in this process, by name; the first Plots does it for all."""
+"""The functions of matplotlib that were replaced, by name: this is done once in a process."""
 
 
 class Plots:
-    """matplotlib in one language; raises ImportError where it is not installed."""
+    """matplotlib of one language; raises ImportError where it is not installed."""
 
     def __init__(self, guards: Guards, modules: Modules) -> None:
         fonts.import_matplotlib()
@@ -63,7 +63,7 @@ class Plots:
         dict.update(self._pyplot.rcParams, self._settings)
 
     def figures(self, value: object = None, *, is_done: bool = True) -> tuple[list[Drawn], int]:
-        """The images so far and how many figures there were no room for; of code that is done also what it left open, and `value`."""
+        """Return the images so far, and how many figures there was no room for. With `is_done`, figures left open are drawn, and `value`."""
         from matplotlib.figure import Figure
 
         if is_done:
@@ -73,7 +73,7 @@ class Plots:
         return self._gallery.drawn, self._gallery.left_out
 
     def is_drawing(self, value: object, depth: int = 0) -> bool:
-        """Whether a value is a figure or a part of one, or made of such: an image says it better than its repr."""
+        """Whether a value is a figure, a part of one, or a container of such: an image says more than its repr."""
         from matplotlib.artist import Artist
         from matplotlib.container import Container
 
@@ -110,7 +110,7 @@ class Plots:
             (matplotlib.RcParams, "__setitem__", _checked_setting),
             (matplotlib.pyplot, "figure", _no_figure_class),
             (figure.FigureBase, "_process_projection_requirements", _known_projection),
-            # Quiet, it would open /dev/null for its errors.
+            # Verbose: otherwise it opens /dev/null for its messages.
             (
                 importlib.import_module("matplotlib._qhull"),
                 "delaunay",
@@ -183,7 +183,7 @@ class Plots:
         )
 
     def warm_up(self) -> None:
-        """Draw once: what libraries do at first use is done, and the usual fonts are loaded."""
+        """Draw once, so that libraries do what they do on first use, and the usual fonts are loaded."""
         if self._is_warm:
             return
         self._is_warm = True
@@ -205,7 +205,7 @@ class Plots:
 
 
 class Settings(MutableMapping[str, Any]):
-    """`plt.rcParams`: the real ones are a dict, whose own methods would set what they do not check."""
+    """Stands for `plt.rcParams`: the real one is a dict, and dict's own methods set values without its checks."""
 
     __slots__ = ("_real",)
 
@@ -234,11 +234,11 @@ class Settings(MutableMapping[str, Any]):
         return str(self._real)
 
     def copy(self) -> Settings:
-        """Settings of their own."""
+        """Return a copy of the settings."""
         return Settings(self._real.copy())
 
     def find_all(self, pattern: str) -> Settings:
-        """The settings whose names match a regular expression, on their own."""
+        """Return a copy of the settings whose names match a regular expression."""
         return Settings(self._real.find_all(pattern))
 
 
@@ -247,7 +247,7 @@ def _settings(pyplot: Any) -> dict[str, Settings]:
 
 
 def _getp(obj: Any, *arguments: Any, **options: Any) -> Any:
-    """getp() of what matplotlib draws: the real one calls any method by the name that it makes of a text."""
+    """getp() of drawings only: the real one calls any method of any object, by a name that it makes of a text."""
     from matplotlib.artist import Artist, getp
 
     if not all(isinstance(each, Artist) for each in (obj if type(obj) in (list, tuple) else [obj])):
@@ -256,7 +256,7 @@ def _getp(obj: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def _nothing(*_arguments: object, **_options: object) -> None:
-    """For what has no meaning without a window: the backend stays Agg."""
+    """Do nothing: for functions that need a window, since the backend stays Agg."""
 
 
 def _refuse(refusal: NotAllowed) -> Callable[..., Any]:
@@ -267,7 +267,7 @@ def _refuse(refusal: NotAllowed) -> Callable[..., Any]:
 
 
 def _canvas(value: Any) -> Any:
-    """A figure's canvas, without what writes files and opens windows; what else is called so as it is."""
+    """Return a figure's canvas without what writes files and opens windows; an attribute `canvas` of other objects as it is."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     canvas = value.canvas
@@ -304,59 +304,60 @@ def _checked_setting(real: Callable[..., None]) -> Callable[..., None]:
     return set_item
 
 
-def _no_figure_class(real: Callable[..., Any]) -> Callable[..., Any]:
-    """plt.figure(), which subplots() and its like call with what they are given: a figure's class gets the canvas."""
+def _checked(check: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Put `check` before a function of matplotlib: it gets the same arguments, and raises NotAllowed."""
 
-    def figure(*arguments: Any, **options: Any) -> Any:
-        if "FigureClass" in options:
-            raise NotAllowed("FigureClass is not available", "use plt.figure() and draw on it")
-        return real(*arguments, **options)
+    def before(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            check(*arguments, **options)
+            return real(*arguments, **options)
 
-    return functools.wraps(real)(figure)
+        return functools.wraps(real)(call)
+
+    return before
 
 
-def _known_projection(real: Callable[..., Any]) -> Callable[..., Any]:
-    def process(figure: Any, **options: Any) -> Any:
-        from matplotlib.axes import Axes
+@_checked
+def _no_figure_class(*_arguments: Any, **options: Any) -> None:
+    """Of plt.figure(), which subplots() and its like call with what they get: a figure's class would get the canvas."""
+    if "FigureClass" in options:
+        raise NotAllowed("FigureClass is not available", "use plt.figure() and draw on it")
 
-        kind, projection = options.get("axes_class"), options.get("projection")
-        if not (kind is None or (isinstance(kind, type) and issubclass(kind, Axes))):
-            raise NotAllowed("axes_class is a class of matplotlib's axes", "leave it out")
-        if not (projection is None or isinstance(projection, str)):
-            raise NotAllowed("a projection is given by its name", "use projection='polar' or projection='3d'")
-        return real(figure, **options)
 
-    return process
+@_checked
+def _known_projection(_figure: Any, **options: Any) -> None:
+    from matplotlib.axes import Axes
+
+    kind, projection = options.get("axes_class"), options.get("projection")
+    if not (kind is None or (isinstance(kind, type) and issubclass(kind, Axes))):
+        raise NotAllowed("axes_class is a class of matplotlib's axes", "leave it out")
+    if not (projection is None or isinstance(projection, str)):
+        raise NotAllowed("a projection is given by its name", "use projection='polar' or projection='3d'")
 
 
 def _copied(real: property) -> property:
-    """An array that compiled code takes for indexes, as a copy: what was looked at stays as it was."""
+    """Return a property that gives out copies: compiled code uses this array as indexes, which were checked once."""
     return property(lambda triangulation: real.__get__(triangulation).copy())
 
 
-def _no_font_file(real: Callable[..., None]) -> Callable[..., None]:
-    def set_file(properties: Any, file: Any) -> None:
-        if file is not None:
-            raise no_files("a font by its path", "give the name of a family: DejaVu Sans, DejaVu Serif, STIXGeneral")
-        real(properties, None)
-
-    return set_file
+@_checked
+def _no_font_file(_properties: Any, file: Any) -> None:
+    if file is not None:
+        raise no_files("a font by its path", "give the name of a family: DejaVu Sans, DejaVu Serif, STIXGeneral")
 
 
 def _no_usetex(real: Callable[..., None]) -> Callable[..., None]:
     def set_usetex(text: Any, usetex: Any) -> None:
-        if usetex:
+        is_asked = bool(usetex)  # once: an object could answer in another way the second time
+        if is_asked:
             raise NotAllowed("usetex is not available", _NO_TEX)
-        real(text, usetex)
+        real(text, is_asked)
 
     return set_usetex
 
 
 def _checked_template(real: Callable[..., None]) -> Callable[..., None]:
-    def init(formatter: Any, fmt: Any) -> None:
-        real(formatter, _template(fmt))
-
-    return init
+    return lambda formatter, fmt: real(formatter, _template(fmt))
 
 
 def _checked_format(real: Callable[..., str]) -> Callable[..., str]:

@@ -1,4 +1,4 @@
-"""The language: model-written code is compiled to a program, run over variables, and its errors are explained."""
+"""The language: it compiles a model's code to a program, runs that over variables, and explains its errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILENAME = "<code>"
 
 
 class Refused(Exception):
-    """Code was refused before it ran; `failure` says what and why."""
+    """The code was refused before it ran; `failure` says what was refused and why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -49,22 +49,22 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a program left behind."""
+    """What a program left when it ended."""
 
     value: object
-    """The last expression's, as in a REPL."""
+    """The value of the last expression, as in a REPL."""
     has_value: bool
     names: Mapping[str, object]
-    """Top-level names it bound or rebound, without modules."""
+    """Top-level names that it bound or rebound, without modules."""
 
 
 class Language:
-    """RestrictedPython for analysts, with its guards and modules; made once, thread-free, used for one run at a time."""
+    """RestrictedPython for analysts, with its guards and modules. It is made once and used for one run at a time, by one thread."""
 
     def __init__(self) -> None:
         self._guards = Guards()
         self.files = Files()
-        """What the running code writes and reads as files."""
+        """The files that the running code reads and writes."""
         copying.install(self._guards)
         self._modules = Modules(self._guards, self.files)
         libraries.install(self._guards, self._modules, self.files)
@@ -77,7 +77,7 @@ class Language:
         )
         self._guards.stand_ins.update({TextFile: io.StringIO, BinaryFile: io.BytesIO})
         self.builtins = safe_builtins(self._guards, self._modules, self.files)
-        """What code finds without defining or importing it."""
+        """The names that code has without defining or importing them."""
         self._plots: Plots | None = None
         self._note_imported()
 
@@ -85,13 +85,13 @@ class Language:
         self._imported = {id(v) for f in self._modules.facades.values() for v in vars(f).values() if callable(v)}
 
     def learn_plots(self) -> None:
-        """Have matplotlib ready, unless it is: that takes most of a second. Where it is missing, code is told so."""
+        """Load matplotlib and use it once, unless that is done; it takes most of a second. If it is missing, code is told so."""
         self.load_plots()
         if self._plots is not None:
             self._plots.warm_up()
 
     def load_plots(self) -> None:
-        """Import matplotlib, unless that is done; the rest of what `learn_plots` does needs no files."""
+        """Import matplotlib, unless that is done. It is the part of `learn_plots` that reads files."""
         if self._plots is None:
             with contextlib.suppress(ImportError):
                 from byref_sandbox.language.plotting import Plots
@@ -101,19 +101,19 @@ class Language:
                 self._note_imported()
 
     def figures(self, value: object = None, *, is_done: bool = True) -> tuple[list[Drawn], int]:
-        """The images of the run so far and how many figures there was no room for; once it is done, of those left open too."""
+        """Return the images of the run so far, and how many figures there was no room for. With `is_done`, figures left open are drawn too."""
         return ([], 0) if self._plots is None else self._plots.figures(value, is_done=is_done)
 
     def is_drawing(self, value: object) -> bool:
-        """Whether a value is a figure, a part of one, or made of such."""
+        """Whether a value is a figure, a part of a figure, or a container of such."""
         return self._plots is not None and self._plots.is_drawing(value)
 
     def is_file(self, value: object) -> bool:
-        """Whether a value is an open or closed file: what is in it is kept by the file's name."""
+        """Whether a value is a file, open or closed: its content is stored under the file's name, not under the variable's."""
         return type(value) in (TextFile, BinaryFile)
 
     def compile(self, source: str, filename: str = FILENAME) -> Program:
-        """Check and compile code. Raises `Refused` with a SyntaxError or NotAllowed failure."""
+        """Check and compile code; raise `Refused` with a failure of kind SyntaxError or NotAllowed."""
         source = strip_dollars(source)
         walls = Transformer()
         try:
@@ -138,7 +138,7 @@ class Language:
         return Program(code, source, walls.has_value)
 
     def run(self, program: Program, variables: Mapping[str, object], stdout: TextIO) -> Ran:
-        """Run a program over variables. Its errors come through as they are; everything it prints goes to `stdout`."""
+        """Run a program over variables; raise whatever it raises. Everything that it prints goes to `stdout`."""
         space = self.space(variables)
         value = self.execute(program, space, stdout)
         return Ran(value, value is not None, self.bound(space, variables))
@@ -146,10 +146,10 @@ class Language:
     def space(
         self, variables: Mapping[str, object], helper: object = None, files: Mapping[str, bytes] | None = None
     ) -> dict[str, Any]:
-        """The top-level names of a new run; the classes of the last one are forgotten.
+        """Return the top-level names of a new run, and forget the classes of the last one.
 
-        `helper` is what `df(…)` calls where the code's own `df` cannot be called; by default what `df` is among the variables.
-        `files` are what earlier runs wrote.
+        `helper` is called by `df(…)` where the code has bound `df` to something that cannot be called; without it, the variable
+        `df` is. `files` are those that earlier runs wrote.
         """
         self._guards.reset()
         self.files.reset(files or {})
@@ -158,17 +158,17 @@ class Language:
         helper = variables.get(names.FRAME_HELPER) if helper is None else helper
         known = {**self.builtins, transformer.HELPER: lambda value: value if callable(value) else helper}
         if helper is not None:
-            known[names.FRAME_HELPER] = helper  # that it is there again after `del df`
+            known[names.FRAME_HELPER] = helper  # so that it is there again after `del df`
         return {**variables, "__builtins__": known, "__name__": "__main__"}
 
     def execute(self, program: Program, space: dict[str, Any], stdout: TextIO) -> object:
-        """Run a program in the names of a run and return its value; what it bound before an error stays in there."""
+        """Run a program in the names of a run and return its value. What it bound before an error stays in `space`."""
         with contextlib.redirect_stdout(stdout):
             exec(program.code, space)
         return space.pop(transformer.VALUE, None)
 
     def bound(self, space: Mapping[str, Any], variables: Mapping[str, object]) -> dict[str, object]:
-        """Names that code bound or rebound in a space that began with `variables`, without what it imported."""
+        """Return the names that code bound or rebound in a space that began with `variables`, without what it imported."""
         return {
             name: made
             for name, made in space.items()
@@ -178,15 +178,15 @@ class Language:
         }
 
     def is_imported(self, value: object) -> bool:
-        """Whether a value is a module, or a function or class of one."""
+        """Whether a value is a module, or a function or class of a module."""
         return type(value) is Facade or id(value) in self._imported
 
     def explain(
         self, error: BaseException, program: Program, data: Iterable[str], others: Iterable[str] = ()
     ) -> Failure:
-        """What went wrong, where, and how the code could be mended. Never raises, whatever the error is.
+        """Say what went wrong, where, and how the code could be mended. Never raises, whatever the error is.
 
-        `data` are the names of what was given to the code, the most likely first, `others` those that earlier code left.
+        `data` are names of what was given to the code, the most likely first, `others` names that earlier code left.
         """
         known = hints.Known(tuple(data), tuple(others))
         return hints.explain(error, program.source, FILENAME, known, self._modules.facades, self.builtins)

@@ -1,10 +1,10 @@
-"""What code gets when it asks for something that this language does not have."""
+"""The error that code gets when it asks for something that this language does not have."""
 
 from __future__ import annotations
 
 
 class NotAllowed(Exception):
-    """Refused by the sandbox; the message names what was asked for, the hint what to use instead."""
+    """Refused by the sandbox. The message names what was asked for, the hint says what to use instead."""
 
     def __init__(self, message: str, hint: str = "", *, about_files: bool = False) -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
@@ -17,10 +17,10 @@ KEPT = "assign the value to a name at top level: it is kept for later calls"
 
 
 def not_written(what: str) -> NotAllowed:
-    """The refusal of what would write a file or a database."""
+    """Return the refusal of a call that would write a file or a database."""
     return NotAllowed(f"{what} is not available: there are no files here", KEPT)
 
 
 def no_files(what: str, hint: str = "") -> NotAllowed:
-    """The refusal of anything that would touch a file, a database or the network; where the data is gets added when it is explained."""
+    """Return the refusal of a call that would touch a file, a database or the network. `hints` adds where the data is."""
     return NotAllowed(f"{what} is not available: there are no files here", hint, about_files=True)

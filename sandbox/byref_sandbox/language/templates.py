@@ -1,4 +1,4 @@
-"""str.format without attribute walks."""
+"""str.format without access to arbitrary attributes: `'{0.__class__}'` reads one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from byref_sandbox.language.refusal import NotAllowed
 
 
 def safe_template(template: str, method: str) -> Callable[..., str]:
-    """`template.format`, once every attribute that the template names is found to be an ordinary one."""
+    """Return `template.format`, if every attribute that the template names is an ordinary one; raise NotAllowed."""
     refused = refused_attribute(template)
     if refused is not None:
         raise NotAllowed(f"attribute {refused!r} is not available in a format string", "use an f-string")
@@ -21,13 +21,13 @@ def safe_template(template: str, method: str) -> Callable[..., str]:
 
 @lru_cache(maxsize=1024)
 def refused_attribute(template: str, depth: int = 0) -> str | None:
-    """The first attribute that a template names and must not, if any."""
+    """Return the first attribute that a template names and must not; None if there is none."""
     try:
         for _, field, spec, _ in formatter_parser(template):
             for is_attribute, name in formatter_field_name_split(field)[1] if field else ():
                 if is_attribute and not names.is_ordinary(name):
                     return str(name)
-            # A field's format may hold fields itself, and no deeper.
+            # A field's format may contain fields again, but those may not.
             if spec and depth < 2 and (refused := refused_attribute(spec, depth + 1)):
                 return refused
     except ValueError:

@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N815
-"""From Python's syntax tree to one whose every risky step goes through a guard."""
+"""The compiler's part of the language: it changes Python's syntax tree so that every risky step goes through a guard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from RestrictedPython.transformer import RestrictingNodeTransformer
 from byref_sandbox.language import names
 from byref_sandbox.language.templates import refused_attribute
 
-# Guards live among the builtins under names no code can spell.
+# Guards are among the builtins, under names that no code can spell.
 GETATTR, PRIVATE, DUNDER, WRITABLE, IMPORT = ".getattr", ".private", ".dunder", ".writable", ".import"
 TYPE, USER_CLASSES, VALUE, LOOK_UP = ".type", ".user_classes", ".value", ".look_up"
 READABLE, DEEPCOPY, HELPER = ".readable", ".deepcopy", ".helper"
@@ -35,8 +35,8 @@ class Problem:
 class Transformer(RestrictingNodeTransformer):
     """RestrictedPython's default-deny transformer, widened to the language analysts write.
 
-    Iteration, subscripts, calls and in-place operators stay as they are: no guard could refuse what those reach here, and they are what loops
-    are made of. Guarded are attributes by name, stores into attributes, imports, class patterns and class bodies.
+    Guarded are attributes by name, stores into attributes, imports, class patterns and class bodies. Iteration, subscripts, calls and
+    in-place operators stay as they are: they reach nothing that a guard would refuse, and loops consist of them.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Transformer(RestrictingNodeTransformer):
         self._string_annotations = False
 
     def visit(self, node: ast.AST) -> Any:
-        """A refused node stays where it is, so that whatever holds it can still be looked at."""
+        """Visit a node. A refused one stays in the tree, so that the node that holds it can still be checked."""
         visited = super().visit(node)
         return node if visited is None else visited
 
@@ -65,14 +65,14 @@ class Transformer(RestrictingNodeTransformer):
         self.problems.append(Problem(getattr(node, "lineno", None), info, hint or None))
 
     def not_allowed(self, node: ast.AST) -> None:
-        """Refuse a construct as such."""
+        """Refuse a construct as a whole."""
         construct, hint = _CONSTRUCTS.get(type(node).__name__, (f"{type(node).__name__} is not available", None))
         self.error(node, construct, hint)
 
     # Names ---------------------------------------------------------------------------------------------------------------------
 
     def check_name(self, node: ast.AST, name: str | None, allow_magic_methods: bool = False) -> None:
-        """Refuse to bind a dunder name where it would mean something."""
+        """Refuse to bind a dunder name where Python gives it a meaning."""
         if name is None or not names.is_dunder(name):
             return
         allowed = (
@@ -141,11 +141,11 @@ class Transformer(RestrictingNodeTransformer):
         return node
 
     def _checked(self, value: ast.expr, guard: str, name: str) -> ast.expr:
-        """`value` itself if it is an instance of a class the code defined, else what the guard says of it."""
+        """Return an expression for `value` itself if it is an instance of a class that the code defined, else for what the guard returns."""
         call = self._call(value, guard, value, ast.Constant(name))
         if not isinstance(value, ast.Name):
             return call
-        # Spelled out in place, this test costs a third of a call; `self._x` is what methods are made of.
+        # Written out here, this test costs a third of a call of the guard, and methods use `self._x` everywhere.
         of_user = ast.Compare(self._call(value, TYPE, _load(value.id)), [ast.In()], [_load(USER_CLASSES)])
         return _at(value, ast.IfExp(of_user, _load(value.id), call))
 
@@ -160,7 +160,7 @@ class Transformer(RestrictingNodeTransformer):
         return node if self._lists_names(node, node.targets) else self.node_contents_visit(node)
 
     def _lists_names(self, node: ast.Assign | ast.AnnAssign, targets: list[ast.expr]) -> bool:
-        """Whether this is a class's `__match_args__` or `__slots__`, whose value is then a tuple of its own."""
+        """Whether this assigns a class's `__match_args__` or `__slots__`; its value is then replaced by a literal tuple that was checked."""
         match self._scope, targets, node.value:
             case "class", [ast.Name(id="__match_args__" | "__slots__" as name)], ast.expr() as value:
                 listed = _literal_names(value, names.is_ordinary if name == "__match_args__" else _may_be_slot)
@@ -174,7 +174,9 @@ class Transformer(RestrictingNodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         visited = self.node_contents_visit(node)
         if isinstance(node.target, ast.Attribute) and node.target.attr in names.CHECKED_ATTRIBUTES:
-            node.target.value = self._checked(node.target.value, READABLE, node.target.attr)  # it is read as well
+            node.target.value = self._checked(
+                node.target.value, READABLE, node.target.attr
+            )  # `x.a += 1` reads the attribute as well
         return visited
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
@@ -294,7 +296,7 @@ class Transformer(RestrictingNodeTransformer):
         return node
 
     def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
-        # The grammar admits numbers, strings and dotted names only; a dotted name must stay one, so it cannot become a guard's call.
+        # The grammar allows numbers, strings and dotted names only. A dotted name must stay one, so no guard can be called here.
         self._plain_path(node.value)
         return node
 
@@ -338,18 +340,18 @@ def _load(name: str) -> ast.Name:
 
 
 def _at(place: ast.AST, node: _N) -> _N:
-    """`node` where `place` is; what it holds that has no place yet gets one when all is done."""
+    """Return `node` with the position of `place`. Nodes inside it get theirs in the end (`fix_missing_locations`)."""
     return ast.copy_location(node, place)
 
 
 def _harmless_template(node: ast.Attribute) -> bool:
-    """Whether this is the `format` of a literal that names no attribute it must not."""
+    """Whether this is the `format` of a literal that names only ordinary attributes."""
     template = node.value.value if isinstance(node.value, ast.Constant) else None
     return type(template) is str and node.attr in ("format", "format_map") and refused_attribute(template) is None
 
 
 def _literal_names(node: ast.expr, may_be: Callable[[str], bool]) -> list[str] | None:
-    """The names that a literal lists, if it is one and each may be listed; a dict's are its keys."""
+    """Return the names that a literal lists, of a dict its keys; None if it is no literal, or lists a name that it may not."""
     try:
         listed = ast.literal_eval(node)
     except (ValueError, TypeError):
@@ -363,13 +365,13 @@ def _may_be_slot(name: str) -> bool:
 
 
 _WRAPPED_METHODS = {"__getattr__": LOOK_UP, "__deepcopy__": DEEPCOPY}
-"""What libraries call with more than the code may have, and what stands between."""
+"""Methods that libraries call with objects which code must not have, and the wrapper that stands between."""
 _READABLE: dict[_Scope, frozenset[str]] = {
     "module": names.MODULE_DUNDERS,
     "class": names.CLASS_DUNDERS,
     "function": names.MODULE_DUNDERS | {"__class__"},
 }
-"""In a method `__class__` is the class it was written in."""
+"""Dunder names that code may read in each scope. In a method `__class__` is the class in which it was written."""
 
 _CONSTRUCTS = {
     "AsyncFunctionDef": ("async functions are not available", "use a plain function"),

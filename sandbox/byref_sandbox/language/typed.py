@@ -1,7 +1,7 @@
-"""`array.array` as the language has it: indexes and values are plain numbers before C code sees them.
+"""`array.array` as the language has it: indexes and values become plain numbers before C code sees them.
 
-The real one asks a value for its `__index__` or `__float__` between looking at its own length and writing: code that runs there and
-shortens the array has it write to memory that is no longer its own.
+The real one looks at its length, then calls a value's `__index__` or `__float__`, then writes. If that method shortens the array, the
+write goes to memory that is no longer the array's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class array(MutableSequence[Any]):  # noqa: N801
 
     @property
     def typecode(self) -> str:
-        """The letter of the kind."""
+        """The letter of the numbers' kind."""
         return self._items.typecode
 
     @property
@@ -104,11 +104,11 @@ class array(MutableSequence[Any]):  # noqa: N801
     __bytes__ = tobytes
 
     def index(self, *arguments: Any) -> int:
-        """Where a value is first."""
+        """Return the index of the first such value."""
         return int(self.tolist().index(*arguments))
 
     def count(self, value: Any) -> int:
-        """How often a value is there."""
+        """Return how often a value occurs."""
         return int(self.tolist().count(value))
 
     def __add__(self, other: Any) -> array:
