@@ -43,7 +43,7 @@ logger = logging.getLogger("byref")
 SWEEP_SECONDS = 300.0
 """Between the sweeps that an engine makes by itself, when a session is opened."""
 SHRINK_PAGES = 100
-"""Of a SQLite file, given back by one statement: at 4 KiB each, up to 10 ms of other writers' time."""
+"""Pages of a SQLite file that one statement gives back: at 4 KiB each, other writers wait up to 10 ms for it."""
 
 
 class Engine:

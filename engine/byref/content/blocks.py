@@ -1,6 +1,6 @@
-"""Text and JSON, made ready to be measured: what is no content block of a provider's becomes one block of these.
+"""Blocks of text and JSON: any Python object that is no content block of a provider's becomes one, ready to be measured.
 
-Nothing here raises for what a tool returned.
+Nothing here raises, whatever a tool returned.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from byref_sandbox import jsontext
 
 Kind = Literal["json", "text"]
 MARKS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Text of UTF-32 or UTF-16 begins with one, the longer ones first: the shorter begin them."""
+"""Text in UTF-32 or UTF-16 begins with one of these. The longer ones come first: the shorter ones are their beginnings."""
 _SAMPLES: Final = 64
 _SAMPLE: Final = 1 << 10
-"""Bytes of each of the samples by which tokens are counted."""
+"""Bytes of each sample from which the tokens of a long text are estimated."""
 
 
 class Parsed(NamedTuple):
@@ -46,7 +46,7 @@ class Block:
     text: str
     data: bytes
     value: object = field(default=None, repr=False)
-    """The Python value it was made of, or what its JSON says where that was of no plain type; only with `from_value`."""
+    """The Python value that it was made of, or, if that had types which JSON lacks, what its JSON says; only with `from_value`."""
     from_value: bool = False
     lossy: bool = False
     """`data` is no text; undecodable bytes are shown as U+FFFD."""
@@ -60,7 +60,7 @@ class Block:
 
     @property
     def is_written(self) -> bool:
-        """Whether its JSON was written here, of values; else it came as text, or as bytes that hold some."""
+        """Whether byref wrote its JSON, out of Python values; if not, it came as text, or as bytes that hold text."""
         return self.from_value
 
     @property
@@ -70,7 +70,7 @@ class Block:
 
     @property
     def ends(self) -> str | Ends:
-        """What shortening needs of the text: all of it, if it is in memory."""
+        """The text, as far as shortening it needs: all of it where it is in memory, else its two ends."""
         return self.text
 
     def head(self, kept: int) -> str:
@@ -110,7 +110,7 @@ class Block:
 
     @property
     def kind(self) -> Kind:
-        """As `parsed` has it; of long JSON that can be described without being parsed it is known for less."""
+        """As `parsed` says; long JSON that can be described by its text alone is not parsed to know it."""
         if self._found is None and not self.from_value and self.described is not None:
             return "json"
         return self._state.kind

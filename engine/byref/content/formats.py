@@ -36,13 +36,14 @@ MAX_BLOCKS: Final = 1_000
 MAX_UNTYPED: Final = 256
 """A longer list of `{"text": …}` alone is data: records of one column look like that, too."""
 MAX_UNKNOWN: Final = 8
-"""Blocks of types that nobody knows, and at most a quarter of a list (one, in a short list): what has more is data."""
+"""A list may have so many blocks of unknown types, and no more than a quarter of it (one, if it is short); else it is data."""
 MAX_ELSEWHERE: Final = 32
-"""Blocks of known formats that name an image or a file somewhere else: what has more is data."""
+"""A list may have so many blocks that only name an image or a file kept elsewhere; a list with more is data."""
 MAX_UNREAD_BYTES: Final = 65_536
-"""Of a block that cannot be read, as JSON: a larger one is read as the text of its JSON, which can be stored."""
+"""A block that cannot be read stays as it is up to this size as JSON; a larger one becomes its JSON's text, to be stored."""
 
 _LOOKED_AT: Final = 8
+"""Elements at the beginning of a list: where none of them may be a block, the list is data."""
 
 
 @dataclass
@@ -90,7 +91,7 @@ def one(item: Any) -> Piece:
 
 
 def stated(items: Iterable[Any]) -> list[Piece | None]:
-    """Return the blocks among items of which each is a block or data; None for data."""
+    """Return for each item the block that it is, None where it is data: a host says of a list that it has nothing else."""
     pieces: list[Piece | None] = []
     elsewhere = 0
     for item in items:
@@ -277,7 +278,7 @@ _WRAPPED: Final = "result"
 
 
 def _of_list(items: Sequence[Any], *, declared: bool = False) -> list[Piece] | None:
-    """Blocks, if (nearly) all are; the first ones tell most data apart at no cost.
+    """The blocks of a list; None if it is data, which the first elements tell of most lists at no cost.
 
     Of a declared list, inside a tool result, strings are texts, and what cannot be kept as it is becomes the text of its
     JSON.
@@ -323,7 +324,7 @@ def _may_be_block(item: object) -> bool:
 
 
 def _may_be_unknown(item: Mapping[Any, Any]) -> bool:
-    """Whether it may be a block of a type that is new: one that looks like a known type and is not is data."""
+    """Whether it may be a block of a type newer than byref. With a known type's name and other keys it is data."""
     if "type" in item:
         return isinstance(item["type"], str) and not readers.is_known(item["type"])
     return len(item) == 1 and not readers.is_untyped(*item)
@@ -338,7 +339,7 @@ def _dumped(item: Any) -> Mapping[Any, Any] | None:
 
 
 def _piece(item: Mapping[Any, Any], block: Block | Media | None) -> Piece:
-    """What is JSON inside is kept as the block has it: what gives its items once gave them to it."""
+    """A piece; JSON inside it is kept as the block holds it, since an iterator in there is used up now."""
     if isinstance(block, Block) and _holds_json(item):
         return Piece(block, {**item, "json": block.value if block.from_value else block.text})
     return Piece(block, item)

@@ -1,4 +1,4 @@
-"""What was stored as it came, since it is too large to be held: in memory is what describes it."""
+"""Blocks too large to be held: they were stored while they came, and memory has only what describes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byref.describe.truncate import Ends
 from byref.jsonscan import Described, Scanned, chunks
 
 Load = Callable[[], bytes]
-"""Reads the bytes back; only what passes whole is."""
+"""Reads the bytes back, which is done only for what passes whole. Raises StorageFailure where they are not there."""
 
 
 class Large(Block):

@@ -12,11 +12,12 @@ from byref.content.instructions import KEY, cut
 from byref_sandbox import jsontext
 
 HELD: Final = 16 << 20
-"""Bytes in which a member has to end, and which are taken out of one stream; what is beyond stays."""
+"""Most bytes of one member, and of all that are taken out of one stream: they are held in memory. What is larger stays in."""
 _BEGINNING: Final = 4_096
-"""Bytes in which an object has to begin."""
+"""An object has to begin within so many bytes; a text that does not is no object."""
 _BLANKS: Final = b" \t\r\n"
 _FEW: Final = 64
+"""Bytes that are looked at one by one, before all before them are copied to look further."""
 _OTHERS: Final = bytes(set(range(256)) - set(b'"[]{}'))
 _decoder: Final = json.JSONDecoder()
 
@@ -37,13 +38,14 @@ _BEHIND: Final = re.compile(rb"[ \t\r\n]*")
 
 
 class _Incomplete(Exception):
-    """More has to be read."""
+    """The piece ends inside a member: more has to be read before it can be judged."""
 
 
 class Lifting:
-    """Reads an object once, cut anywhere, in bounded memory; any other text passes through it as it is.
+    """Takes the instructions out of a JSON object that is read once, in pieces cut anywhere, in bounded memory.
 
-    Members whose value is a string are taken out. `every`: those of any value.
+    Any other text passes unchanged. Members whose value is a string are taken out; with `every`, those of any value. It is
+    used for one stream, on one thread.
     """
 
     def __init__(self, *, every: bool = False) -> None:
@@ -113,6 +115,8 @@ class Lifting:
             name, following = found.start(), found.end()
             self._advance(text[seen:name])
             seen = name
+            # A match is the name of a member of the outermost object only outside strings, one level deep, and right behind
+            # the brace that opens the object or the comma before the member.
             mark = -1 if self._in_string or self._depth != 1 else _before(text, name)
             if mark >= at and text[mark] in b"{,":
                 is_first = text[mark] == ord("{")
@@ -120,6 +124,7 @@ class Lifting:
                     end = self._member(text, following, final=final)
                 except _Incomplete:
                     if len(text) - mark <= HELD:
+                        # The brace is kept back too, and counted again when the rest has come.
                         self._depth -= is_first
                         out.append(text[at:mark])
                         return b"".join(out), text[mark:]
@@ -130,7 +135,7 @@ class Lifting:
                     out.append(text[at:mark])
                     given += mark - at
                     self._remove(given + is_first, text[begin:end])
-                    if is_first:  # and so is what follows, now
+                    if is_first:  # the member that follows is the first one now: no comma may stand before it
                         self._depth -= 1
                         text, at, seen, following = b"{" + text[end:], 0, 0, 0
                     else:

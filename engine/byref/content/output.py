@@ -13,7 +13,7 @@ from byref.content.media import Media
 from byref.errors import ConfigurationError
 
 OCTETS = "application/octet-stream"
-"""What bytes are taken for that have a NUL: unless they are UTF-8 all the same."""
+"""The content type of bytes that have a NUL, unless they are UTF-8 all the same."""
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
 
 
@@ -55,7 +55,7 @@ def is_textual(content_type: str) -> bool:
 
 
 def binary(output: object, content_type: str | None = None) -> Media | None:
-    """Return bytes as the image or the document that they are, told by their type or their beginning; None if text."""
+    """Return bytes as the image or the document that they are, recognised by their type or their beginning; None if text."""
     if not issubclass(type(output), bytes | bytearray | memoryview):
         return None
     data: bytes = output if type(output) is bytes else bytes(memoryview(output))  # type: ignore[arg-type]

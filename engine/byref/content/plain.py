@@ -14,6 +14,7 @@ from byref_sandbox import jsontext
 MAX_DEPTH: Final = 100
 """Levels of a block's members: each takes two frames of Python's stack, of which a host may have used most."""
 _MARK: Final = "$bytes"
+"""The only key of an object that stands for bytes; their base64 is its value."""
 
 
 class _TooDeep(ValueError):

@@ -30,8 +30,9 @@ RAISED = (Exception, SystemExit, GeneratorExit)
 """What code of a tool's own object may raise; only an interrupt of the host's passes."""
 _CONTAINERS = (dict, list, tuple)
 _FEW = 64
+"""Pieces of a text from which on they are joined as they come: a million of them would take long to be joined at once."""
 _LOOKED_AT = 2_000
-"""Containers walked in search of a value that repeats its own parts."""
+"""Containers that are looked at to see whether a value may repeat its own parts."""
 _LIKELY = 20
 """How often a container comes again in a value that may repeat itself, on average of those looked at."""
 MAX_PARTS = 20_000_000

@@ -95,6 +95,7 @@ class _Transaction:
     def run(self) -> Result:
         """Lock, look, write; return what became of the output."""
         connection, scope, plan = self._connection, self._scope, self._plan
+        # Where the tokens are known before the lock, taking the step reserves them too, which saves a statement.
         is_certain = not plan.replacements and not plan.needs_headroom
         self._turn = ledger.take_step(connection, scope.row, self._prepared.tokens if is_certain else 0)
         self._check()
@@ -106,6 +107,7 @@ class _Transaction:
             artifacts = self._publish(each.artifacts)
             names = [variable.name for variable in self._variables[bound:]]
             kept = [Reference(artifact.id, artifact.location) for artifact in artifacts]
+            # Rendering takes milliseconds: where a host's event loop runs this transaction, it is done on another thread.
             text = scope.compute(lambda: each.builder.render(names, self._turn.step, kept))  # noqa: B023  run at once
             if each.is_no_smaller(text):
                 raise Replan("not_smaller", each)

@@ -32,7 +32,7 @@ def accounted(prepared: Prepared) -> Result:
     """
     if prepared.scope.objects is None:
         return unstored(prepared)  # it is the database that failed
-    anonymous = replace(prepared, call_digest=None)
+    anonymous = replace(prepared, call_digest=None)  # with it, the next try would be answered with this one's result
     try:
         with Stage(anonymous) as stage:
             return commit(anonymous, _plan(anonymous), UNKNOWN, stage)

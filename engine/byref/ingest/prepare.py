@@ -1,6 +1,6 @@
 """Prepare: an output is read into blocks, freed of instructions, mapped, measured and judged by itself.
 
-Nothing here needs SQL, but that a mapper may run in the sandbox, and a template may.
+No SQL is needed for that. A mapper or a template may run in the sandbox.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def prepare(
         if mapped != MAPPED:
             logger.warning("the mapper of %r %s", tool, mapped)
         message = from_mapper or message
-    parses = scope.policy.enabled and not is_own_tool  # what passes whole whatever it is, is not worth parsing
+    parses = scope.policy.enabled and not is_own_tool  # what passes whole in any case need not be parsed
     blocks = [_measured(scope, piece, parses=parses) for piece in pieces]
     verdict = gates.per_output(
         scope.policy,

@@ -1,4 +1,4 @@
-"""Outputs that come piece by piece: open files and iterators of text, bytes or records, judged once, at their end."""
+"""Streams: open files and iterators of text, bytes or records, which come piece by piece and are judged once, at their end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CHUNK = 1 << 20
 COLLECTED = 8 << 20
 """Characters or bytes up to which a stream is collected in memory and treated as if it had come whole."""
 WAITING_SECONDS = 60.0
-"""After which pieces are handed on though they are few: what is staged has to be seen to go on."""
+"""After so long even few pieces are handed on: a sweep takes what is staged if nothing is added to it for long."""
 RECORDS = 100_000
-"""Items up to which an iterator of records is; those of a longer one are written down as they come."""
+"""An iterator of up to so many records is read into a list; the records of a longer one are written down as they come."""
 _END = object()
 _RAISED = (Exception, SystemExit, GeneratorExit)
 _BLANK = " \t\r\n\ufeff"
@@ -35,7 +35,7 @@ class Stream:
     pieces: Iterator[bytes]
     is_text: bool
     is_written: bool = False
-    """They are JSON, written of records."""
+    """The pieces are JSON, which byref wrote out of records."""
 
 
 def read(output: Any, *, most: int, collected: int, write: Callable[[list[Any]], bytes]) -> object:
@@ -163,7 +163,7 @@ def _of_records(
 
 
 def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:
-    """An iterator that gives what was taken of another, and then raises what that did."""
+    """Give the items that were read of an iterator already, and then raise what it raised."""
     yield from items
     if error is not None:
         raise error
@@ -185,14 +185,14 @@ def _collected(pieces: Iterator[Any], most: int, collected: int, source: object 
     first = next(checked, "")
     is_text = isinstance(first, str)
     # Buffers, not lists: pieces may be of a character each.
-    taken: Any = io.StringIO(newline="") if is_text else io.BytesIO()
+    buffer: Any = io.StringIO(newline="") if is_text else io.BytesIO()
     size = 0
     for piece in chain([first], checked):
-        taken.write(piece)
+        buffer.write(piece)
         size += len(piece)
         if size > collected:
-            return Stream(_chunks(chain([taken.getvalue()], checked)), is_text=is_text)
-    whole: str | bytes = taken.getvalue()
+            return Stream(_chunks(chain([buffer.getvalue()], checked)), is_text=is_text)
+    whole: str | bytes = buffer.getvalue()
     return whole
 
 

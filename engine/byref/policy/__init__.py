@@ -1,4 +1,4 @@
-"""The knobs: frozen, validated, overridable per session and per tool."""
+"""Settings of what is too big and what happens then: frozen, checked, and different per session and per tool if wanted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from byref.errors import ConfigurationError, shown, within
-from byref.policy import checks as kinds
+from byref.policy import checks
 from byref.policy.checks import FrozenDict, Mapper
 
 Mode = Literal["auto", "variables", "artifact", "truncate"]
@@ -52,38 +52,38 @@ _OF_THE_SESSION = ("tools", "per_tool", "ledger_ttl", "default_context_window")
 """Knobs that no tool can have of its own."""
 _DURATIONS = ("ttl", "ledger_ttl")
 _CHECKS: Mapping[str, Callable[[str, object], None]] = {
-    "enabled": kinds.flag,
-    "mode": kinds.choice(Mode),
-    "plaintext": kinds.choice(Plaintext),
-    "wholesale_tokens": kinds.optional(kinds.integer(1)),
-    "envelope_form": kinds.choice(EnvelopeForm),
-    "context_percentage": kinds.optional(kinds.between(0, 1)),
-    "min_threshold_bytes": kinds.integer(0),
-    "max_threshold_bytes": kinds.optional(kinds.integer(1)),
-    "headroom_percentage": kinds.between(0, 1),
-    "max_result_tokens": kinds.optional(kinds.integer(1)),
-    "max_output_bytes": kinds.optional(kinds.integer(1)),
-    "preview_tokens": kinds.integer(20),
-    "preview_chars": kinds.integer(0),
-    "envelope_tokens": kinds.optional(kinds.integer(100)),
-    "truncate_tokens": kinds.integer(50),
-    "errors": kinds.choice(Errors),
-    "on_storage_failure": kinds.choice(OnStorageFailure),
-    "default_context_window": kinds.integer(1),
-    "reply_tokens": kinds.integer(100),
-    "image_tokens": kinds.optional(kinds.integer(0)),
-    "trusted_instructions": kinds.choice(TrustedInstructions),
-    "ttl": kinds.optional(kinds.duration),
-    "ledger_ttl": kinds.optional(kinds.duration),
-    "max_artifact_bytes": kinds.integer(1),
-    "max_session_bytes": kinds.optional(kinds.integer(1)),
-    "max_tenant_bytes": kinds.optional(kinds.integer(1)),
-    "run_seconds": kinds.between(0.01, 3600),
-    "run_cpu_seconds": kinds.between(0.01, 3600),
-    "run_memory_bytes": kinds.integer(16 << 20),
-    "run_output_bytes": kinds.integer(100),
-    "run_result_bytes": kinds.integer(1000),
-    "run_recursion_depth": kinds.between(50, 10_000),
+    "enabled": checks.flag,
+    "mode": checks.choice(Mode),
+    "plaintext": checks.choice(Plaintext),
+    "wholesale_tokens": checks.optional(checks.integer(1)),
+    "envelope_form": checks.choice(EnvelopeForm),
+    "context_percentage": checks.optional(checks.between(0, 1)),
+    "min_threshold_bytes": checks.integer(0),
+    "max_threshold_bytes": checks.optional(checks.integer(1)),
+    "headroom_percentage": checks.between(0, 1),
+    "max_result_tokens": checks.optional(checks.integer(1)),
+    "max_output_bytes": checks.optional(checks.integer(1)),
+    "preview_tokens": checks.integer(20),
+    "preview_chars": checks.integer(0),
+    "envelope_tokens": checks.optional(checks.integer(100)),
+    "truncate_tokens": checks.integer(50),
+    "errors": checks.choice(Errors),
+    "on_storage_failure": checks.choice(OnStorageFailure),
+    "default_context_window": checks.integer(1),
+    "reply_tokens": checks.integer(100),
+    "image_tokens": checks.optional(checks.integer(0)),
+    "trusted_instructions": checks.choice(TrustedInstructions),
+    "ttl": checks.optional(checks.duration),
+    "ledger_ttl": checks.optional(checks.duration),
+    "max_artifact_bytes": checks.integer(1),
+    "max_session_bytes": checks.optional(checks.integer(1)),
+    "max_tenant_bytes": checks.optional(checks.integer(1)),
+    "run_seconds": checks.between(0.01, 3600),
+    "run_cpu_seconds": checks.between(0.01, 3600),
+    "run_memory_bytes": checks.integer(16 << 20),
+    "run_output_bytes": checks.integer(100),
+    "run_result_bytes": checks.integer(1000),
+    "run_recursion_depth": checks.between(50, 10_000),
 }
 """What each knob may be; `tools` and `per_tool` have checks of their own."""
 
@@ -123,15 +123,15 @@ class ToolPolicy:
                 own = [knob for knob in _CHECKS if knob not in _OF_THE_SESSION]
                 raise _unknown(name, "ToolPolicy", (*own, "mapper", "template", "names", "references"))
             _CHECKS[name](name, value)
-            knobs[name] = kinds.as_timedelta(value) if name in _DURATIONS else value
-        kinds.mapper("mapper", mapper)
-        kinds.template("template", template)
-        kinds.flag("references", references)
+            knobs[name] = checks.as_timedelta(value) if name in _DURATIONS else value
+        checks.mapper("mapper", mapper)
+        checks.template("template", template)
+        checks.flag("references", references)
         set_field = object.__setattr__
         set_field(self, "knobs", FrozenDict(knobs))
         set_field(self, "mapper", mapper)
         set_field(self, "template", template)
-        set_field(self, "names", FrozenDict(kinds.names("names", names)))
+        set_field(self, "names", FrozenDict(checks.names("names", names)))
         set_field(self, "references", references)
 
     @property
@@ -243,7 +243,7 @@ class Policy:
                 f"max_threshold_bytes={self.max_threshold_bytes!r}; the floor must not pass the ceiling"
             )
         for name in _DURATIONS:
-            object.__setattr__(self, name, kinds.as_timedelta(getattr(self, name)))
+            object.__setattr__(self, name, checks.as_timedelta(getattr(self, name)))
         object.__setattr__(self, "tools", check_tools(self.tools))
         object.__setattr__(self, "per_tool", FrozenDict(_tool_policies(self.per_tool)))
         _ = self._merged  # a tool's knobs can be at odds with the session's
@@ -355,7 +355,7 @@ def _tool_policies(given: object) -> dict[str, ToolPolicy]:
         if not isinstance(tool, str) or not tool:
             raise ConfigurationError(f"per_tool: {shown(tool)} is no name of a tool")
         with within(f"per_tool[{shown(tool)}]"):
-            made[tool] = knobs if isinstance(knobs, ToolPolicy) else ToolPolicy(**kinds.keywords(knobs))
+            made[tool] = knobs if isinstance(knobs, ToolPolicy) else ToolPolicy(**checks.keywords(knobs))
     return made
 
 

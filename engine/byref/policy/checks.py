@@ -1,4 +1,4 @@
-"""What a knob may be: each check takes its name and a value, and a ConfigurationError says what was expected."""
+"""Checks of settings: each takes a knob's name and its value, and raises a ConfigurationError that says what was expected."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from byref.errors import ConfigurationError, one_line, shown
 from byref_sandbox.code.plainjq import HAS_NAN
 
 MOST = 1 << 53
-"""No size, count or number of tokens is larger."""
+"""Most of a size, a count or a number of tokens: larger integers are not exact in every JSON reader."""
 MAX_PROGRAM_CHARS = 100_000
-"""Of a jq program or a template."""
+"""Most characters of a jq program or a template."""
 MOST_DAYS = 36_500
-"""No time to live is longer."""
+"""Most days of a time to live."""
 NAME_CHARS = 64
 
 K = TypeVar("K")

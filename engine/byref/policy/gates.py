@@ -12,10 +12,10 @@ from typing import Literal
 from byref.policy import Policy
 
 BYTES_PER_TOKEN = 4
-"""By which a window in tokens becomes a threshold in bytes."""
+"""Turns a window in tokens into a threshold in bytes."""
 
 _ROUNDING = 1e-6
-"""Percentages are no exact floats: 0.7 of 100,000 is 70,000."""
+"""Added before a share is rounded down: 0.7 is no exact float, and yet 0.7 of 100,000 is to be 70,000."""
 
 Reason = Literal[
     "disabled",
