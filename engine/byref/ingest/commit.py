@@ -152,10 +152,10 @@ class _Transaction:
             given = ledger.given(connection, self._scope.row, prepared.digest)
             if given.seen != plan.seen:
                 raise Replan("forgotten")
-        if (adding := sizes(plan.artifacts)) and (
-            excess := room.excess_within(connection, self._scope, adding, turn.bytes)
-        ):
-            raise Replan("quota", excess=excess)
+        if artifacts := plan.artifacts:
+            excess = room.excess_within(connection, self._scope, sizes(artifacts), turn.bytes)
+            if excess is not None:
+                raise Replan("quota", excess=excess)
 
     def _publish(self, several: Sequence[PlannedArtifact]) -> list[Artifact]:
         """Make artifacts of what is staged and bind their variables."""

@@ -66,6 +66,8 @@ class Stage:
         The quota is asked for here so that nothing is written in vain; the commit asks again under its lock, since others
         store at the same time.
         """
+        if not artifacts:
+            return
         adding = sizes(artifacts)
         is_small = sum(adding.values()) <= HELD_BYTES
         if excess := room.excess(self._prepared.scope, adding, outlook.stored_bytes if is_small else None):
