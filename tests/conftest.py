@@ -91,6 +91,7 @@ TOGETHER = {
     "docs/mcp.md": "programs",
     "docs/migrations.md": "programs",
     "docs/providers.md": "programs",
+    "tests/sandbox/host/test_replies_bounds.py": "breakable",
     "tests/sandbox/test_wire.py": "breakable",
     "tests/sandbox/zygote/": "breakable",
     "tests/stores/": "objects",

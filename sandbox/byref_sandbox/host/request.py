@@ -10,6 +10,7 @@ from byref_sandbox import wire
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.sources import in_order, needed
 from byref_sandbox.code.sqltext import references
+from byref_sandbox.jsontext import encodable
 from byref_sandbox.outcome import MAX_FILE_NAME_CHARS, MAX_RECURSION_DEPTH, Limits
 from byref_sandbox.values import data, plots
 from byref_sandbox.values import files as files_of
@@ -62,11 +63,12 @@ def code_request(
     left = [*(name for name in variables if _is_left(variables[name])), *(sources or {})]
     request = wire.Request(
         mode=mode,
-        source=_encodable(code),
+        # Written as escapes, lone surrogates mean the same in a string literal; elsewhere in code they are refused.
+        source=encodable(code),
         terms=_terms(limits),
         payloads=payloads.all,
         variables=bound,
-        sources=[_encodable(definitions[name]) for name in in_order(definitions)],
+        sources=[encodable(definitions[name]) for name in in_order(definitions)],
         names=[*given, *left],
         others=len(left),
         files=given_files,
@@ -100,7 +102,7 @@ def sql_request(
             bound.append(wire.Variable(reference.key, index, path, is_value=False, is_table=True))
     request = wire.Request(
         mode="sql",
-        source=_encodable(query),
+        source=encodable(query),
         terms=_terms(limits),
         payloads=payloads.all,
         variables=bound,
@@ -119,7 +121,7 @@ def jq_request(
     payload, load, path, _ = _payload("input", value)
     request = wire.Request(
         mode=mode,
-        source=_encodable(program),
+        source=encodable(program),
         terms=_terms(limits),
         payloads=[payload],
         variables=[wire.Variable("input", 0, path)],
@@ -136,7 +138,7 @@ def template_request(template: str, value: object, limits: Limits, max_bytes: in
     content_type, inline = data.encode_exactly(value)
     request = wire.Request(
         mode="template",
-        source=_encodable(template),
+        source=encodable(template),
         terms=_terms(limits),
         payloads=[wire.Payload("", content_type, inline)],
         max_output_bytes=min(max_bytes, limits.result_bytes),
@@ -208,8 +210,3 @@ def _terms(limits: Limits) -> wire.Terms:
         int(limits.result_bytes),
         int(limits.recursion_depth),
     )
-
-
-def _encodable(source: str) -> str:
-    """Write lone surrogates as escapes: inside a string literal they mean the same, elsewhere they are refused."""
-    return source.encode("utf-8", "backslashreplace").decode()

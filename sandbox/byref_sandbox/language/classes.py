@@ -56,8 +56,19 @@ class Classes:
             return cls
         known = self.stand_ins.get(cls)
         if known is None and str(module_of(cls)).startswith("pandas.io"):
-            known = self.stand_ins[cls] = stand_in(cls, "there are no files here")
+            known = self.replace(cls, "there are no files here")
         return cls if known is None else known
+
+    def replace(
+        self,
+        real: type,
+        hint: str = "",
+        make: Callable[..., object] | None = None,
+        kind: type[StandInMeta] = StandInMeta,
+    ) -> type:
+        """Have code get a stand-in for `real` wherever it would get the class itself; the arguments are those of `stand_in`."""
+        made = self.stand_ins[real] = stand_in(real, hint, make, kind)
+        return made
 
     def is_of_user(self, value: object) -> bool:
         """Whether a value is a class of the code, or an instance of one."""

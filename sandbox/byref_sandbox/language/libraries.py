@@ -128,15 +128,13 @@ def _numpy(guards: Guards, modules: Modules, files: Files) -> None:
         exposed[name] = modules.add(f"numpy.{name}", listed, part)
     exposed["frombuffer"] = arrays.frombuffer
     vars(exposed["ma"]).pop("frombuffer", None)
-    guards.stand_ins[memoryview] = stand_in(memoryview, "use bytes or bytearray")
-    text_array = guards.stand_ins[np.char.chararray] = stand_in(np.char.chararray, "", arrays.chararray)
-    vars(exposed["char"])["chararray"] = text_array
+    guards.replace(memoryview, "use bytes or bytearray")
+    vars(exposed["char"])["chararray"] = guards.replace(np.char.chararray, make=arrays.chararray)
     exposed["testing"] = modules.add("numpy.testing", public(np.testing, NUMPY_CHECKS), np.testing)
     windows = {"sliding_window_view": np.lib.stride_tricks.sliding_window_view, "as_strided": arrays.as_strided}
     tricks = modules.add("numpy.lib.stride_tricks", windows)
     exposed["lib"] = modules.add("numpy.lib", {"stride_tricks": tricks})
-    array_class = stand_in(np.ndarray, "use np.array(), np.zeros() or np.empty()")
-    exposed["ndarray"] = guards.stand_ins[np.ndarray] = array_class
+    array_class = exposed["ndarray"] = guards.replace(np.ndarray, "use np.array(), np.zeros() or np.empty()")
     exposed["recarray"] = guards.stand_ins[np.recarray] = arrays.RecordArray
     for name in ("loadtxt", "genfromtxt", "fromregex"):
         exposed[name] = frames.reader(files, getattr(np, name), f"np.{name}")
@@ -155,17 +153,14 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     kinds = modules.add("pandas.api.types", public(pd.api.types), pd.api.types)
     # The real constructors set any attribute that they get by keyword.
     forward = pd.api.indexers.FixedForwardWindowIndexer
-    window = stand_in(forward, "", lambda window_size=0: forward(window_size=window_size))
-    guards.stand_ins[forward] = window
+    window = guards.replace(forward, make=lambda window_size=0: forward(window_size=window_size))
     variable = pd.api.indexers.VariableOffsetWindowIndexer
-    offset_window = stand_in(
+    offset_window = guards.replace(
         variable,
-        "",
-        lambda index_array=None, window_size=0, index=None, offset=None: variable(
+        make=lambda index_array=None, window_size=0, index=None, offset=None: variable(
             index_array, window_size, index, offset
         ),
     )
-    guards.stand_ins[variable] = offset_window
     indexers = modules.add(
         "pandas.api.indexers",
         {
@@ -188,8 +183,7 @@ def _pandas(guards: Guards, modules: Modules, files: Files) -> None:
     exposed["arrays"] = modules.add("pandas.arrays", public(pd.arrays, _listed(pd.arrays)))
     for name in PANDAS_READERS:
         exposed[name] = frames.reader(files, getattr(pd, name), f"pd.{name}")
-    index = stand_in(pd.MultiIndex, "", arrays.multi_index, FullStandInMeta)
-    exposed["MultiIndex"] = guards.stand_ins[pd.MultiIndex] = index
+    exposed["MultiIndex"] = guards.replace(pd.MultiIndex, make=arrays.multi_index, kind=FullStandInMeta)
     exposed["eval"] = expression_method(pd.eval, "pd.eval")
     for name in ("pivot_table", "crosstab"):
         exposed[name] = frames.pivot(getattr(pd, name), name)

@@ -66,7 +66,11 @@ class Modules:
         for name, attributes in own.items():
             self.add(name, attributes, importlib.import_module(name))
         self.add("__future__", {})
-        self.add("logging", logs.logging_names() | {"Logger": self._stand_in(logs.Logger, _no_logger)}, logging)
+        self.add(
+            "logging",
+            logs.logging_names() | {"Logger": self._guards.replace(logs.Logger, "use logging.getLogger(name)")},
+            logging,
+        )
         self.add("IPython.display", {"display": _display}, hints=_SHOWN_BY)
         self.add("traceback", logs.traceback_names(), traceback)
         nested = [name for name in self.facades if "." in name]
@@ -126,7 +130,7 @@ class Modules:
             return zoneinfo.ZoneInfo(str.__str__(name)) if isinstance(name, str) and name in zones else None
 
         output = Facade("sys.stdout", {"write": lambda text: sys.stdout.write(str(text)), "flush": lambda: None})
-        function = self._stand_in(types.FunctionType, _no_function)
+        function = self._guards.replace(types.FunctionType, make=_no_function)
         getters = {"attrgetter": self._attrgetter, "methodcaller": self._methodcaller}
         return {
             "operator": public(operator, operator.__all__) | getters,
@@ -142,7 +146,9 @@ class Modules:
             "zoneinfo": {
                 "available_timezones": lambda: set(zones),
                 # The real class's cache compares keys while it is changed, so a key must be a plain text.
-                "ZoneInfo": self._stand_in(zoneinfo.ZoneInfo, lambda key: zoneinfo.ZoneInfo(str.__str__(key))),
+                "ZoneInfo": self._guards.replace(
+                    zoneinfo.ZoneInfo, make=lambda key: zoneinfo.ZoneInfo(str.__str__(key))
+                ),
             },
             "csv": {"reader": csv.reader},
             "sys": {
@@ -154,7 +160,7 @@ class Modules:
                 "getsizeof": lambda value, *default: sys.getsizeof(value, *default),
             },
             "types": {
-                "SimpleNamespace": self._stand_in(types.SimpleNamespace, _simple_namespace),
+                "SimpleNamespace": self._guards.replace(types.SimpleNamespace, make=_simple_namespace),
                 "FunctionType": function,
                 "LambdaType": function,
             },
@@ -166,10 +172,6 @@ class Modules:
             "io": {"open": lambda *arguments, **options: self._files.open(*arguments, **options)},
             "pathlib": {"Path": path_class(self._files)},
         }
-
-    def _stand_in(self, real: type, make: Callable[..., object]) -> type:
-        made = self._guards.stand_ins[real] = stand_in(real, "", make)
-        return made
 
     def _get_origin(self, hint: Any) -> Any:
         """typing.get_origin() by the rules of the language."""
@@ -339,10 +341,6 @@ _SHOWN_BY = dict.fromkeys(("HTML", "Markdown", "Image", "JSON", "Math", "Latex",
 
 def _no_function(*_arguments: object, **_options: object) -> Any:
     raise NotAllowed("FunctionType() cannot be called", "use def or lambda")
-
-
-def _no_logger(*_arguments: object, **_options: object) -> Any:
-    raise NotAllowed("Logger() cannot be called", "use logging.getLogger(name)")
 
 
 def _member_names(members: Any) -> Any:
