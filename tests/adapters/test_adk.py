@@ -198,7 +198,7 @@ def test_instructions_of_a_trusted_tool_reach_the_model_of_this_run_alone(engine
     said = [str(request.config.system_instruction) for request in model.requests]
     assert "euros" not in said[0] and "Show totals in euros." in said[1]
     asyncio.run(ask(plugin, model, styled, session="other"))
-    assert "euros" not in str(model.requests[-1].config.system_instruction) and plugin._told == {}
+    assert "euros" not in str(model.requests[-1].config.system_instruction) and plugin._instructions == {}
 
 
 def test_agents_without_tools_get_none_and_names_of_the_hosts_come_first(engine: Engine) -> None:

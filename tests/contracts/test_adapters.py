@@ -261,20 +261,19 @@ def test_a_tools_own_error_is_as_the_framework_has_it_and_is_cut_where_it_is_lon
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_while_the_database_is_away_the_run_goes_on(
-    make: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, name: str, is_known: bool
+    make: Callable[..., Driver], engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, is_known: bool
 ) -> None:
-    with Engine("sqlite:///:memory:", jail="language-only") as engine:
-        away, by = Away(engine, monkeypatch), make(name, on=engine)
-        if is_known:
-            by.ran(Talk([list_orders], []))
-        away.is_on = True
-        calls = [
-            ("list_orders", {}),
-            ("refund", {"ids": [1], "reason": "r"}),
-            ("refund", {"ids": IDS, "reason": "r"}),
-            ("code_interpreter", {"code": "1"}),
-        ]
-        heard = by.ran(Talk([list_orders, refund], [calls]))
+    away, by = Away(engine, monkeypatch), make(name)
+    if is_known:
+        by.ran(Talk([list_orders], []))
+    away.is_on = True
+    calls = [
+        ("list_orders", {}),
+        ("refund", {"ids": [1], "reason": "r"}),
+        ("refund", {"ids": IDS, "reason": "r"}),
+        ("code_interpreter", {"code": "1"}),
+    ]
+    heard = by.ran(Talk([list_orders, refund], [calls]))
     big, plain, referring, own = heard.reads.values()
     assert heard.answer == "Done."
     assert "INCOMPLETE" in big.text and 1_000 < len(big.text) < 20_000
@@ -286,24 +285,22 @@ def test_while_the_database_is_away_the_run_goes_on(
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize("is_mid_tool", [True, False])
 def test_where_the_policy_says_so_a_database_that_is_away_ends_the_run(
-    make: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, name: str, is_mid_tool: bool
+    make: Callable[..., Driver], engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, is_mid_tool: bool
 ) -> None:
-    with Engine("sqlite:///:memory:", jail="language-only") as engine:
-        away = Away(engine, monkeypatch)
+    away, by = Away(engine, monkeypatch), make(name, Policy(on_storage_failure="raise"))
 
-        def leave() -> str:
-            away.is_on = True
-            return "left"
+    def leave() -> str:
+        away.is_on = True
+        return "left"
 
-        by = make(name, Policy(on_storage_failure="raise"), on=engine)
-        away.is_on = not is_mid_tool
-        talk = Talk([leave], [[("leave", {})]])
-        if not by.ends_runs:
-            assert "away" in by.ran(talk)["call_0_0"].text
-            return
-        with pytest.raises(Exception, match="away") as raised:
-            by.ran(talk)
-        assert any(isinstance(one, StorageFailure) for one in (raised.value, raised.value.__cause__))
+    away.is_on = not is_mid_tool
+    talk = Talk([leave], [[("leave", {})]])
+    if not by.ends_runs:
+        assert "away" in by.ran(talk)["call_0_0"].text
+        return
+    with pytest.raises(Exception, match="away") as raised:
+        by.ran(talk)
+    assert any(isinstance(one, StorageFailure) for one in (raised.value, raised.value.__cause__))
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -369,14 +366,13 @@ def test_names_that_look_alike_are_conversations_of_their_own(
     whose += [("ann", "a/b"), ("ann", "a%2Fb"), ("ann", "a%"), ("../ann", "chat"), ("ann", "\u200bchat")]
 
     def talk(user: str, chat: str) -> Talk:
-        looks = [[("code_interpreter", {"code": "len(orders)"})]]
-        return Talk([list_orders], looks, user=user, name=chat)
+        return Talk([list_orders], [[("artifact_read", {"reference": "orders"})]], user=user, name=chat)
 
     (first, *others) = whose
     by.ran(Talk([list_orders], [[("list_orders", {})]], *first))
     for user, chat in others:
-        assert "orders" in by.ran(talk(user, chat))["call_0_0"].text, (user, chat)
-    assert by.ran(talk(*first))["call_0_0"].text == "3000"
+        assert "no artifact" in by.ran(talk(user, chat))["call_0_0"].text, (user, chat)
+    assert '"total"' in by.ran(talk(*first))["call_0_0"].text
     for user, chat in (("ann", "c\0"), ("ann", "c" * 600)):  # such as no session can have
         try:
             text = by.ran(talk(user, chat))["call_0_0"].text

@@ -381,11 +381,11 @@ def test_what_a_server_tells_the_model_is_quoted_line_by_line() -> None:
     ],
 )
 def test_a_question_is_its_servers_in_each_line(text: str, shown: str) -> None:
-    assert labels.said("s", text) == shown
+    assert labels.quoted("s", text) == shown
 
 
 def test_long_questions_are_cut_and_counted() -> None:
-    assert labels.said("s", "x" * 20_000).endswith("x\n> … (10,000 characters left out)")
-    lines = labels.said("s", "x\n" * 5_000).splitlines()
+    assert labels.quoted("s", "x" * 20_000).endswith("x\n> … (10,000 characters left out)")
+    lines = labels.quoted("s", "x\n" * 5_000).splitlines()
     assert len(lines) == labels.MAX_TEXT_LINES + 1 and "characters left out" in lines[-1]
-    assert labels.said("s", json.dumps({"a": [1, 2]}, indent=1)).count("\n> ") == 5
+    assert labels.quoted("s", json.dumps({"a": [1, 2]}, indent=1)).count("\n> ") == 5

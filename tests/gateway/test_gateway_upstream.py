@@ -34,12 +34,12 @@ class Nobody:
         self.capabilities: dict[str, Any] = {}
         self.info = {"name": "nobody", "version": "1"}
 
-    async def asked(self, upstream: Upstream, method: str, params: Any, about: object) -> dict[str, Any]:
+    async def on_request(self, upstream: Upstream, method: str, params: Any, about: object) -> dict[str, Any]:
         return {}
 
-    async def told(self, upstream: Upstream, method: str, params: Any) -> None: ...
+    async def on_notification(self, upstream: Upstream, method: str, params: Any) -> None: ...
 
-    async def started(self, upstream: Upstream) -> None: ...
+    async def on_started(self, upstream: Upstream) -> None: ...
 
 
 def configured(**server: Any) -> ServerConfig:

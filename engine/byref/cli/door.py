@@ -116,7 +116,7 @@ class Door:
             tenant = "" if user is None else user.access_token.client_id
             session = self._session(scope["method"], headers, tenant)
             if not self._requests.take(tenant):
-                reason = f"no more requests are taken than are under way now ({self._requests.told})"
+                reason = f"no more requests are taken than are under way now ({self._requests.limits})"
                 raise Refused(503, reason, retry_after=RETRY)
             try:
                 inside = _inside(scope, user)
@@ -259,7 +259,7 @@ class Door:
         )
         if not has_place:
             reason = (
-                f"no more sessions are taken than are open now ({self._places.told}): end one with DELETE, or come again; one "
+                f"no more sessions are taken than are open now ({self._places.limits}): end one with DELETE, or come again; one "
                 f"that is not used for {ROOM_SECONDS:.0f} s makes room by itself"
             )
             raise Refused(503, reason, id=id, retry_after=RETRY)

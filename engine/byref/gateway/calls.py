@@ -60,7 +60,7 @@ def able(connection: Connection) -> Json:
     return {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-async def tell(context: Context, method: str, params: Json | None) -> None:
+async def notify(context: Context, method: str, params: Json | None) -> None:
     """Send the client a notification, on the stream of its request."""
     message = cast(Any, _Message(method=method, params=params))
     await context.session.send_notification(message, related_request_id=context.request_id)

@@ -29,7 +29,7 @@ SHOWING_SECONDS = 20.0
 """Of a processor, to check the schemas of one list of one server; the tools that are left then are left out."""
 
 OnThread = Callable[[Callable[[], dict[str, "Offered"]]], Awaitable[dict[str, "Offered"]]]
-MAX_TOLD = 10
+MAX_NAMED = 10
 """Names in one line of the log, or in one error."""
 OWN = "byref://"
 CHANGED = "[changed since this conversation began]"
@@ -113,8 +113,10 @@ class Catalogue:
         for server, count in left_out.items():
             logger.warning("server %r: %d of its %s are left out: they cannot be shown", server, count, kind)
         for server, some in changed.items():
-            told = ", ".join(some[:MAX_TOLD]) + (f" and {len(some) - MAX_TOLD} more" if len(some) > MAX_TOLD else "")
-            logger.warning("server %r: %s changed since the conversation began: %s", server, kind, told)
+            names = ", ".join(some[:MAX_NAMED]) + (
+                f" and {len(some) - MAX_NAMED} more" if len(some) > MAX_NAMED else ""
+            )
+            logger.warning("server %r: %s changed since the conversation began: %s", server, kind, names)
         return found
 
     def is_given(self, kind: str, name: str) -> bool:
@@ -134,7 +136,7 @@ class Catalogue:
         owner = self._names[kind].server_of(name)
         gone = "" if owner is None else f": the server {owner!r} had it, and lists it no more; ask for the list again"
         if owner is None and (like := self._names[kind].like(name)):
-            gone = f": there is {', '.join(like[:MAX_TOLD])}"
+            gone = f": there is {', '.join(like[:MAX_NAMED])}"
         return f"Unknown {kind.removesuffix('s')}: {name[:200]}{gone}"
 
     async def resources(self, kind: str) -> list[Json]:

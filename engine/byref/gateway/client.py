@@ -1,7 +1,7 @@
-"""The client as its servers see it: whom they ask, and whom they tell.
+"""The client as its servers see it: where their requests and notifications go.
 
-A server reaches the client in its own name alone: it asks while it works on a request of the client's (as the protocol has it
-since 2026: SEP-2260), and what it says carries its name.
+A server reaches the client in its own name alone: it may ask while it works on a request of the client's (as the protocol has
+it since 2026: SEP-2260), and its texts carry its name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Client:
         on_start: Callable[[Upstream], Awaitable[None]],
         has: Callable[[Upstream, str], bool],
     ) -> None:
-        """`on_start` is told of a server that was started; `has` says whether a resource may be a server's."""
+        """`on_start` is called with a server that was started; `has` tells whether a resource may be a server's."""
         self.capabilities = capabilities
         self.info = info
         self._on_start = on_start
@@ -56,16 +56,17 @@ class Client:
         self._connection: Connection | None = None
         self._is_introduced = anyio.Event()
 
-    def seen(self, context: Context, *, is_introduced: bool) -> None:
-        """Take note of a message of the client; until it is introduced it is neither asked nor told anything."""
+    def note(self, context: Context, *, is_introduced: bool) -> None:
+        """Note a message of the client. Until it is introduced it gets no requests and no notifications."""
         self._connection = connection_of(context)
         if is_introduced:
             self._is_introduced.set()
 
-    async def asked(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
-        """Ask the client what a server asks: on the stream of the call that it asks about, or of one that it works on.
+    async def on_request(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
+        """Pass a server's request on to the client: on the stream of the call that it is about, or of one that the server works on.
 
-        A server at an address says which by the stream that it asks on; a process does not. For its roots a server asks as soon as it knows the client; they are shown to nobody, so that there it needs no call.
+        A server at an address shows which call by the stream of its request; a process does not. For its roots a server asks
+        as soon as it knows the client: they are shown to nobody, so that this needs no call.
 
         Raises:
             MCPError: the client answered with an error, or is not to be asked that now.
@@ -87,8 +88,8 @@ class Client:
         shown = questions.shown(upstream.name, method, params, able(connection))
         return await connection.send_raw_request(method, shown, {"timeout": ROOTS_SECONDS})
 
-    async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
-        """Tell the client what a server tells, if the protocol has it."""
+    async def on_notification(self, upstream: Upstream, method: str, params: Json | None) -> None:
+        """Pass a server's notification on to the client, if the protocol has it."""
         given = params or {}
         match method.split("/")[1:]:
             case [("tools" | "prompts") as kind, "list_changed"]:
@@ -109,7 +110,7 @@ class Client:
                 logger.debug("server %r: %.100r is not of the protocol", upstream.name, method)
                 return
         await self._is_introduced.wait()
-        await self.tell(method, params)
+        await self.notify(method, params)
 
     async def _log(self, upstream: Upstream, params: Json) -> None:
         source = params.get("logger")
@@ -119,16 +120,16 @@ class Client:
             # Since 2026 a client gets the log of the request that asks for it, on that request's stream.
             levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
             if params.get("level") in levels:
-                await calls.tell(call.context, LOG, params)
+                await calls.notify(call.context, LOG, params)
         elif self._connection is not None and self._connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            await self.tell(LOG, params)
+            await self.notify(LOG, params)
 
-    async def started(self, upstream: Upstream) -> None:
-        """Give a server that was started again what the client had told it before."""
+    async def on_started(self, upstream: Upstream) -> None:
+        """Repeat to a server that was started again what the client had sent to it before."""
         await self._on_start(upstream)
 
-    async def tell(self, method: str, params: Json | None) -> None:
-        """Tell the client: on its connection, and on the streams that it opened for what changes."""
+    async def notify(self, method: str, params: Json | None) -> None:
+        """Notify the client: on its connection, and on the streams that it opened for what changes."""
         if (event := event_from_wire(method, params)) is not None:
             await self._bus.publish(event)
         if self._connection is not None:

@@ -33,11 +33,11 @@ from byref.gateway.client import Client
 from byref.gateway.config import GatewayConfig
 from byref.gateway.containment import contained, on_thread
 from byref.gateway.messages import Allowance, size_of, weight_of
-from byref.gateway.questions import asked, refused, wire
+from byref.gateway.questions import asked_in, refused, wire
 from byref.gateway.readable import readable
 from byref.gateway.upstream import Upstream
 from byref.gateway.ways import Ways
-from byref.gateway.wire import check_headers, dumped, finished, is_question, taken
+from byref.gateway.wire import acceptable, check_headers, dumped, finished, is_question
 from byref.session import Session
 
 Json = dict[str, Any]
@@ -166,7 +166,7 @@ class Conversation:
             MCPError: it cannot be answered; or the server that answered gave an error.
         """
         self.used_at = anyio.current_time()
-        self._client.seen(context, is_introduced=is_modern(context) or connection_of(context).initialized.is_set())
+        self._client.note(context, is_introduced=is_modern(context) or connection_of(context).initialized.is_set())
         handler = self._HANDLERS.get(context.method, Conversation._pass_on)
         params = dict(context.params or {})
         assert self._tasks is not None
@@ -185,10 +185,10 @@ class Conversation:
             return finished(readable(context.method, result, context.protocol_version), context)
         return await self._thread(lambda: finished(readable(context.method, result, context.protocol_version), context))
 
-    async def heard(self, context: Context) -> None:
+    async def on_notification(self, context: Context) -> None:
         """Take a notification."""
         if context.method == "notifications/initialized":
-            self._client.seen(context, is_introduced=True)
+            self._client.note(context, is_introduced=True)
         elif context.method not in ("notifications/cancelled", "notifications/progress"):
             for upstream in self._upstreams:
                 await upstream.notify(context.method, context.params)
@@ -196,13 +196,13 @@ class Conversation:
     async def _list_tools(self, call: Call, params: Json) -> Json:
         await self.settled()
         offered = await self._catalogue.offered("tools")
-        shown = taken("tools/list", "tools", [one.shown for one in offered], call.context)
+        shown = acceptable("tools/list", "tools", [one.shown for one in offered], call.context)
         return {"tools": [*shown, *map(own.definition, self._own_tools.values())]}
 
     async def _list_prompts(self, call: Call, params: Json) -> Json:
         await self.settled()
         offered = await self._catalogue.offered("prompts")
-        return {"prompts": taken("prompts/list", "prompts", [one.shown for one in offered], call.context)}
+        return {"prompts": acceptable("prompts/list", "prompts", [one.shown for one in offered], call.context)}
 
     async def _list_resources(self, call: Call, params: Json) -> Json:
         """The first page has what the servers have, and the newest that is stored; further ones what is older."""
@@ -210,7 +210,7 @@ class Conversation:
         cursor = params.get("cursor")
         ours, behind = await self._thread(lambda: own.resources(self.session, cursor))
         found = [] if cursor is not None else await self._catalogue.resources("resources")
-        listed = {"resources": [*taken("resources/list", "resources", found, call.context), *ours]}
+        listed = {"resources": [*acceptable("resources/list", "resources", found, call.context), *ours]}
         return listed if behind is None else {**listed, "nextCursor": behind}
 
     async def _list_templates(self, call: Call, params: Json) -> Json:
@@ -218,7 +218,7 @@ class Conversation:
         ours = [dumped(template) for template in content.templates(self.session)]
         found = await self._catalogue.resources("templates")
         key = "resourceTemplates"
-        return {key: [*taken("resources/templates/list", key, found, call.context), *ours]}
+        return {key: [*acceptable("resources/templates/list", key, found, call.context), *ours]}
 
     async def _call_tool(self, call: Call, params: Json) -> Json:
         name, arguments = params["name"], params.get("arguments") or {}
@@ -250,7 +250,7 @@ class Conversation:
                 )
             )
             if is_stored:
-                await self._client.tell("notifications/resources/list_changed", None)
+                await self._client.notify("notifications/resources/list_changed", None)
             return result
 
         is_small = size_of(raw) <= MAX_AT_ONCE
@@ -443,7 +443,7 @@ class Conversation:
             )
             if not is_question(result):
                 return result
-            questions = asked(result, upstream.name, call.able)
+            questions = asked_in(result, upstream.name, call.able)
             if is_modern(call.context):
                 return _asking(result, questions, upstream.name)
             sent = {key: value for key, value in sent.items() if key not in ("inputResponses", "requestState")}

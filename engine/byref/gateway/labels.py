@@ -27,7 +27,7 @@ def titled(server: str, title: str) -> str:
     return f"{label(server)} {one_line(title, MAX_TITLE_CHARS)}".rstrip()
 
 
-def said(server: str, text: str) -> str:
+def quoted(server: str, text: str) -> str:
     """Return a text for a user under its server's name: the first line beside the name, the others quoted."""
     first, *others = lines(text)
     return "\n".join([f"{label(server)} {first}".rstrip(), *map(_quoted, others)])

@@ -185,8 +185,8 @@ class Pace:
         return self._count <= WINDOW_NOTIFICATIONS and self._bytes <= WINDOW_BYTES
 
 
-class Said:
-    """The data of an error that a server answered with: no code tells it from an error that there was no answer."""
+class ServerData:
+    """The data of an error that a server answered with. By its code alone it could be the SDK's own error for no answer."""
 
     __slots__ = ("data",)
 
@@ -218,7 +218,7 @@ async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
         Oversized: it is too much, and nobody knows what it answers.
     """
     try:
-        message = await taken(data, allowance)
+        message = await parsed(data, allowance)
     except Oversized as error:
         if (id := id_of(data)) is None:
             raise
@@ -228,7 +228,7 @@ async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
     return message
 
 
-async def taken(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
+async def parsed(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
     """Return a message; None if it is none.
 
     Raises:
@@ -357,7 +357,7 @@ def _with_lease(message: JSONRPCMessage, lease: Lease, size: int) -> JSONRPCMess
         error = message.error
         if len(error.message) > MAX_ERROR_CHARS:
             error.message = f"{error.message[:MAX_ERROR_CHARS]}… ({len(error.message):,} characters)"
-        error.data = Said(None if size > _AT_ONCE else error.data)
+        error.data = ServerData(None if size > _AT_ONCE else error.data)
         return message
     for name in ("result", "params"):
         if isinstance(given := getattr(message, name, None), dict):

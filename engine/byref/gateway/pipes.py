@@ -28,8 +28,8 @@ from byref.gateway.messages import (
     failed,
     id_of,
     is_long,
+    parsed,
     pieces_of,
-    taken,
 )
 
 _CHUNK = 1 << 16
@@ -86,7 +86,7 @@ async def _read(
                 try:
                     if isinstance(line, Begun):
                         raise Oversized(f"the client sent a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
-                    message = await taken(line, allowance)
+                    message = await parsed(line, allowance)
                 except Oversized as error:
                     beginning = line.text if isinstance(line, Begun) else line
                     if (id := id_of(beginning)) is None:

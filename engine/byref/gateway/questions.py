@@ -44,7 +44,7 @@ def shown(server: str, method: str, params: Json | None, able: Mapping[str, Any]
     return _FORMS[method](server, params or {}, declared) if method in _FORMS else params
 
 
-def asked(result: Json, server: str, able: Mapping[str, Any]) -> dict[str, tuple[str, Json | None]]:
+def asked_in(result: Json, server: str, able: Mapping[str, Any]) -> dict[str, tuple[str, Json | None]]:
     """Return method and parameters of what a server asks in place of an answer; nothing if it wants to be asked again.
 
     Raises:
@@ -101,7 +101,7 @@ def _elicitation(server: str, params: Json, declared: Json) -> Json:
     # A client that names no mode has the one that there was at first.
     if mode not in declared and (mode == "url" or "url" in declared):
         raise MCPError(INVALID_REQUEST, f"the client did not say that it answers elicitation/create with mode {mode!r}")
-    changed = {"message": labels.said(server, message)}
+    changed = {"message": labels.quoted(server, message)}
     if mode == "url":
         url = params.get("url")
         if not isinstance(url, str) or not _is_page(url):

@@ -94,7 +94,7 @@ def _read(result: Json, version: str) -> Json:
         given = _without_none(item)
         if not (isinstance(given, dict) and _fits(_CONTENTS, given)):
             uri = given.get("uri") if isinstance(given, dict) else None
-            given = {"uri": uri if isinstance(uri, str) else "", "text": _told(given)}
+            given = {"uri": uri if isinstance(uri, str) else "", "text": _as_text(given)}
         contents.append(given)
     return {**result, "contents": contents}
 
@@ -146,10 +146,10 @@ def _without_none(value: object) -> Any:
 
 
 def _text(value: object) -> Json:
-    return {"type": "text", "text": _told(value)}
+    return {"type": "text", "text": _as_text(value)}
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     """A value as text: its own, where it has no more than that; bytes that nobody can read are left out."""
     if isinstance(value, dict):
         value = {

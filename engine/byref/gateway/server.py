@@ -118,7 +118,7 @@ class Gateway:
             await call_next(ctx)
             conversation = self._known(ctx)
             if conversation is not None:
-                await conversation.heard(ctx)
+                await conversation.on_notification(ctx)
             return None
         if ctx.method == "ping":
             return await call_next(ctx)
@@ -180,7 +180,7 @@ class Gateway:
         if not has_place:
             raise MCPError(
                 INTERNAL_ERROR,
-                f"no more conversations are taken than are open now ({self._places.told}): end one, or come again; one "
+                f"no more conversations are taken than are open now ({self._places.limits}): end one, or come again; one "
                 f"that is not used for {ROOM_SECONDS:.0f} s makes room by itself",
             )
         capabilities, info = _introduced(context)

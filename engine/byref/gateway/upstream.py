@@ -44,7 +44,7 @@ from byref.gateway.config import LIST_SECONDS, Kind, ServerConfig
 from byref.gateway.containment import contained, is_failure
 from byref.gateway.http import HTTP_STATUS, failure, http_server, sse_server
 from byref.gateway.listing import LISTS, Items, listed
-from byref.gateway.messages import Allowance, Pace, Said, size_of
+from byref.gateway.messages import Allowance, Pace, ServerData, size_of
 from byref.gateway.relay import Relay
 from byref.gateway.stdio import child_process
 
@@ -82,19 +82,19 @@ class Refused(MCPError):
 
 
 class Client(Protocol):
-    """Who the servers talk to."""
+    """What servers talk to. Everything is called on the event loop of the gateway."""
 
     capabilities: Json
     info: Json
 
-    async def asked(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
-        """Answer a request of a server's; `about`: whom it sends it in the course of, as `Upstream.request` was told, if known."""
+    async def on_request(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
+        """Answer a server's request. `about` is what `Upstream.request` got for the call in whose course it came, if known."""
 
-    async def told(self, upstream: Upstream, method: str, params: Json | None) -> None:
-        """Take a notification of a server's."""
+    async def on_notification(self, upstream: Upstream, method: str, params: Json | None) -> None:
+        """Take a server's notification."""
 
-    async def started(self, upstream: Upstream) -> None:
-        """Take note that a server was started again."""
+    async def on_started(self, upstream: Upstream) -> None:
+        """Note that a server was started, perhaps again."""
 
 
 class Upstream:
@@ -141,7 +141,7 @@ class Upstream:
         self._listening_anew = anyio.Lock()
         self._acknowledged = anyio.Event()
         self._watched: set[str] = set()
-        self._told_of: set[str] = set()
+        self._honoured: set[str] = set()
         self._lists: dict[str, Items] = {}
         self._listing: dict[str, anyio.Lock] = {kind: anyio.Lock() for kind in LISTS}
 
@@ -257,10 +257,10 @@ class Upstream:
     async def watch(self, uri: str, *, is_wanted: bool) -> bool:
         """Have a server without a handshake tell of a resource's changes, or no more; return whether it now does."""
         if is_wanted == (uri in self._watched) or (is_wanted and len(self._watched) >= MAX_WATCHED):
-            return uri in self._told_of
+            return uri in self._honoured
         (self._watched.add if is_wanted else self._watched.discard)(uri)
         await self._listen_anew()
-        return uri in self._told_of
+        return uri in self._honoured
 
     async def items(self, kind: str, *, wait: float = LIST_SECONDS) -> list[Json]:
         """Return what the server lists, of a kind of `LISTS`: as it said last, where it is away or too slow now."""
@@ -374,18 +374,18 @@ class Upstream:
 
     async def _settle(self) -> None:
         if self._first is not None:
-            await self._client.started(self)
+            await self._client.on_started(self)
             self.settled.set()
             return
         self._is_awaited = self._is_awaited or self.settled.is_set()
         await self.items("tools")
         self.settled.set()
         logger.info("server %r is there", self.name)
-        await self._client.started(self)
+        await self._client.on_started(self)
         if self._is_awaited:  # the client may have asked meanwhile
             self._is_awaited = False
             for kind in ("tools", "prompts", "resources"):
-                await self._client.told(self, f"notifications/{kind}/list_changed", None)
+                await self._client.on_notification(self, f"notifications/{kind}/list_changed", None)
 
     async def _shake_hands(self, dispatcher: JSONRPCDispatcher[TransportContext]) -> None:
         """Open the protocol: as it was, with a handshake, or as it is without; a second connection only without.
@@ -516,7 +516,7 @@ class Upstream:
             came_with = getattr(context, "message_metadata", None)
             related = came_with.related_request_id if isinstance(came_with, ServerMessageMetadata) else None
             given = None if params is None else dict(params)
-            return await self._client.asked(self._first or self, method, given, self._about.get(related))
+            return await self._client.on_request(self._first or self, method, given, self._about.get(related))
         finally:
             self._asking -= 1
 
@@ -528,7 +528,7 @@ class Upstream:
         if method == "notifications/subscriptions/acknowledged":
             honoured = (params or {}).get("notifications")
             uris = honoured.get("resourceSubscriptions") if isinstance(honoured, dict) else None
-            self._told_of = {uri for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
+            self._honoured = {uri for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
             self._acknowledged.set()
             return
         if self._notifying >= MAX_NOTIFICATIONS or not self._pace.admits(size_of(params)):
@@ -540,7 +540,7 @@ class Upstream:
             params = all_visible(params)
         self._notifying += 1
         try:
-            await self._client.told(self._first or self, method, None if params is None else dict(params))
+            await self._client.on_notification(self._first or self, method, None if params is None else dict(params))
         finally:
             self._notifying -= 1
 
@@ -562,6 +562,6 @@ async def _answer(
     try:
         return await dispatcher.send_raw_request(method, params, options)
     except MCPError as error:
-        if isinstance(said := error.error.data, Said):
+        if isinstance(said := error.error.data, ServerData):
             raise Refused(error.code, error.message, said.data) from None
         raise

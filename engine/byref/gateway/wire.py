@@ -56,10 +56,10 @@ def finished(result: Mapping[str, Any], context: Context) -> Json:
     return found
 
 
-def taken(method: str, key: str, items: list[Json], context: Context) -> list[Json]:
+def acceptable(method: str, key: str, items: list[Json], context: Context) -> list[Json]:
     """Return the items of a list that clients of this version take: a strict one refuses the whole list for one of them."""
 
-    def is_taken(some: list[Json]) -> bool:
+    def is_accepted(some: list[Json]) -> bool:
         page = {key: some, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         try:
             methods.validate_server_result(method, context.protocol_version, page)
@@ -67,7 +67,7 @@ def taken(method: str, key: str, items: list[Json], context: Context) -> list[Js
             return False
         return True
 
-    return items if is_taken(items) else [item for item in items if is_taken([item])]
+    return items if is_accepted(items) else [item for item in items if is_accepted([item])]
 
 
 def check_headers(context: Context, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

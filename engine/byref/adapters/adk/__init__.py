@@ -76,7 +76,7 @@ class ByrefPlugin(BasePlugin):
         super().__init__(name)
         self._conversations = Conversations(engine, policy)
         self._session, self._tenant, self._model, self._answer_errors = session, tenant, model, answer_errors
-        self._told: dict[str, list[str]] = {}
+        self._instructions: dict[str, list[str]] = {}
         self._leaders: dict[str, str | None] = {}
         """By invocation: the branch that speaks for the context."""
         self._wrote: WeakKeyDictionary[ToolContext, dict[str, Any]] = WeakKeyDictionary()
@@ -96,8 +96,8 @@ class ByrefPlugin(BasePlugin):
         if llm_request.tools_dict:
             llm_request.config.tools = [shown(tool) for tool in llm_request.config.tools or []]
             llm_request.append_tools([tool for tool in self._tools if tool.name not in llm_request.tools_dict])
-        if told := self._told.get(callback_context.invocation_id):
-            llm_request.append_instructions(list(told))
+        if texts := self._instructions.get(callback_context.invocation_id):
+            llm_request.append_instructions(list(texts))
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Record the usage of one answer; where the database is away the run goes on."""
@@ -162,7 +162,7 @@ class ByrefPlugin(BasePlugin):
         self._forget(invocation_context.invocation_id)
 
     def _forget(self, invocation: str) -> None:
-        self._told.pop(invocation, None)
+        self._instructions.pop(invocation, None)
         self._leaders.pop(invocation, None)
 
     def _named(self, context: CallbackContext) -> tuple[Name, str | None]:
@@ -209,7 +209,7 @@ class ByrefPlugin(BasePlugin):
             is_error=is_error,
         )
         if result.instructions:
-            self._told.setdefault(context.invocation_id, []).append(result.instructions)
+            self._instructions.setdefault(context.invocation_id, []).append(result.instructions)
         if isinstance(value, Exception):
             return Read(error=sendable(result.text))
         if result.route.passes_whole and not parts and _is_same(value, result.content):
@@ -280,7 +280,7 @@ def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
     if isinstance(content, str):
         if read.is_error:
             return Read(error=content)
-        said = _says(content) if isinstance(read, Result) and read.route in _STRUCTURED else content
+        said = _parsed(content) if isinstance(read, Result) and read.route in _STRUCTURED else content
         return Read(said) if isinstance(said, dict) else Read(result=said)
     same = {part.inline_data.data: part for part in parts if part.inline_data is not None}
     texts: list[str] = []
@@ -298,12 +298,12 @@ def _response(read: Result | ToolReply, parts: list[types.Part]) -> Read:
 def _is_same(value: Any, content: object) -> bool:
     """Whether what the model reads is just what a tool returned. Values compare by code of their own, which may raise."""
     try:
-        return bool(value == (sendable(content) if isinstance(value, str) else _says(content)))
+        return bool(value == (sendable(content) if isinstance(value, str) else _parsed(content)))
     except Exception:  # noqa: BLE001  a DataFrame, say
         return False
 
 
-def _says(content: object) -> object:
+def _parsed(content: object) -> object:
     """The value of a text that is JSON, else the text; without half of a surrogate pair, which an escape may stand for."""
     if not isinstance(content, str):
         return content

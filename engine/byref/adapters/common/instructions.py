@@ -23,27 +23,27 @@ class Instructions:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._told: Recent[Name, tuple[str, ...]] = Recent()
+        self._known: Recent[Name, tuple[str, ...]] = Recent()
 
     def add(self, name: Name, text: str) -> None:
         """Keep what a tool of a conversation instructs; nothing that goes wrong with that is raised."""
-        told = self.of(name)
-        if text in told:
+        known = self.of(name)
+        if text in known:
             return
-        self._told.put(name, (*told, text)[-MOST:])
+        self._known.put(name, (*known, text)[-MOST:])
         try:
             self._of(name).append(LIST, [text])
         except ByrefError:
             logger.warning("byref could not keep instructions of a tool of %r", name[1], exc_info=True)
 
     def of(self, name: Name) -> tuple[str, ...]:
-        """Return what the model is to be told in its system message, the newest last."""
-        told = self._told.get(name) or ()
+        """Return what the model is to read in its system message, the newest last."""
+        known = self._known.get(name) or ()
         try:
             kept = [text for _, text in self._of(name).last(LIST, MOST)]
         except ByrefError:
             logger.warning("byref could not read the instructions of tools of %r", name[1], exc_info=True)
-            return told
+            return known
         return tuple(dict.fromkeys(kept))
 
     def _of(self, name: Name) -> Items:

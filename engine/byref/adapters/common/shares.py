@@ -1,4 +1,4 @@
-"""How what there is of something is shared out between tenants."""
+"""Places that tenants share: threads, requests, conversations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class Shares:
-    """A number of places: of several tenants none has more than half of them, and who has few gets one in any case.
+    """A number of places. Of several tenants none gets more than half of them, and each gets `kept` in any case.
 
-    So no more than `places`, and `kept` for each tenant, are ever taken.
+    So at most `places`, and `kept` more for each tenant, are in use. Not thread-safe: one thread, or a lock of the caller's.
     """
 
     def __init__(self, places: int, *, several: bool, kept: int = 1) -> None:
@@ -25,14 +25,14 @@ class Shares:
         self._taken: Counter[str] = Counter()
 
     @property
-    def told(self) -> str:
-        """How many there are, for whom there is none."""
+    def limits(self) -> str:
+        """How many places there are, in words, for a message to who gets none."""
         return (
             f"{self.places:,}" if self.share == self.places else f"{self.share:,} of one tenant, {self.places:,} of all"
         )
 
     def take(self, tenant: str, *, in_exchange: bool = False) -> bool:
-        """Take a place for a tenant, if there is one; in exchange for one that it has just given back there is."""
+        """Take a place for a tenant; False if there is none. In exchange for one that it has just given back there is one."""
         mine = self._taken[tenant]
         if not in_exchange and mine >= self._kept and (mine >= self.share or self._taken.total() >= self.places):
             return False
@@ -40,14 +40,14 @@ class Shares:
         return True
 
     def give_back(self, tenant: str) -> None:
-        """Say that a place of a tenant is free again."""
+        """Give back a place of a tenant."""
         self._taken[tenant] -= 1
         if not self._taken[tenant]:
             del self._taken[tenant]
 
 
 class SharedThreads:
-    """A number of threads, shared out as `Shares` does: work that finds no place waits until one of its tenant's is free."""
+    """Threads that tenants share as `Shares` has it. Work that finds no place waits for one. Thread-safe."""
 
     def __init__(self, places: int, name: str, *, several: bool) -> None:
         self._shares = Shares(places, several=several)
@@ -62,7 +62,7 @@ class SharedThreads:
         return _Share(self, tenant)
 
     def submit(self, tenant: str, work: Callable[[], T]) -> Future[T]:
-        """Have work of a tenant done, in the order in which it came."""
+        """Run work of a tenant; what waits begins in the order in which it came."""
         future: Future[T] = Future()
         with self._lock:
             self._waiting.append((tenant, future, work))
@@ -70,7 +70,7 @@ class SharedThreads:
         return future
 
     def shutdown(self) -> None:
-        """Begin nothing more; what waits is cancelled, what has begun goes on to its end."""
+        """Begin nothing more: what waits is cancelled, what has begun goes on to its end."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
         for _, future, _ in waiting:

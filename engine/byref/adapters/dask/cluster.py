@@ -152,7 +152,7 @@ class Cluster:
                     raise _Stranded
             left = max(CONNECT_SECONDS, until - time.monotonic())
             if future.status == "error":  # not raised here: it may be one that ends a thread, or a process
-                raise SandboxUnavailable(self._told(future.exception(timeout=left)))
+                raise SandboxUnavailable(self._worded(future.exception(timeout=left)))
             size = self._size_of(future, left)
             if size > most_bytes + _OBJECT_BYTES:
                 raise SandboxUnavailable(
@@ -168,7 +168,7 @@ class Cluster:
         except (_Stranded, SandboxUnavailable, *_LOST):
             raise
         except Exception as error:  # noqa: BLE001  whatever Dask makes of an answer that is none
-            raise SandboxUnavailable(self._told(error)) from None
+            raise SandboxUnavailable(self._worded(error)) from None
         finally:
             future.release()
 
@@ -181,7 +181,7 @@ class Cluster:
         except KeyError:
             return 0
 
-    def _told(self, error: BaseException) -> str:
+    def _worded(self, error: BaseException) -> str:
         """What went wrong with a run there, in words: the error is a worker's, and its texts may be anything."""
         if isinstance(error, KilledWorker) and isinstance(error.allowed_failures, int):
             return f"a run was lost with {error.allowed_failures + 1} workers of the Dask cluster at {self.address}"

@@ -159,7 +159,7 @@ def read_message(
             read = [block_of(block) for block in read]
         content = message.content if is_same else msg_content_output(read)
     else:
-        is_same = result.content == given or (isinstance(given, list) and _says(result, given))
+        is_same = result.content == given or (isinstance(given, list) and _is_json_of(result, given))
         content = message.content if is_same else result.content
     return message.model_copy(update={"content": sendable(content), "additional_kwargs": beside})
 
@@ -228,7 +228,7 @@ def _is_as_written(policy: Policy, result: Result, tool: str, raw: Any, text: st
     return is_small and not is_shaped and not isinstance(raw, Iterator)
 
 
-def _says(result: Result, blocks: list[Any]) -> bool:
+def _is_json_of(result: Result, blocks: list[Any]) -> bool:
     """Whether it is these blocks as JSON: blocks that byref does not know pass as they came, where they pass whole."""
     try:
         return result.route == "inline" and bool(jsontext.loads(result.text) == blocks)

@@ -41,7 +41,7 @@ except ImportError as error:
     raise missing("byref.adapters.openai_agents", "openai-agents", "openai-agents") from error
 
 from byref.adapters.openai_agents.calls import asks, offered, overhear, overhearing, schema_of
-from byref.adapters.openai_agents.results import ModelBlocks, ModelText, content, taken
+from byref.adapters.openai_agents.results import ModelBlocks, ModelText, as_output, content
 from byref.adapters.openai_agents.session import ByrefSession
 
 __all__ = ["Byref", "ByrefAgent", "ByrefSession", "ModelBlocks", "ModelText"]
@@ -183,17 +183,17 @@ class Byref(RunHooks[Any]):
                 ready = await asyncio.to_thread(self._ready, tool, context, written, call_id)
 
             def read(output: object, result: object = None, is_error: bool = False) -> object:
-                taken_in = self._conversations.process(
+                result_read = self._conversations.process(
                     ready.session,
-                    taken(output) if result is None else result,
+                    as_output(output) if result is None else result,
                     tool=tool.name,
                     call_id=call_id,
                     arguments=written,
                     is_error=is_error,
                 )
-                if taken_in.instructions:
-                    self._instruct(self._named(context), tool.name, taken_in.instructions)
-                return content(taken_in, call_id, output)
+                if result_read.instructions:
+                    self._instruct(self._named(context), tool.name, result_read.instructions)
+                return content(result_read, call_id, output)
 
             refusal = ready.refusal
             if refusal is None and await self._asks_anew(tool, context, written, ready.arguments):

@@ -48,7 +48,7 @@ def content(read: Result | ToolReply, call_id: str, original: object = None) -> 
     return _made(body if isinstance(body, str) else [_block(block) for block in body], original)
 
 
-def taken(output: object) -> object:
+def as_output(output: object) -> object:
     """Return an output as byref reads it: the SDK's own kinds, alone or in a list, as blocks; all else as it is.
 
     Texts alone, as the SDK makes of what an MCP server gave, are content as MCP has it.

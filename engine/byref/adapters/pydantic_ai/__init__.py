@@ -70,7 +70,7 @@ class Byref(AbstractCapability[AgentDepsT]):
     policy: Policy | None = None
     model: str | None = None
     id: str | None = "byref"
-    _told: list[str] = field(default_factory=list, init=False, repr=False)
+    _instructions: list[str] = field(default_factory=list, init=False, repr=False)
     _is_warned: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Byref(AbstractCapability[AgentDepsT]):
 
     def get_instructions(self) -> Callable[[RunContext[AgentDepsT]], str | None]:
         """Return what tools that may instruct the model have said: see `Policy.trusted_instructions`."""
-        return lambda _: "\n\n".join(self._told) or None
+        return lambda _: "\n\n".join(self._instructions) or None
 
     async def prepare_tools(self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
         """Show the model that any argument of a host's tool may be a reference; what is not said to be strict is not."""
@@ -225,7 +225,7 @@ class Byref(AbstractCapability[AgentDepsT]):
             session, blocks, tool=call.tool_name, call_id=call.tool_call_id, arguments=call.args, is_error=False
         )
         if result.instructions:
-            self._told.append(result.instructions)
+            self._instructions.append(result.instructions)
         content = sendable(result.content)
         if isinstance(content, str):
             if result.route == "inline" and not files and not isinstance(value, str):
