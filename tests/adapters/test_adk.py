@@ -86,11 +86,6 @@ async def count(ids: list[int], unit: str = "orders") -> str:
     return f"{len(ids)} {unit}"
 
 
-def look() -> list[Any]:
-    """Look."""
-    return [types.Part.from_bytes(data=PNG, mime_type="image/png"), {"rows": ROWS}]
-
-
 def fail() -> str:
     """Fail."""
     raise RuntimeError("out of paper")
@@ -177,15 +172,6 @@ def test_small_results_stay_what_they_are_and_other_callbacks_see_them(engine: E
     assert read(model, "small") == {"id": 7, "output": {"a": 1.5}} and read(model, "nothing") == {"result": None}
     assert read(model, "frame") == {"result": [{"a": 1}, {"a": 2}]}
     assert [1, 2] in seen and '{"not": "parsed"}' in seen and {"id": 7, "output": {"a": 1.5}} in seen
-
-
-def test_media_stay_media_and_what_is_beside_them_is_gated(engine: Engine) -> None:
-    model = Scripted(turns=[[call("look", "call_1")], "a dot"])
-    asyncio.run(ask(ByrefPlugin(engine, session="media"), model, look))
-    response = responses(model.requests[-1])["call_1"]
-    assert response.parts is not None and response.parts[0].inline_data is not None
-    assert response.parts[0].inline_data.data == PNG and "rows" in read(model, "call_1")["result"]
-    assert len(json.dumps(read(model, "call_1"))) < 8_000
 
 
 def test_instructions_of_a_trusted_tool_reach_the_model_of_this_run_alone(engine: Engine) -> None:

@@ -152,21 +152,6 @@ def test_of_a_command_the_message_that_answers_the_call_is_gated_and_nothing_els
     ]
 
 
-def test_content_blocks_stay_langchains_own(engine: Engine, tenant: str) -> None:
-    image = {"type": "image", "base64": PNG, "mime_type": "image/png", "id": "lc_1"}
-
-    @tool
-    def look() -> list[Any]:
-        """Look."""
-        return [{"type": "text", "text": json.dumps(BIG)}, image]
-
-    model = scripted([call("look")], "Done.")
-    agent = create_agent(model, [look], middleware=[ByrefMiddleware(engine, tenant=tenant)])
-    content = answers(agent.invoke(ASK, thread()))["look"].content
-    assert isinstance(content, list) and content[1] == image
-    assert isinstance(content[0], dict) and "variables" in json.loads(content[0]["text"])
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -404,42 +389,6 @@ def test_a_tools_own_message_gives_no_instructions(engine: Engine, tenant: str) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_conversation_goes_on_in_a_new_process(tmp_path: Path, mode: str) -> None:
-    saver, url = InMemorySaver(), f"sqlite:///{tmp_path / 'byref.db'}"
-    turns = (
-        [call("list_orders")],
-        "There are 3000.",
-        [call("refund", ids={"$var": "orders", "jq": "map(.id)"})],
-        "Done.",
-    )
-    for words in ("Which orders?", "Refund them."):
-        with Engine(url) as engine:
-            agent = create_agent(
-                scripted(*turns), [list_orders, refund], middleware=[ByrefMiddleware(engine)], checkpointer=saver
-            )
-            state = asyncio.run(run(agent, {"messages": [("user", words)]}, thread(), mode))
-    assert answers(state)["refund"].content == "3000 refunded"
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_parallel_calls_together_keep_within_the_headroom(engine: Engine, tenant: str, mode: str) -> None:
-    @tool
-    def page(number: int) -> str:
-        """A page of text."""
-        return f"{number} " * 4_000
-
-    model = scripted([call("page", number=n) for n in range(10, 22)], "Done.")
-    policy = Policy(max_result_tokens=None, context_percentage=None)
-    byref = ByrefMiddleware(engine, tenant=tenant, policy=policy, context_window=40_000)
-    state = asyncio.run(run(create_agent(model, [page], middleware=[byref]), ASK, thread(), mode))
-    routes = [e.route for e in engine.session("chat-42", tenant=tenant).ledger() if e.kind == "output"]
-    assert len(routes) == 12 and 2 <= routes.count("wholesale") + routes.count("inline") <= 5
-    assert [m.tool_call_id for m in state["messages"] if isinstance(m, ToolMessage)] == [
-        f"call_0_{n}" for n in range(12)
-    ]
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_an_agent_inside_a_tool_is_no_part_of_the_context(engine: Engine, tenant: str, mode: str) -> None:
     byref = ByrefMiddleware(engine, tenant=tenant)
     inner = create_agent(scripted([call("list_orders")], "3000 orders.", tokens=7), [list_orders], middleware=[byref])
@@ -526,31 +475,6 @@ def test_byrefs_own_tools_work_by_themselves_and_are_seen_by_callbacks(engine: E
         asyncio.run(code.ainvoke({"name": code.name, "args": hostile, "id": "c2", "type": "tool_call"})),
     ):
         assert isinstance(answer, ToolMessage) and answer.status == "error" and "code" in str(answer.content)
-
-
-def test_a_run_that_is_cancelled_leaves_whole_steps(engine: Engine, tenant: str) -> None:
-    @tool
-    async def slow() -> Any:
-        """Take long."""
-        await asyncio.sleep(60)
-
-    agent = create_agent(
-        scripted([call("slow"), call("list_orders")], "Done."),
-        [slow, list_orders],
-        middleware=[ByrefMiddleware(engine, tenant=tenant)],
-    )
-    session = engine.session("chat-42", tenant=tenant)
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(agent.ainvoke(ASK, thread()))
-        while not any(entry.kind == "output" for entry in session.ledger()):
-            await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert [entry.kind for entry in session.ledger()] == ["usage", "output"]
 
 
 def test_a_run_without_a_conversation_is_told_so_before_the_model_is_asked(engine: Engine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -269,24 +269,6 @@ def test_the_model_is_shown_that_arguments_may_be_references(engine: Engine) -> 
     assert properties["name"] == {"type": "string"} and reference not in properties["note"]["anyOf"]
     assert tools["both"].strict is False and tools["count"].strict is True
     assert reference in tools["count"].parameters_json_schema["properties"]["ids"]["anyOf"]
-
-
-def test_what_a_reference_brings_is_held_against_the_tools_own_schema(engine: Engine) -> None:
-    def label(ids: list[int], colour: Literal["red", "blue"]) -> str:
-        return f"{len(ids)} {colour}"
-
-    model = scripted(
-        [call("list_orders", "call_1")],
-        [
-            call("label", "call_2", ids={"$var": "orders", "jq": "map(.id)"}, colour="red"),
-            call("label", "call_3", ids="$list_orders", colour="red"),
-        ],
-        "done",
-    )
-    agent = Agent(model, tools=[list_orders, label], capabilities=[Byref(engine, session="own schema")])
-    read = returns(asyncio.run(agent.run("Go")).all_messages())
-    assert read["call_2"].content == "2000 red"
-    assert read["call_3"].outcome == "failed" and len(str(read["call_3"].content)) < 1_000
 
 
 def test_an_output_tool_takes_references(engine: Engine) -> None:

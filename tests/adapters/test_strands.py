@@ -45,12 +45,6 @@ def echo(text: str) -> str:
 
 
 @tool
-def fail() -> str:
-    """Fail."""
-    raise RuntimeError("no such table")
-
-
-@tool
 def look() -> dict[str, Any]:
     """Look."""
     content = [
@@ -64,7 +58,7 @@ def look() -> dict[str, Any]:
     return {"status": "success", "content": content}
 
 
-TOOLS = [list_orders, refund, echo, fail, look]
+TOOLS = [list_orders, refund, echo, look]
 
 
 @pytest.fixture(scope="module")
@@ -114,28 +108,14 @@ def test_ids_that_are_joined_are_never_those_of_others(engine: Engine, agent_of:
     assert (named("chat-1"), named("chat-1", "clerk")) == ("chat-1", "chat-1/clerk")
 
 
-def test_references_in_a_call_are_data_for_the_tool_and_stay_references_in_the_conversation(
-    engine: Engine, agent_of: Any
-) -> None:
-    agent = agent_of(
-        [("list_orders", {})],
-        [
-            ("refund", {"orders": "$orders", "reason": None}),
-            ("refund", {"orders": {"$var": "orders", "jq": "map(select(.id < 7))"}}),
-        ],
-        [("refund", {"orders": "$order"}), ("echo", {"text": "$HOME costs $5"})],
-        "done",
-    )
+def test_null_beside_a_reference_passes_and_a_name_that_is_nearly_right_is_helped(agent_of: Any) -> None:
+    calls = [("refund", {"orders": "$orders", "reason": None}), ("refund", {"orders": "$order"}), ("nobody", {})]
+    agent = agent_of([("list_orders", {})], calls, "done")
     agent("refund all")
-    said = [(one["status"], one["content"][0]["text"]) for one in results(agent.messages)[1:]]
-    assert said[:2] == [("success", "3000 refunded, None"), ("success", "7 refunded, None")]
-    assert said[2][0] == "error" and "Did you mean 'orders'?" in said[2][1]
-    assert said[3] == ("success", "$HOME costs $5")
-    uses = [block["toolUse"] for message in agent.messages for block in message["content"] if "toolUse" in block]
-    assert uses[1]["input"] == {"orders": "$orders", "reason": None}
-    outputs = [entry for entry in engine.session("chat").ledger() if entry.kind == "output"]
-    written = [json.loads(entry.arguments or "null") for entry in outputs]  # the calls of one turn run at once
-    assert {"orders": "$orders", "reason": None} in written
+    given, misnamed, unknown = [(one["status"], one["content"][0]["text"]) for one in results(agent.messages)[1:]]
+    assert given == ("success", "3000 refunded, None")
+    assert misnamed[0] == unknown[0] == "error"
+    assert "Did you mean 'orders'?" in misnamed[1] and "nobody" in unknown[1]
 
 
 def test_input_without_references_reaches_the_tool_as_it_is(agent_of: Any) -> None:
@@ -152,14 +132,6 @@ def test_input_without_references_reaches_the_tool_as_it_is(agent_of: Any) -> No
     assert given == ["7", "$7"]
 
 
-def test_an_error_stays_readable_and_an_error(agent_of: Any) -> None:
-    agent = agent_of([("fail", {}), ("nobody", {})], "sorry")
-    agent("go")
-    failed, unknown = results(agent.messages)
-    assert failed["status"] == unknown["status"] == "error"
-    assert "no such table" in failed["content"][0]["text"] and "nobody" in unknown["content"][0]["text"]
-
-
 def test_blocks_keep_their_form_and_what_is_big_has_a_text_in_its_place(agent_of: Any) -> None:
     agent = agent_of([("look", {})], "seen", plugin=None)
     agent("look")
@@ -167,16 +139,6 @@ def test_blocks_keep_their_form_and_what_is_big_has_a_text_in_its_place(agent_of
     assert text == {"text": "a picture"} and image == {"image": {"format": "png", "source": {"bytes": PNG}}}
     assert "Kept as artifact art_" in report["text"] and far["document"]["source"]["location"]["uri"] == "s3://b/k"
     assert "array(3000)" in rows["text"] and small == {"json": {"small": 1}}
-
-
-def test_parallel_calls_reserve_the_headroom_together(engine: Engine, agent_of: Any) -> None:
-    text = "word " * 4_000
-    plugin = ByrefPlugin(engine, session="chat", context_window=20_000, policy=Policy(tools=("artifact_read",)))
-    agent = agent_of([("echo", {"text": text}) for _ in range(6)], "done", plugin=plugin)
-    agent("go")
-    session = engine.session("chat")
-    routes = [entry.route for entry in session.ledger() if entry.kind == "output"]
-    assert len(routes) == 6 and "truncate" in routes
 
 
 def test_two_agents_of_one_plugin_are_two_conversations(engine: Engine) -> None:
