@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from byref.artifacts.variables import Variable
     from byref.content import ToolOutput
     from byref.conversation.interpreters import Interpreter
-    from byref.conversation.lifecycle import SessionInfo, Swept, TenantInfo
+    from byref.conversation.lifecycle import Swept
+    from byref.conversation.listing import SessionInfo, TenantInfo
     from byref.conversation.result import Result, ToolReply
     from byref.engine import Engine
     from byref.errors import (
@@ -103,7 +104,8 @@ _HOMES = {
     ),
     "accounting.explain": ("Explanation",),
     "accounting.ledger": ("Entry", "Totals"),
-    "conversation.lifecycle": ("SessionInfo", "Swept", "TenantInfo"),
+    "conversation.lifecycle": ("Swept",),
+    "conversation.listing": ("SessionInfo", "TenantInfo"),
     "accounting.models": ("ModelInfo", "Models", "Price"),
     "content": ("ToolOutput",),
     "policy": ("Policy", "ToolPolicy"),

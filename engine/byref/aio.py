@@ -30,7 +30,8 @@ from byref.artifacts import store
 from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.conversation.interpreters import Interpreter
-from byref.conversation.lifecycle import SessionInfo, Swept, TenantInfo
+from byref.conversation.lifecycle import Swept
+from byref.conversation.listing import SessionInfo, TenantInfo
 from byref.conversation.result import Format, Result, ToolReply
 from byref.db.database import Database, Durability
 from byref.db.tables import GRACE

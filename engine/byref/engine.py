@@ -18,9 +18,10 @@ from byref.accounting.models import Models
 from byref.accounting.telemetry import Telemetry
 from byref.accounting.tokens import SampledCounter, TokenCounter
 from byref.artifacts.uses import Uses
-from byref.conversation import clearing, lifecycle
+from byref.conversation import clearing, lifecycle, listing
 from byref.conversation.interpreters import Interpreter, check_interpreter
-from byref.conversation.lifecycle import Opened, SessionInfo, Swept, TenantInfo
+from byref.conversation.lifecycle import Opened, Swept
+from byref.conversation.listing import SessionInfo, TenantInfo
 from byref.conversation.result import Format
 from byref.conversation.scope import Host, Scope, join
 from byref.db import discards
@@ -226,7 +227,7 @@ class Engine:
         """
         whose = None if tenant is None else lifecycle.check_id("tenant", tenant)
         behind, most = _behind(whose, after), check_limit(limit)
-        found = self._database.read(lambda c: lifecycle.sessions(c, whose, after=behind, limit=most))
+        found = self._database.read(lambda c: listing.sessions(c, whose, after=behind, limit=most))
         if found is None:
             raise ConfigurationError(f"after={shown(after)}: no conversation of this list, or none any more")
         return found
@@ -240,7 +241,7 @@ class Engine:
             ConfigurationError: `limit` is no number of tenants.
         """
         behind, most = None if after is None else lifecycle.check_id("after", after), check_limit(limit)
-        return self._database.read(lambda connection: lifecycle.tenants(connection, after=behind, limit=most))
+        return self._database.read(lambda connection: listing.tenants(connection, after=behind, limit=most))
 
     def delete_session(self, id: str, *, tenant: str = "default") -> bool:
         """Delete a conversation, its ledger, its artifacts and their bytes; False if there is none.

@@ -8,7 +8,7 @@ from argparse import Namespace
 from byref.cli import opening, output
 from byref.cli.failures import Failed, WrongUsage
 from byref.cli.parser import Default
-from byref.conversation import lifecycle
+from byref.conversation import lifecycle, listing
 from byref.engine import Engine
 
 
@@ -30,7 +30,7 @@ def delete(options: Namespace) -> int:
 
 def _delete_tenant(engine: Engine, options: Namespace) -> int:
     tenant = lifecycle.check_id("--tenant", options.tenant)
-    found = engine.database.read(lambda connection: lifecycle.tenants(connection, tenant))
+    found = engine.database.read(lambda connection: listing.tenants(connection, tenant))
     if not found:
         raise Failed(f"there is no tenant {tenant!r}; `{opening.command(options, 'tenants')}` lists those there are")
     [info] = found
@@ -41,7 +41,7 @@ def _delete_tenant(engine: Engine, options: Namespace) -> int:
 
 def _delete_session(engine: Engine, options: Namespace) -> int:
     name, tenant = lifecycle.check_id("--session", options.session), lifecycle.check_id("--tenant", options.tenant)
-    found = engine.database.read(lambda connection: lifecycle.sessions(connection, tenant, name))
+    found = engine.database.read(lambda connection: listing.sessions(connection, tenant, name))
     if not found:
         raise opening.no_session(engine, options)
     held = f"{_many(found[0].steps, 'step')}, {found[0].stored_bytes:,} bytes"

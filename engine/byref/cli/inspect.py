@@ -18,8 +18,8 @@ from byref.cli.conversation import artifact_record, variable_record
 from byref.cli.failures import Failed
 from byref.content import to_block
 from byref.content.rendering import as_text
-from byref.conversation import lifecycle
-from byref.conversation.lifecycle import SessionInfo, TenantInfo
+from byref.conversation import listing as conversations
+from byref.conversation.listing import SessionInfo, TenantInfo
 from byref.errors import ConfigurationError
 from byref.references.targets import expired
 from byref.session import HistoryEntry, Session
@@ -36,7 +36,7 @@ def sessions(options: Namespace) -> int:
     whose = None if options.all_tenants else options.tenant
     with opening.engine_to_read(options) as engine:
         found = engine.database.read(
-            lambda connection: lifecycle.sessions(connection, whose, after=behind, limit=options.limit)
+            lambda connection: conversations.sessions(connection, whose, after=behind, limit=options.limit)
         )
         if found is None:
             raise Failed(f"--after {options.after!r}: no session of tenant {options.tenant!r} has this id")

@@ -1,33 +1,22 @@
-"""How conversations begin and end: opening, sharing, keeping, ending, deleting, sweeping."""
+"""How conversations and their data begin and end: opening, sharing, keeping, ending, deleting, sweeping."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from itertools import islice
-from operator import add, attrgetter
+from operator import add
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
-    BigInteger,
-    ColumnElement,
     Connection,
     bindparam,
-    case,
-    cast,
     delete,
-    func,
     insert,
-    literal,
     select,
-    true,
-    tuple_,
-    type_coerce,
     update,
 )
 
@@ -41,7 +30,6 @@ from byref.db.tables import (
     GRACE,
     ID_BYTES,
     ArtifactRow,
-    BlobRow,
     ItemRow,
     LedgerRow,
     NameRow,
@@ -56,44 +44,6 @@ MOST_USES = 100
 """Last steps of an idle session whose times are looked at."""
 MOST_HELD = 500
 """Sessions that one statement of a sweep passes over because somebody holds them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """A session as a listing shows it. Sums have the names and meanings of `Totals`."""
-
-    id: str
-    tenant: str
-    model: str | None
-    steps: int
-    created_at: datetime
-    ended_at: datetime | None
-    stored_bytes: int = 0
-    """What counts for `max_session_bytes`: payloads as they came, each once, and what code keeps beside them."""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    tokens: int = 0
-    tokens_saved: int = 0
-    cost: Decimal | None = None
-    """US dollars of all requests whose price is known; None where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class TenantInfo:
-    """A tenant as a listing shows it: the sums over its sessions."""
-
-    id: str
-    sessions: int
-    steps: int
-    created_at: datetime
-    """Of its first session."""
-    stored_bytes: int
-    """What counts for `max_tenant_bytes`: what its sessions share counts once."""
-    input_tokens: int | None
-    output_tokens: int | None
-    tokens: int
-    tokens_saved: int
-    cost: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,185 +148,6 @@ def tenants_with(connection: Connection, name: str) -> list[str]:
             select(SessionRow.tenant).where(SessionRow.name == name).order_by(SessionRow.tenant)
         ).scalars()
     )
-
-
-def sessions(
-    connection: Connection,
-    tenant: str | None,
-    name: str | None = None,
-    *,
-    after: tuple[str, str] | None = None,
-    limit: int | None = None,
-) -> list[SessionInfo] | None:
-    """Return the sessions of a tenant, or with None of all, oldest first; with `name` that one alone.
-
-    A page has those behind the one of the tenant and the name `after`, which has to be there: else None.
-    """
-    here = [
-        column == value for column, value in ((SessionRow.tenant, tenant), (SessionRow.name, name)) if value is not None
-    ]
-    here.append(~SessionRow.is_deleted)
-    if after is not None:
-        place = select(SessionRow.created_at, SessionRow.id).where(
-            SessionRow.tenant == after[0], SessionRow.name == after[1]
-        )
-        behind = connection.execute(place).one_or_none()
-        if behind is None:
-            return None
-        at = literal(behind.created_at, SessionRow.created_at.type), literal(behind.id, SessionRow.id.type)
-        here.append(tuple_(SessionRow.created_at, SessionRow.id) > tuple_(*at))
-    if limit is not None:
-        page = select(SessionRow.id).where(*here).order_by(SessionRow.created_at, SessionRow.id).limit(limit)
-        whose: Any = connection.execute(page).scalars().all()
-        here = [SessionRow.id.in_(whose)]
-    else:
-        whose = select(SessionRow.id).where(*here)
-    held = (
-        select(ArtifactRow.session_id, ArtifactRow.blob_id, BlobRow.size_bytes)
-        .join(BlobRow, BlobRow.id == ArtifactRow.blob_id)
-        .where(ArtifactRow.session_id.in_(whose), store.is_live())
-        .distinct()
-        .subquery()
-    )
-    payloads = (
-        select(held.c.session_id, func.sum(held.c.size_bytes).label("size")).group_by(held.c.session_id).subquery()
-    )
-    beside = (
-        select(NameRow.session_id, func.sum(NameRow.size_bytes).label("size"))
-        .where(NameRow.session_id.in_(whose))
-        .group_by(NameRow.session_id)
-        .subquery()
-    )
-    kept, since = _ledger_sums(connection, SessionRow.id, here)
-    query: Any = (
-        select(
-            SessionRow,
-            (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"),
-            *_both(kept, since),
-        )
-        .outerjoin(kept, kept.c.whose == SessionRow.id)
-        .outerjoin(since, since.c.whose == SessionRow.id)
-        .outerjoin(payloads, payloads.c.session_id == SessionRow.id)
-        .outerjoin(beside, beside.c.session_id == SessionRow.id)
-        .where(*here)
-    )
-    return [
-        SessionInfo(
-            row.name,
-            row.tenant,
-            row.model,
-            row.next_step - 1,
-            row.created_at,
-            row.ended_at,
-            int(row.stored),
-            *_read_sums(row),
-        )
-        for row in sorted(connection.execute(query), key=attrgetter("created_at", "id"))
-    ]
-
-
-def tenants(
-    connection: Connection, name: str | None = None, *, after: str | None = None, limit: int | None = None
-) -> list[TenantInfo]:
-    """Return the tenants that have sessions, by name, those behind `after`, at most `limit`; with `name` that one alone."""
-    chosen = None if limit is None else list(islice(_names(connection, after), limit))
-    if name is not None:
-        chosen = [name]
-
-    def some(tenant: Any) -> list[ColumnElement[bool]]:
-        if chosen is not None:
-            return [tenant.in_(chosen)]
-        return [] if after is None else [tenant > after]
-
-    payloads, beside = (
-        select(table.tenant, func.sum(table.size_bytes).label("size"))
-        .where(which, *some(table.tenant))
-        .group_by(table.tenant)
-        .subquery()
-        for table, which in ((BlobRow, BlobRow.published_at.is_not(None)), (NameRow, true()))
-    )
-    mine = [~SessionRow.is_deleted, *some(SessionRow.tenant)]
-    own = (
-        select(
-            SessionRow.tenant.label("id"),
-            func.count().label("sessions"),
-            func.sum(SessionRow.next_step - 1).label("steps"),
-            func.min(SessionRow.created_at).label("created_at"),
-        )
-        .where(*mine)
-        .group_by(SessionRow.tenant)
-        .subquery()
-    )
-    kept, since = _ledger_sums(connection, SessionRow.tenant, mine)
-    query: Any = (
-        select(
-            own,
-            (func.coalesce(payloads.c.size, 0) + func.coalesce(beside.c.size, 0)).label("stored"),
-            *_both(kept, since),
-        )
-        .outerjoin(kept, kept.c.whose == own.c.id)
-        .outerjoin(since, since.c.whose == own.c.id)
-        .outerjoin(payloads, payloads.c.tenant == own.c.id)
-        .outerjoin(beside, beside.c.tenant == own.c.id)
-        .order_by(own.c.id)
-    )
-    return [
-        TenantInfo(row.id, int(row.sessions), int(row.steps), row.created_at, int(row.stored), *_read_sums(row))
-        for row in connection.execute(query)
-    ]
-
-
-def _names(connection: Connection, after: str | None) -> Iterator[str]:
-    """The tenants that have sessions, by name, each by one look-up: of one there may be any number of sessions."""
-    while True:
-        behind = [] if after is None else [SessionRow.tenant > after]
-        after = connection.execute(select(func.min(SessionRow.tenant)).where(*behind, ~SessionRow.is_deleted)).scalar()
-        if after is None:
-            return
-        yield after
-
-
-_SUMMED = {"input_tokens": "usage", "output_tokens": "usage", "cost_nanos": "usage"} | {
-    "tokens": "output",
-    "original_tokens": "output",
-}
-"""Of which kind of steps the numbers are that a listing shows: usage as the providers counted it, outputs by our count."""
-
-
-def _ledger_sums(connection: Connection, whose: Any, which: Sequence[ColumnElement[bool]]) -> tuple[Any, Any]:
-    """The ledger's sums for each of `whose`: those that sessions keep, and those of the steps since."""
-    is_text = connection.dialect.name == "sqlite"
-    totals: Any = type_coerce(SessionRow.totals, JSON) if is_text else cast(SessionRow.totals, JSON)
-    kept = (
-        select(whose.label("whose"), *(func.sum(cast(totals[n].as_string(), BigInteger)).label(n) for n in _SUMMED))
-        .where(*which, SessionRow.totals.is_not(None))
-        .group_by(whose)
-    )
-    later = (LedgerRow.session_id == SessionRow.id) & (LedgerRow.step > SessionRow.totals_through)
-    since = (
-        select(
-            whose.label("whose"),
-            *(func.sum(case((LedgerRow.kind == kind, getattr(LedgerRow, n)))).label(n) for n, kind in _SUMMED.items()),
-        )
-        .join(LedgerRow, later)
-        .where(*which)
-        .group_by(whose)
-    )
-    return kept.subquery(), since.subquery()
-
-
-def _both(kept: Any, since: Any) -> list[Any]:
-    """Sums of both; NULL where neither has any."""
-    pairs = ((n, kept.c[n], since.c[n]) for n in _SUMMED)
-    return [func.coalesce(one + other, one, other).label(n) for n, one, other in pairs]
-
-
-def _read_sums(row: Any) -> tuple[int | None, int | None, int, int, Decimal | None]:
-    """Input, output, tokens read, tokens saved and cost of a row of `_both`, whose numbers may be a database's decimals."""
-    given, made = (None if value is None else int(value) for value in (row.input_tokens, row.output_tokens))
-    read, came = int(row.tokens or 0), int(row.original_tokens or 0)
-    cost = None if row.cost_nanos is None else Decimal(int(row.cost_nanos)) / ledger.NANOS
-    return given, made, read, max(0, came - read), cost
 
 
 def share(scope: Scope, artifact: Artifact, with_: str) -> Artifact:
