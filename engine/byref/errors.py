@@ -1,7 +1,7 @@
-"""Every error byref raises, and how a stranger's text is shown in one.
+"""Every error that byref raises, and how text of strangers is shown in one.
 
-`ByrefError` is for the host, `ToolError` carries text that the model can act on.
-An error's docstring is its default message.
+A `ByrefError` is for the host to mend; a `ToolError` is text for the model, which can act on it. An error's docstring is its
+default message.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ class ToolError(Exception):
 
 @contextmanager
 def within(place: str) -> Iterator[None]:
-    """Put where it was at the front of what is wrong."""
+    """Put a place before the message of a ConfigurationError that is raised within."""
     try:
         yield
     except ConfigurationError as error:
         raise ConfigurationError(f"{place}: {error}") from error.__cause__
 
 
-# Text that strangers wrote, made plain: on a terminal, in a log or in an error it is seen, and steers nothing. Written out as
-# escapes, `\x1b` or `\u202e`, are the characters that a terminal obeys (C0, DEL, C1), those that turn the order of text
-# around, and those that nobody sees: they hide text from whoever reads, not from a model.
+# Strangers' text reaches terminals, logs and errors. There all of it has to be seen, and none of it may steer anything. So three
+# kinds of characters are written out as escapes, `\x1b` or `\u202e`: those that a terminal obeys (C0, DEL, C1), those that turn the
+# order of text around, and those that nobody sees, which hide text from people but not from a model.
 
 _JOINERS = "\u200c\u200d"
 _VARIANTS = "\ufe00-\ufe0f"
@@ -84,16 +84,16 @@ _PLAIN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
-    # Scripts and emoji need joiners and variants, one at a time and beside something of their own.
+    # Scripts and emoji need joiners and variant selectors: a single one, next to a character that is not ASCII. Others are escaped.
     f"|(?<![^{_NO_ASCII}{_JOINERS}])[{_JOINERS}]|[{_JOINERS}](?![^{_NO_ASCII}{_JOINERS}])"
     f"|(?<![^\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f{_VARIANTS}])[{_VARIANTS}]"
 )
 _SEPARATOR = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]")
-"""Where some program or other begins a new line, or a new cell."""
+"""Characters at which some program begins a new line or a new cell."""
 
 
 def shown(value: object) -> str:
-    """Return a value's repr, short whatever it is."""
+    """Return a value's repr, cut where it is long; for a value without one, its type."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  integers of more than 4300 digits, and whatever a host's own classes do
@@ -102,17 +102,17 @@ def shown(value: object) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text, its lines and tabs kept, with what steers a terminal or is not seen written out."""
+    """Return a text in which characters that steer a terminal or are not seen are escapes; line feeds and tabs stay."""
     return _PLAIN.sub(lambda found: _escape(found[0]), text)
 
 
 def visible_in_json(text: str) -> str:
-    """Return JSON that means the same, with what steers a terminal or is not seen as JSON's escapes."""
+    """Return JSON that means the same, in which characters that steer a terminal or are not seen are JSON's escapes."""
     return _PLAIN.sub(lambda found: _units(found[0]), text)
 
 
 def all_visible(value: Any, levels: int = 64) -> Any:
-    """Return a value of JSON with all its texts visible; what is nested deeper than that is left out."""
+    """Return a JSON value with all its texts `visible`; what is nested deeper than `levels` becomes null."""
     if isinstance(value, str):
         return visible(value)
     if not isinstance(value, dict | list):
@@ -125,7 +125,7 @@ def all_visible(value: Any, levels: int = 64) -> Any:
 
 
 def one_line(message: object, most: int = 300) -> str:
-    """Return a message, or an error's, visible on one line, cut where it is long."""
+    """Return a message, or that of an error, `visible` on one line and cut where it is long."""
     try:
         text = str(message)[: 10 * most]
     except KeyboardInterrupt:
@@ -137,7 +137,7 @@ def one_line(message: object, most: int = 300) -> str:
 
 
 def one_cell(text: str) -> str:
-    """Return a text without line breaks and tabs; what else it has stays."""
+    """Return a text with spaces for line breaks and tabs, if it has some; else as it is."""
     return " ".join(text.split()) if _SEPARATOR.search(text) else text
 
 

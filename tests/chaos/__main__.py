@@ -21,6 +21,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent.parent / "support"))
+
 import kit
 from report import Report, Scenario, print_table
 
@@ -103,7 +105,6 @@ def _apart(name: str, folder: Path, seconds: float, seed: int, url: str) -> Repo
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent.parent / "support"))
     import leftovers
 
     leftovers.watch()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hammer
 import kit
+import process_table
 from report import Report
 
 KILLS_A_SECOND = 3.0
@@ -37,7 +38,7 @@ def _hammered(name: str, folder: Path, seconds: float, seed: int, kills: int) ->
                     f"{kind}, bytes in {'SQL' if blobs is None else 'files'}: {failure}" for failure in outcome.failures
                 ]
                 if left := kit.gone(kit.below(os.getpid())):
-                    report.failures.append(f"left behind by killed hosts: {[kit.name_of(pid) for pid in left]}")
+                    report.failures.append(f"left behind by killed hosts: {[process_table.name(pid) for pid in left]}")
                 figures["kills"] += outcome.kills
                 figures["acts"] += outcome.done.total()
                 figures["acknowledged looked for"] += outcome.acknowledged

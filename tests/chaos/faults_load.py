@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, TypeVar
 
+import aftermath
 from report import Report
 
 from byref import CharCounter, Engine, Policy, Session, StorageFailure
-from byref.db import integrity
 from byref.stores import BlobStore
 from byref_sandbox import Sandbox
 
@@ -243,21 +242,13 @@ def check(report: Report, load: Load, url: str, sandbox: Sandbox, blobs: BlobSto
     report.figures["longest call (s)"] = round(load.longest, 2)
     if load.longest > bound:
         report.failures.append(f"a call took {load.longest:.1f} seconds, more than {bound}")
-    day = timedelta(days=1)
-    problems = integrity.examine(url, deep=True, grace=day, blobs=blobs).problems
-    report.failures += [f"after the faults: {problem}" for problem in problems]
-    with Engine(url, create=False, blobs=blobs, interpreter=sandbox) as engine:
+
+    def look(engine: Engine) -> None:
         for name in sorted({one.session for one in load.acknowledged}):
-            session = engine.session(name)
             mine = [one for one in load.acknowledged if one.session == name]
-            report.failures += _missing(session, mine)
-        engine.sweep(grace=timedelta(0))
-    after = integrity.examine(url, deep=True, grace=timedelta(0), blobs=blobs)
-    report.failures += [f"after a sweep: {problem}" for problem in after.problems]
-    if blobs is not None:
-        there = sum(1 for _ in blobs.keys(older_than=datetime.now(UTC) + day))
-        if there != after.figures["objects"]:
-            report.failures.append(f"after a sweep: {there} objects are there, {after.figures['objects']} are known")
+            report.failures.extend(_missing(engine.session(name), mine))
+
+    aftermath.examined(url, blobs, report.failures, look, interpreter=sandbox)
 
 
 def _missing(session: Session, acknowledged: list[Acknowledged]) -> Iterator[str]:

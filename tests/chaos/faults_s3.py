@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import logging
 import random
-import socket
-import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from faults_load import Load, check, engines
 from report import Report, Scenario
+from s3server import S3, SETTINGS, Relay, relaying, s3_server
 
 from byref import db
 from byref.stores import ObjectStore
@@ -29,7 +24,6 @@ STALL = 2.0
 TIMEOUT = "1s"
 BOUND = 40.0
 """Seconds that no call may take with a client that gives up after `TIMEOUT` and two more tries."""
-BUCKET = "/byref"
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 REFUSED = b"<Error><Code>InvalidAccessKeyId</Code><Message>It does not exist in our records.</Message></Error>"
 NO_BUCKET = b"<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist</Message></Error>"
@@ -43,44 +37,31 @@ ANSWERS: dict[str, tuple[int, bytes]] = {
 
 
 class Proxy:
-    """Passes requests on to `host:port`; `fault` comes on a part of them, `rate`, by chance."""
+    """Passes requests on to a server; `fault` comes on a part of them, `rate`, by chance."""
 
-    def __init__(self, host: str, port: int, seed: int) -> None:
+    def __init__(self, server: S3, seed: int) -> None:
         self.fault: str | None = None
         self.rate = 1.0
         self.hit: Counter[str] = Counter()
-        self.behind = host, port
+        self.behind = server.host, server.port
         self._chance = random.Random(seed)
         self._written: dict[str, float] = {}
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """The address at which it takes requests."""
         proxy = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+        class Handler(Relay):
+            behind = proxy.behind
 
             def relay(self) -> None:
                 proxy.answer(self)
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = relay
+        with relaying(Handler) as port:
+            yield f"http://127.0.0.1:{port}"
 
-            def log_message(self, *_: object) -> None: ...
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_: object) -> None: ...
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """Take no more requests."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request: Relay) -> None:
         """Pass a request on, or let it go wrong."""
         length = int(request.headers.get("Content-Length", 0))
         fault = self.fault if self.fault and self._chance.random() < self.rate else None
@@ -90,99 +71,54 @@ class Proxy:
             self.hit[fault] += 1
         if fault == "cut request":
             request.rfile.read(length // 2)
-            return _cut(request)
+            return request.cut()
         body = request.rfile.read(length)
         if fault == "reset":
-            return _cut(request)
+            return request.cut()
         if fault == "stall":
             time.sleep(STALL)
-            return _cut(request)
+            return request.cut()
         if fault == "slow":
             time.sleep(0.4)
         if fault in ANSWERS:
-            return _send(request, ANSWERS[fault][0], {"content-type": "application/xml"}, ANSWERS[fault][1])
+            return request.answer(ANSWERS[fault][0], {"content-type": "application/xml"}, ANSWERS[fault][1])
         if fault == "not yet":
-            return _send(request, 404, {"content-type": "application/xml"}, NO_KEY)
-        status, headers, data = self._pass_on(request, body)
+            return request.answer(404, {"content-type": "application/xml"}, NO_KEY)
+        status, headers, data = request.pass_on(body)
         if request.command in ("PUT", "POST") and status == 200:
             self._written[request.path.partition("?")[0]] = time.monotonic()
         if fault == "lost answer":
-            return _cut(request)
+            return request.cut()
         if fault == "truncated":  # and says so itself: it is shorter than was asked for
-            return _send(request, status, headers, data[: len(data) // 2])
-        return _send(request, status, headers, data, cut=fault == "cut answer")
+            return request.answer(status, headers, data[: len(data) // 2])
+        return request.answer(status, headers, data, cut=fault == "cut answer")
 
-    def _is_fresh(self, request: BaseHTTPRequestHandler) -> bool:
+    def _is_fresh(self, request: Relay) -> bool:
         """Whether what is read was written a moment ago: a store that is consistent only eventually may not have it."""
         at = self._written.get(request.path.partition("?")[0])
         return request.command in ("GET", "HEAD") and at is not None and time.monotonic() - at < 2.0
 
-    def _pass_on(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        with contextlib.closing(http.client.HTTPConnection(*self.behind, timeout=30)) as behind:
-            behind.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in request.headers.items():
-                behind.putheader(name, value)
-            behind.endheaders(body)
-            with behind.getresponse() as answer:
-                data = answer.read()
-        return answer.status, {name.lower(): value for name, value in answer.headers.items()}, data
-
-
-def _send(
-    request: BaseHTTPRequestHandler, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False
-) -> None:
-    has_body = request.command != "HEAD"
-    request.send_response_only(status)
-    for name, value in headers.items():
-        if name not in ("content-length", "transfer-encoding", "connection"):
-            request.send_header(name, value)
-    request.send_header("Content-Length", str(len(data)) if has_body else headers.get("content-length", "0"))
-    request.end_headers()
-    if has_body:
-        request.wfile.write(data[: len(data) // 2] if cut else data)
-    if cut:
-        _cut(request)
-
-
-def _cut(request: BaseHTTPRequestHandler) -> None:
-    request.close_connection = True
-    with contextlib.suppress(OSError):
-        request.wfile.flush()
-        request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not an end
-        request.connection.shutdown(socket.SHUT_RDWR)
-
 
 @contextmanager
-def bucket(seed: int) -> Iterator[tuple[Proxy, Callable[[str], ObjectStore], str]]:
-    """A bucket on a real S3 server, a proxy in front of it, how to open a store at an address, and the server's own."""
-    from moto.server import ThreadedMotoServer
+def bucket(seed: int) -> Iterator[tuple[Proxy, Callable[[], ObjectStore], ObjectStore]]:
+    """A bucket on a real S3 server, a proxy in front of it, how to open a store at the proxy, and one at the server itself."""
+    with s3_server() as server:
+        name, proxy = server.bucket(), Proxy(server, seed)
 
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    proxy = Proxy(host, port, seed)
+        def opened(endpoint: str) -> ObjectStore:
+            return ObjectStore(
+                f"s3://{name}",
+                prefix="results",
+                **SETTINGS
+                | {
+                    "endpoint": endpoint,
+                    "client_options": {"allow_http": True, "timeout": TIMEOUT, "connect_timeout": TIMEOUT},
+                    "retry_config": {"max_retries": 2, "backoff": {"init_backoff": timedelta(milliseconds=20)}},
+                },
+            )
 
-    def opened(endpoint: str) -> ObjectStore:
-        return ObjectStore(
-            f"s3:/{BUCKET}",
-            prefix="results",
-            access_key_id="AKIATESTTESTTEST",
-            secret_access_key="verysecretverysecret",
-            region="us-east-1",
-            endpoint=endpoint,
-            client_options={"allow_http": True, "timeout": TIMEOUT, "connect_timeout": TIMEOUT},
-            retry_config={"max_retries": 2, "backoff": {"init_backoff": timedelta(milliseconds=20)}},
-        )
-
-    try:
-        with contextlib.closing(http.client.HTTPConnection(host, port, timeout=30)) as made:
-            made.request("PUT", BUCKET, headers={"Authorization": "AWS AKIATESTTESTTEST:x"})
-            assert made.getresponse().status == 200
-        yield proxy, opened, f"http://{host}:{port}"
-    finally:
-        proxy.close()
-        server.stop()
+        with proxy.serving() as endpoint:
+            yield proxy, lambda: opened(endpoint), opened(str(server.settings["endpoint"]))
 
 
 def under_load(
@@ -195,7 +131,7 @@ def under_load(
     url = f"sqlite:///{folder / 'byref.db'}"
     db.upgrade(url)
     with bucket(seed) as (proxy, opened, direct), Sandbox(Limits(wall_seconds=30)) as sandbox:
-        with engines(url, sandbox, blobs=lambda: opened(proxy.endpoint)) as many:
+        with engines(url, sandbox, blobs=opened) as many:
             load, chance = Load(many, seed=seed, threads=threads, payloads=200), random.Random(seed)
             load.start()
             try:
@@ -216,7 +152,7 @@ def under_load(
                 proxy.fault = None
                 load.stop()
         report.figures |= {f"requests: {fault}": times for fault, times in sorted(proxy.hit.items())}
-        check(report, load, url, sandbox, opened(direct), bound=BOUND)
+        check(report, load, url, sandbox, direct, bound=BOUND)
     return report
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import kit
+import process_table
 from report import Report
 
 from byref import CharCounter, Engine, Policy
@@ -159,7 +160,9 @@ def sandbox_stages(folder: Path, seconds: float, seed: int) -> Report:
                                 report.failures.append(f"{stage.__name__.strip('_')} {number.name}: {failure}")
                         mine = kit.below(os.getpid())
                     if left := kit.gone(mine):
-                        report.failures.append(f"{number.name}: left behind {[kit.name_of(pid) for pid in left]}")
+                        report.failures.append(
+                            f"{number.name}: left behind {[process_table.name(pid) for pid in left]}"
+                        )
     report.figures |= {"rounds": rounds, "descriptors more": kit.descriptors() - before}
     if kit.descriptors() > before:
         report.failures.append(f"{kit.descriptors() - before} descriptors are left open")
@@ -188,7 +191,7 @@ def _starting(sandbox: Sandbox, number: signal.Signals, chance: random.Random) -
 def _given(sandbox: Sandbox, number: signal.Signals, chance: random.Random) -> str | None:
     """The session that asks for data, in the middle of getting it: another gets it, or nobody, and it is said."""
     sandbox.run("1", session="s")
-    session = next(pid for pid in kit.below(os.getpid()) if kit.name_of(pid) == "byref:session")
+    session = next(pid for pid in kit.below(os.getpid()) if process_table.name(pid) == "byref:session")
 
     def load() -> Iterator[bytes]:
         yield b"["
@@ -206,7 +209,7 @@ def _running(sandbox: Sandbox, number: signal.Signals, chance: random.Random) ->
     def disturb() -> None:
         until = time.monotonic() + 5
         while time.monotonic() < until:
-            runs = [pid for pid in kit.below(os.getpid()) if kit.name_of(pid) == "byref:run"]
+            runs = [pid for pid in kit.below(os.getpid()) if process_table.name(pid) == "byref:run"]
             if runs:
                 time.sleep(chance.uniform(0, 0.3))
                 kit.send(runs[0], number)
@@ -225,7 +228,7 @@ def _standing_by(sandbox: Sandbox, number: signal.Signals, chance: random.Random
     sandbox.run("1")
     time.sleep(chance.uniform(0, 0.1))
     for pid in kit.below(os.getpid()):
-        if kit.name_of(pid) == "byref:standby":
+        if process_table.name(pid) == "byref:standby":
             kit.send(pid, number)
     for session in ("s", None):
         outcome = sandbox.run("1 + 1", session=session)
@@ -265,7 +268,7 @@ def _meanwhile(work: Callable[[], None]) -> Iterator[None]:
 
 def _part_of(pid: int) -> str:
     """What a process is; a root that still starts has no name of its own."""
-    name = kit.name_of(pid)
+    name = process_table.name(pid)
     return name.removeprefix("byref:") if name.startswith("byref:") else "root"
 
 
@@ -301,7 +304,7 @@ def _disturbed(name: str, folder: Path, seconds: float, seed: int, number: signa
         mine = kit.below(os.getpid())
         sandbox.close()
         if left := kit.gone(mine):
-            report.failures.append(f"left behind: {[kit.name_of(pid) for pid in left]}")
+            report.failures.append(f"left behind: {[process_table.name(pid) for pid in left]}")
         kit.verify(urls["sqlite"], report.failures)
     unanswered = sum(sum(each.unanswered.values()) for each in conversations)
     report.figures |= {f"{number.name} {kind}": times for kind, times in sorted(hit.items())}

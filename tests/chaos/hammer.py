@@ -19,13 +19,16 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parent.parent / "support"))  # it runs alone, too
+
+import aftermath
+
 from byref import ArtifactMissing, CharCounter, ConfigurationError, Engine, Policy, SessionGone
-from byref.db import integrity
 from byref.stores import FileStore
 from byref_sandbox import Sandbox
 
@@ -218,7 +221,13 @@ def hammer(
         outcome.failures += [error.read_text() for error in sorted(journals.glob("*.error"))]
     acknowledged = [json.loads(line) for journal in written for line in journal]
     outcome.done.update(entry["what"] for entry in acknowledged)
-    _check(url, _store(folder), acknowledged, outcome)
+    outcome.figures = aftermath.examined(
+        url,
+        _store(folder),
+        outcome.failures,
+        lambda engine: _look(engine, acknowledged, outcome),
+        interpreter=Sandbox(),
+    )
     return outcome
 
 
@@ -255,34 +264,23 @@ def _forked(url: str, folder: str | None, seed: int, journal: Path) -> int:
         os._exit(status)
 
 
-def _check(url: str, blobs: FileStore | None, acknowledged: list[dict[str, Any]], outcome: Outcome) -> None:
-    """Verify the database, look for every acknowledged write, and sweep."""
-    problems = integrity.examine(url, deep=True, grace=timedelta(days=1), blobs=blobs).problems
-    outcome.failures += [f"after the hammer: {problem}" for problem in problems]
-    with Engine(url, create=False, blobs=blobs, interpreter=Sandbox()) as engine:
-        kept: dict[str, dict[str, bytes]] = {}
-        steps: dict[str, set[int]] = {}
-        for entry in acknowledged:
-            name = entry["session"]
-            if not name.startswith(SAFE):
-                continue
-            if name not in kept:
-                session = engine.session(name)
-                kept[name] = {artifact.id: artifact.digest for artifact in session.artifacts()}
-                steps[name] = {step.step for step in session.ledger()}
-            if "id" in entry and kept[name].get(entry["id"], b"").hex() != entry["digest"]:
-                outcome.failures.append(f"lost: {entry}")
-            if "step" in entry and entry["step"] not in steps[name]:
-                outcome.failures.append(f"lost: {entry}")
-            outcome.acknowledged += 1
-        engine.sweep(grace=timedelta(0))
-    report = integrity.examine(url, deep=True, grace=timedelta(0), blobs=blobs)
-    outcome.failures += [f"after a sweep: {problem}" for problem in report.problems]
-    outcome.figures = dict(report.figures)
-    if blobs is not None:
-        there = sum(1 for _ in blobs.keys(older_than=datetime.now(UTC) + timedelta(days=1)))
-        if there != report.figures["objects"]:
-            outcome.failures.append(f"after a sweep: {there} objects are there, and in SQL {dict(report.figures)}")
+def _look(engine: Engine, acknowledged: list[dict[str, Any]], outcome: Outcome) -> None:
+    """Look for every acknowledged write to a conversation that nobody deletes."""
+    kept: dict[str, dict[str, bytes]] = {}
+    steps: dict[str, set[int]] = {}
+    for entry in acknowledged:
+        name = entry["session"]
+        if not name.startswith(SAFE):
+            continue
+        if name not in kept:
+            session = engine.session(name)
+            kept[name] = {artifact.id: artifact.digest for artifact in session.artifacts()}
+            steps[name] = {step.step for step in session.ledger()}
+        if "id" in entry and kept[name].get(entry["id"], b"").hex() != entry["digest"]:
+            outcome.failures.append(f"lost: {entry}")
+        if "step" in entry and entry["step"] not in steps[name]:
+            outcome.failures.append(f"lost: {entry}")
+        outcome.acknowledged += 1
 
 
 def main() -> int:

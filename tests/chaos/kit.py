@@ -9,13 +9,14 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock, Thread
 from uuid import uuid4
 
+import process_table
 from sqlalchemy import create_engine, make_url
 
 from byref import db
@@ -116,25 +117,9 @@ class Crew:
                     self.done[done] += 1
 
 
-def name_of(pid: int) -> str:
-    """What a process calls itself; empty where it is gone."""
-    with suppress(OSError):
-        return (Path("/proc") / str(pid) / "comm").read_text().strip()
-    return ""
-
-
 def below(pid: int) -> list[int]:
-    """Every living process below one."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError, IndexError, ValueError):
-            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
-            if entry.name.isdigit() and state not in "ZX":
-                parents[int(entry.name)] = int(parent)
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in found | {pid}} - found:
-        found |= more
-    return sorted(found)
+    """Every living process below one, the oldest first."""
+    return sorted(process_table.everyone(pid))
 
 
 def send(pid: int, number: signal.Signals) -> bool:
@@ -151,22 +136,13 @@ def descriptors(pid: int | str = "self") -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def gone(pids: Sequence[int], seconds: float = 10.0) -> list[int]:
+def gone(pids: Iterable[int], seconds: float = 10.0) -> list[int]:
     """Those of the processes that are still there when time is up."""
-    until = time.monotonic() + seconds
-    while left := [pid for pid in pids if _lives(pid)]:
-        if time.monotonic() > until:
-            return left
-        time.sleep(0.05)
-    return []
+    everyone = set(pids)
+    process_table.until(lambda: not process_table.alive(everyone), seconds)
+    return sorted(process_table.alive(everyone))
 
 
 def quantile(values: Sequence[float], share: float) -> float:
     """The value below which that share of the values lies; 0 without any."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else 0.0
-
-
-def _lives(pid: int) -> bool:
-    with suppress(OSError, IndexError):
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False

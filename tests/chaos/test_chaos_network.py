@@ -195,7 +195,7 @@ def test_scenarios_of_s3(scenario: Scenario, tmp_path: Path) -> None:
 def test_a_silent_store_takes_one_time_out_of_a_turn_and_comes_back(sqlite_url: str) -> None:
     """What its write may have left behind is deleted later: that would wait for another."""
     with faults_s3.bucket(1) as (proxy, opened, direct):
-        store = opened(proxy.endpoint)
+        store = opened()
         with Engine(sqlite_url, blobs=store, counter=CharCounter()) as engine:
             session = engine.session("s")
             proxy.fault = "stall"
@@ -209,6 +209,6 @@ def test_a_silent_store_takes_one_time_out_of_a_turn_and_comes_back(sqlite_url: 
             result = session.process(ROWS, tool="rows", call_id="c")
             assert result.route == "variables" and session.variable("rows").value() == ROWS
             engine.sweep(grace=timedelta(0))
-        there = list(opened(direct).keys(older_than=datetime.now(UTC) + timedelta(days=1)))
+        there = list(direct.keys(older_than=datetime.now(UTC) + timedelta(days=1)))
         assert len(there) == 1
     assert integrity.examine(sqlite_url, grace=timedelta(0)).problems == ()

@@ -17,25 +17,22 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parent.parent / "support"))  # it runs alone
+
+import aftermath
 import nodes
 from nodes import Request, Storage
+from s3server import S3, s3_server
 from talks import Talk, analyst, narrow, neighbours
 
 from byref import CharCounter, Engine
-from byref.db import integrity
 
 PATIENCE = 90.0
 """Seconds after which a request hangs."""
-SETTINGS = {
-    "access_key_id": "AKIATESTTESTTEST",
-    "secret_access_key": "verysecretverysecret",
-    "region": "us-east-1",
-}
 
 
 @dataclass(eq=False)
@@ -216,30 +213,15 @@ def bucket() -> Iterator[tuple[str, dict[str, Any]]]:
     if not pid:
         try:
             ours.close()
-            import logging
-
-            from moto.server import ThreadedMotoServer
-
-            logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-            server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-            server.start()
-            theirs.send(server.get_host_and_port())
-            theirs.poll(None)  # until whoever wants it is gone
+            with s3_server() as server:
+                theirs.send((server.host, server.port))
+                theirs.poll(None)  # until whoever wants it is gone
         finally:
             os._exit(0)
     theirs.close()
     try:
-        host, port = ours.recv()
-        import http.client
-
-        made = http.client.HTTPConnection(host, port, timeout=30)
-        made.request("PUT", "/fleet", headers={"Authorization": "AWS AKIATESTTESTTEST:x"})
-        assert made.getresponse().status == 200
-        made.close()
-        yield (
-            "s3://fleet",
-            SETTINGS | {"endpoint": f"http://{host}:{port}", "client_options": {"allow_http": True, "timeout": "20s"}},
-        )
+        server = S3(*ours.recv())
+        yield f"s3://{server.bucket()}", server.settings
     finally:
         ours.close()
         os.waitpid(pid, 0)
@@ -247,18 +229,8 @@ def bucket() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def check(storage: Storage, failures: list[str]) -> dict[str, int]:
     """Verify to the last byte, sweep, verify again."""
-    store = storage.store()
-    day = timedelta(days=1)
-    problems = integrity.examine(storage.url, deep=True, grace=day, blobs=store).problems
-    failures += [f"in the end: {problem}" for problem in problems]
-    with Engine(storage.url, create=False, blobs=store) as engine:
-        engine.sweep(grace=timedelta(0))
-    report = integrity.examine(storage.url, deep=True, grace=timedelta(0), blobs=store)
-    failures += [f"after a sweep: {problem}" for problem in report.problems]
-    there = sum(1 for _ in store.keys(older_than=datetime.now(UTC) + day))
-    if there != report.figures["objects"]:
-        failures.append(f"after a sweep: {there} objects are there, {report.figures['objects']} are known")
-    return {name: report.figures[name] for name in ("sessions", "artifacts", "ledger", "objects")}
+    figures = aftermath.examined(storage.url, storage.store(), failures)
+    return {name: figures[name] for name in ("sessions", "artifacts", "ledger", "objects")}
 
 
 def warm() -> None:

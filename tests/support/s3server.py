@@ -54,8 +54,10 @@ def s3_server() -> Iterator[S3]:
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    yield S3(*server.get_host_and_port())
-    server.stop()
+    try:
+        yield S3(*server.get_host_and_port())
+    finally:
+        server.stop()
 
 
 class Faults:
@@ -79,13 +81,78 @@ class Faults:
         return None
 
 
+class Relay(BaseHTTPRequestHandler):
+    """One request to a proxy in front of a server; what is done with it is said by who has a `relay` of its own."""
+
+    protocol_version = "HTTP/1.1"
+    behind: tuple[str, int]
+
+    def relay(self) -> None:
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        self.relay()
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def pass_on(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """What the server behind answers: status, headers, body."""
+        with contextlib.closing(http.client.HTTPConnection(*self.behind, timeout=30)) as behind:
+            behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                behind.putheader(name, value)
+            behind.endheaders(body)
+            with behind.getresponse() as answer:
+                data = answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.headers.items()}, data
+
+    def answer(self, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False) -> None:
+        """Answer the client; with `cut` only half of it comes, though all is announced."""
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name not in ("content-length", "transfer-encoding", "connection"):
+                self.send_header(name, value)
+        length = headers.get("content-length", "0") if self.command == "HEAD" else str(len(data))
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data[: len(data) // 2] if cut else data)
+        if cut:
+            self.cut()
+
+    def cut(self) -> None:
+        """End the connection by a reset."""
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.wfile.flush()
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def relaying(handler: type[Relay]) -> Iterator[int]:
+    """A proxy of such requests, and its port."""
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    proxy.handle_error = lambda *_: None  # type: ignore[method-assign]
+    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield proxy.server_address[1]
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        thread.join()
+
+
 @contextmanager
 def faulty(server: S3) -> Iterator[tuple[S3, Faults]]:
     """Put a proxy in front of a server."""
     faults = Faults()
 
-    class Proxy(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Proxy(Relay):
+        behind = server.host, server.port
 
         def relay(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
@@ -102,50 +169,12 @@ def faulty(server: S3) -> Iterator[tuple[S3, Faults]]:
             if fault == "403":
                 told = b"<Error><Code>SignatureDoesNotMatch</Code><StringToSign>verysecretverysecret</StringToSign></Error>"
                 return self.answer(403, {}, told)
-            with contextlib.closing(http.client.HTTPConnection(server.host, server.port, timeout=30)) as behind:
-                behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    behind.putheader(name, value)
-                behind.endheaders(body)
-                with behind.getresponse() as answer:
-                    data = answer.read()
+            status, headers, data = self.pass_on(body)
             if fault == "lose answer":
                 return self.cut()
-            told = {name.lower(): value for name, value in answer.headers.items()}
-            self.answer(answer.status, told, data, cut=fault == "cut answer", short=fault == "short")
-            return None
+            return self.answer(
+                status, headers, data[: len(data) // 2] if fault == "short" else data, cut=fault == "cut answer"
+            )
 
-        def answer(
-            self, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False, short: bool = False
-        ) -> None:
-            if short:
-                data = data[: len(data) // 2]
-            self.send_response_only(status)
-            for name, value in headers.items():
-                if name not in ("content-length", "transfer-encoding", "connection"):
-                    self.send_header(name, value)
-            length = headers.get("content-length", "0") if self.command == "HEAD" else str(len(data))
-            self.send_header("Content-Length", length)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data[: len(data) // 2] if cut else data)
-            if cut:
-                self.cut()
-
-        def cut(self) -> None:
-            self.close_connection = True
-            self.wfile.flush()
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = relay
-
-        def log_message(self, *_: object) -> None: ...
-
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    proxy.handle_error = lambda *_: None  # type: ignore[method-assign]
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield S3("127.0.0.1", proxy.server_address[1]), faults
-    proxy.shutdown()
-    proxy.server_close()
-    thread.join()
+    with relaying(Proxy) as port:
+        yield S3("127.0.0.1", port), faults
