@@ -7,6 +7,7 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from inline_snapshot import snapshot
 from material import prose, records
@@ -14,6 +15,7 @@ from sqlalchemy import text
 
 from byref import Engine, Policy, Session, ToolError
 from byref.artifacts import staging, variables
+from byref_sandbox import Outcome, Sandbox
 
 COUNT = 10_000
 NO_OUTPUT = "[no output: nothing was printed, and the last statement is no expression]"
@@ -441,3 +443,19 @@ def test_names_for_hints_are_looked_up_where_an_error_may_want_them(
         asked.clear()
         error = stocked.run(code).error
         assert asked and error is not None and error.hint is not None and "users" in error.hint, code
+
+
+def test_an_interpreter_of_a_hosts_own_is_given_plain_text(sandbox: Sandbox) -> None:
+    """It may send it elsewhere: not every encoder takes what is more than a str."""
+
+    class Own:
+        def run(self, code: str, *given: Any, sources: dict[str, str], **options: Any) -> Outcome:
+            code, sources = msgspec.json.decode(msgspec.json.encode([code, sources]))
+            return sandbox.run(code, *given, sources=sources, **options)
+
+        jq, pick, render, sql, close = sandbox.jq, sandbox.pick, sandbox.render, sandbox.sql, sandbox.close
+
+    with Engine("sqlite:///:memory:", interpreter=Own()) as engine:
+        session = engine.session("chat")
+        session.run("def double(n): return 2 * n")
+        assert session.run("double($double and 4)").value == 8

@@ -25,7 +25,7 @@ from byref.interpreter.inputs import Inputs
 from byref.interpreter.persistence import Committed, Left
 from byref.interpreter.plots import Plots
 from byref.jsonscan import LazyJSON
-from byref_sandbox import Limits, Outcome
+from byref_sandbox import Limits, Outcome, Runner
 from byref_sandbox.code.analysis import Analysed
 from byref_sandbox.code.inplace import Changed, changed_in_place
 
@@ -84,11 +84,15 @@ def _run(scope: Scope, code: Analysed, given: Inputs, limits: Limits) -> tuple[O
     # Only where there are files: an interpreter of a host's own may not know them.
     call = partial(scope.sandbox.run, files=given.files) if given.files else scope.sandbox.run
     session = f"{scope.tenant}\0{scope.name}"
+    text: str = code
+    sources: Mapping[str, str] = given.sources
+    if not isinstance(scope.sandbox, Runner):  # it may write them to a wire, and not every encoder takes more than str
+        text, sources = str(code), {name: str(source) for name, source in sources.items()}
     data, damaged = given.data, dict[str, str]()
     with readable_failures(scope):
         while True:
             bound = {**data, **given.others}
-            attempt = partial(call, code, bound, session=session, limits=limits, sources=given.sources)
+            attempt = partial(call, text, bound, session=session, limits=limits, sources=sources)
             try:
                 return tracing.run(scope, "python", code, attempt), replace(given, data=data), damaged
             except ArtifactMissing as error:

@@ -45,8 +45,8 @@ class Uses(NamedTuple):
 class Analysed(str):
     """Python code, parsed once, when something of it is first asked for.
 
-    It is a str, so that it passes through every interpreter that takes one; those that know this class find the analysis
-    done. `$name` in it means `name`.
+    It is a str, so that it is handed along in place of one; whoever knows this class finds the analysis done. `$name` in it
+    means `name`.
     """
 
     @classmethod
