@@ -1,0 +1,537 @@
+"""What a stream may call while it is read.
+
+A stream may be forged by code that has broken out of the language, so each builder checks what it gets and makes nothing that the
+language would refuse to its code. The C unpickler can still set attributes on what a stream names (BUILD): see the decision
+"state-graph" for what only the jail holds.
+
+Those in pairs make an object empty (`payload`) and fill it in (`fill_payload`): that is what lets a graph have cycles.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import contextlib
+import dataclasses
+import datetime
+import enum
+import functools
+import types
+import typing
+import zoneinfo
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from byref_sandbox.language import names, typed
+from byref_sandbox.language.policy import Language
+from byref_sandbox.state.codes import Code, Codes, Unkept
+
+FIXED: Final[tuple[type, ...]] = (bool, int, float, str, bytes, tuple, frozenset)
+"""Bases of the code's classes whose value is given when an instance is made."""
+PAYLOADS: Final[tuple[type, ...]] = (dict, list, set, collections.deque)
+"""Bases whose items are filled in afterwards."""
+LAYOUTS: Final[Mapping[type, tuple[str, ...]]] = {
+    datetime.datetime: ("year", "month", "day", "hour", "minute", "second", "microsecond", "tzinfo"),
+    datetime.date: ("year", "month", "day"),
+    datetime.tzinfo: (),
+}
+"""The other bases, with the attributes that an instance is made of."""
+HELPER_CODE: Final = contextlib.contextmanager(lambda: iter(())).__code__
+"""Of what `contextlib.contextmanager` makes of a function."""
+SMALL_BYTES: Final = 16 << 10
+"""An array up to this size owns its memory, a larger one looks at the blob it came in."""
+_HEAP_TYPE: Final = 1 << 9
+_MAX_DIMENSIONS: Final = 64
+_RARELY_SET: Final = ("name", "qualname", "doc", "defaults", "kwdefaults", "annotations")
+
+namespace_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+
+
+def type_of_layout(cls: type) -> type:
+    """The first class of compiled code among those that a class is made of: the only one whose `__new__` may make an instance."""
+    return next(each for each in mro_of(cls) if not each.__flags__ & _HEAP_TYPE)
+
+
+class Builders:
+    """The builders of one reading: `space` is the namespace of the run that reads, `by_name` what it knows by a name."""
+
+    def __init__(self, language: Language, codes: Codes, space: dict[str, Any], by_name: Mapping[str, object]) -> None:
+        self._by_name = by_name
+        self._guards = language._guards
+        self._facades = language._modules.facades
+        self._codes = codes
+        self._space = space
+
+    def all(self) -> list[Callable[..., Any]]:
+        """Those of this reading, in the order of BUILDERS."""
+        return [getattr(self, name) for name in BUILDERS]
+
+    def known(self, name: str) -> object:
+        """What each process has: an object of the language or of a library."""
+        if type(name) is not str or name not in self._by_name:
+            raise Unkept(f"{str(name)[:100]!r}, which this version does not have")
+        return self._by_name[name]
+
+    def _check_instance(self, obj: Any) -> None:
+        if not self._guards.is_user_class(type(obj)):
+            raise Unkept("an instance of no class of the code")
+
+    def _check_class(self, cls: Any) -> None:
+        if not self._guards.is_user_class(cls):
+            raise Unkept("no class of the code")
+
+    # Functions -----------------------------------------------------------------------------------------------------------------
+
+    def code(self, program: bytes, number: int, qualname: str) -> types.CodeType:
+        """A code object of a program, which the language compiles."""
+        return self._codes.find(program, number, qualname)
+
+    def function(self, code: types.CodeType, closure: tuple[types.CellType, ...] | None) -> types.FunctionType:
+        """A function of the run's namespace."""
+        self._codes.place_of(code)
+        return types.FunctionType(code, self._space, code.co_name, None, closure)
+
+    def fill_function(self, function: types.FunctionType, state: dict[str, Any]) -> None:
+        """Give a function what its definition, or code after it, has set."""
+        if type(function) is not types.FunctionType or function.__globals__ is not self._space:
+            raise Unkept("no function of the code")
+        for name in _RARELY_SET:
+            if name in state:
+                setattr(function, f"__{name}__", state[name])
+        function.__dict__.update(_named(state.get("attributes", {})))
+        function.__module__ = "__main__"
+
+    def cell(self) -> types.CellType:
+        """A variable that functions share."""
+        return types.CellType()
+
+    def fill_cell(self, cell: types.CellType, contents: tuple[Any, ...]) -> None:
+        """Give it its value."""
+        if type(cell) is not types.CellType:
+            raise Unkept("no cell")
+        (cell.cell_contents,) = contents
+
+    def method(self, function: Any, owner: Any) -> types.MethodType:
+        """A method of an instance or a class."""
+        return types.MethodType(function, owner)
+
+    def bound(self, owner: Any, name: str) -> Any:
+        """A method of compiled code, by the rules of the language."""
+        return self._guards.getattr(owner, name)
+
+    def lru(self, function: Any, options: dict[str, Any]) -> Any:
+        """`functools.lru_cache`; what it had remembered is computed again."""
+        return functools.lru_cache(maxsize=options["maxsize"], typed=options["typed"])(function)
+
+    def context_manager(self, function: Any) -> Any:
+        """`contextlib.contextmanager`."""
+        return contextlib.contextmanager(function)
+
+    def static(self, function: Any) -> Any:
+        """`staticmethod`."""
+        return staticmethod(function)
+
+    def of_class(self, function: Any) -> Any:
+        """`classmethod`."""
+        return classmethod(function)
+
+    def property(self, getter: Any, setter: Any, deleter: Any, doc: Any) -> Any:
+        """`property`."""
+        return property(getter, setter, deleter, doc)
+
+    def cached(self, function: Any, name: str | None) -> Any:
+        """`functools.cached_property`, under the name that it had."""
+        made: Any = functools.cached_property(function)
+        if name is not None:
+            made.__set_name__(None, name)
+        return made
+
+    def partial_method(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """`functools.partialmethod`."""
+        return functools.partialmethod(function, *arguments, **options)
+
+    # Classes -------------------------------------------------------------------------------------------------------------------
+
+    def make_class(self, how: str, name: str, bases: tuple[Any, ...], options: dict[str, Any], meta: str) -> Any:
+        """A class without methods and attributes. No method of the code runs."""
+        if type(name) is not str or type(bases) is not tuple or type(options) is not dict:
+            raise Unkept("no description of a class")
+        if how == "namedtuple":
+            make: Any = self._facades["collections"].namedtuple
+            return make(name, options["fields"], defaults=options["defaults"])
+        if how == "typed_dict":
+            make = vars(typing)["TypedDict"]
+            return self._guards.adopt(make(name, {}, total=bool(options["total"])))
+        for base in bases:
+            if not self._guards._is_base(base):
+                raise Unkept("a class that is made from a base which none may be made from")
+        if how == "enum":
+            return self._enumeration(name, bases, options)
+        if how not in ("class", "slotted"):
+            raise Unkept("no kind of class")
+        space: dict[str, Any] = {"__module__": "__main__"}
+        if "__orig_bases__" in options:
+            space["__orig_bases__"] = options["__orig_bases__"]
+        if how == "class" and "__slots__" in options:
+            space["__slots__"] = _slots(options["__slots__"])
+        kind = _METACLASSES[meta]
+        made = self._without_hooks(bases, lambda: kind(name, bases, space))
+        made = self._guards.adopt(made)
+        if how == "slotted":
+            return self._slotted(made, options)
+        return made
+
+    def _without_hooks(self, bases: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Call with no `__init_subclass__` of the code in force: it ran when the class was first made."""
+        hook = "__init_subclass__"
+        held = {
+            each: namespace_of(each)[hook]
+            for base in bases
+            if isinstance(base, type)
+            for each in mro_of(base)
+            if self._guards.is_user_class(each) and hook in namespace_of(each)
+        }
+        try:
+            for each in held:
+                type.__delattr__(each, hook)
+            return make()
+        finally:
+            for each, value in held.items():
+                type.__setattr__(each, hook, value)
+
+    def _enumeration(self, name: str, bases: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        meta: Any = next((type(base) for base in bases if issubclass(type(base), enum.EnumMeta)), None)
+        if meta is None:
+            raise Unkept("no enumeration")
+        space = meta.__prepare__(name, bases)
+        for each, value in _named(options["members"]).items():
+            space[each] = value
+        space["__module__"] = "__main__"
+        with _aside(bases, self._guards.is_user_class, ("__init__", "__new__", "_generate_next_value_")):
+            made = self._guards.adopt(meta.__new__(meta, name, bases, space))
+        for each, attributes in options["attributes"].items():
+            object.__getattribute__(made.__members__[each], "__dict__").update(_named(attributes))
+        return made
+
+    def _slotted(self, made: Any, options: dict[str, Any]) -> Any:
+        """A dataclass with slots is another class than the one that was decorated, so its fields are needed at once."""
+        flags, fields, annotations = options["data"]
+        _set_fields(made, fields, annotations)
+        decorate: Any = self._facades["dataclasses"].dataclass
+        return decorate(**flags, slots=True)(made)
+
+    def fill_class(self, cls: Any, state: tuple[Any, ...]) -> None:
+        """Give a class its attributes; the methods of a dataclass are generated."""
+        self._check_class(cls)
+        own, annotations, data, qualname, place, is_checkable = state
+        if place is not None:
+            self._codes.classes[cls] = Code(*place)
+        for name, value in _named(own).items():
+            type.__setattr__(cls, name, value)
+        if annotations is not None and data is None and annotations:
+            type.__setattr__(cls, "__annotations__", annotations)
+        if data is not None:
+            flags, fields, annotations = data
+            _set_fields(cls, fields, annotations)
+            decorate: Any = self._facades["dataclasses"].dataclass
+            decorate(**flags)(cls)
+            for name in fields.keys() & own.keys():
+                type.__setattr__(cls, name, own[name])  # as code has set it since
+        type.__setattr__(cls, "__qualname__", qualname)
+        if is_checkable:
+            typing.runtime_checkable(cls)
+        if issubclass(type(cls), abc.ABCMeta):
+            abc.update_abstractmethods(cls)
+
+    def member(self, cls: Any, name: str | None, value: Any) -> Any:
+        """A member of an enumeration; flags that are combined have no name."""
+        if not issubclass(type(cls), enum.EnumMeta):
+            raise Unkept("no enumeration")
+        return cls.__members__[name] if name in cls.__members__ else enum.EnumMeta.__call__(cls, value)
+
+    # Instances -----------------------------------------------------------------------------------------------------------------
+
+    def instance(self, cls: Any) -> Any:
+        """An instance without attributes; its `__new__` and `__init__` are not called."""
+        self._check_class(cls)
+        return object.__new__(cls)
+
+    def fixed(self, cls: Any, value: Any) -> Any:
+        """An instance of a class of the code that is a number, a text or a tuple."""
+        self._check_class(cls)
+        base = next(each for each in FIXED if issubclass(cls, each))
+        if type(value) is not base:
+            raise Unkept("no value for such an instance")
+        return base.__new__(cls, value)
+
+    def moment(self, cls: Any, parts: tuple[Any, ...]) -> Any:
+        """An instance of a class of the code that is a date, a time or a time zone."""
+        self._check_class(cls)
+        base = next(each for each in LAYOUTS if issubclass(cls, each))
+        return base.__new__(cls, *parts)
+
+    def fill_instance(self, obj: Any, attributes: dict[str, Any]) -> None:
+        """Give an instance its attributes; its `__setattr__` is not called."""
+        self._check_instance(obj)
+        for name, value in _named(attributes).items():
+            object.__setattr__(obj, name, value)
+
+    def payload(self, cls: Any, maxlen: int | None) -> Any:
+        """An empty instance of a class of the code that is a container."""
+        self._check_class(cls)
+        base = next(each for each in PAYLOADS if issubclass(cls, each))
+        layout: Any = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else base
+        layout = collections.defaultdict if issubclass(cls, collections.defaultdict) else layout
+        made = layout.__new__(cls)
+        if base is collections.deque and maxlen is not None:
+            collections.deque.__init__(made, (), maxlen)
+        return made
+
+    def fill_payload(self, obj: Any, state: tuple[Any, ...]) -> None:
+        """Give it its items; `append`, `add` and `__setitem__` of the code are not called."""
+        attributes, items, default = state
+        self.fill_instance(obj, attributes)
+        base: Any = next(each for each in PAYLOADS if issubclass(type(obj), each))
+        if base is dict:
+            store: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
+            for key, value in items:
+                store.__setitem__(obj, key, value)
+        else:
+            add = set.add if base is set else base.append
+            for item in items:
+                add(obj, item)
+        if default is not None:
+            collections.defaultdict.__dict__["default_factory"].__set__(obj, default)
+
+    def error(self, cls: Any, arguments: tuple[Any, ...]) -> Any:
+        """An exception; `__new__` and `__init__` of the code are not called."""
+        if not issubclass(type(cls), type) or not issubclass(cls, BaseException):
+            raise Unkept("no class of errors")
+        if not self._guards.is_user_class(cls):
+            return cls(*arguments)
+        made = type_of_layout(cls).__new__(cls, *arguments)
+        made.args = arguments
+        return made
+
+    def fill_error(self, obj: Any, state: tuple[Any, ...]) -> None:
+        """Give it its attributes and what caused it."""
+        if not issubclass(type(obj), BaseException):
+            raise Unkept("no error")
+        attributes, (cause, context, is_suppressed) = state
+        for name, value in _named(attributes).items():
+            BaseException.__setattr__(obj, name, value)
+        obj.__cause__, obj.__context__, obj.__suppress_context__ = cause, context, is_suppressed
+
+    def namespace(self) -> types.SimpleNamespace:
+        """`types.SimpleNamespace()`."""
+        return types.SimpleNamespace()
+
+    def fill_namespace(self, obj: Any, attributes: dict[str, Any]) -> None:
+        """Give it its attributes."""
+        if type(obj) is not types.SimpleNamespace:
+            raise Unkept("no namespace")
+        obj.__dict__.update(_named(attributes))
+
+    def proxy(self, mapping: Any) -> Any:
+        """A view of a dict that cannot be written to."""
+        if type(mapping) is not dict:
+            raise Unkept("no dict")
+        return types.MappingProxyType(mapping)
+
+    def dict_view(self, mapping: Any, name: str) -> Any:
+        """Keys, values or items of a dict."""
+        if type(mapping) not in _DICTS or name not in ("keys", "values", "items"):
+            raise Unkept("no dict")
+        return getattr(dict, name)(mapping)
+
+    # Arrays --------------------------------------------------------------------------------------------------------------------
+
+    def array(self, buffer: Any, shape: Any, dtype: Any, order: str, is_writable: bool) -> Any:
+        """An array over a blob, or, if it is small, one with memory of its own. numpy checks that the blob is large enough."""
+        kind = _plain_dtype(dtype)
+        made: Any = np.ndarray(_shape(shape), kind, buffer, order="F" if order == "F" else "C")
+        if made.nbytes < SMALL_BYTES or (not made.flags.writeable and is_writable):
+            made = made.copy(order="K")
+        if not is_writable:
+            made.flags.writeable = False
+        return made
+
+    def view(self, root: Any, shape: Any, dtype: Any, offset: int, strides: Any, is_writable: bool) -> Any:
+        """An array that looks at the memory of another one, and at nothing beside it."""
+        kind = np.dtype(dtype)
+        if type(root) is not np.ndarray or not root.flags.forc or root.dtype.hasobject != kind.hasobject:
+            raise Unkept("no memory to look at")
+        shape, strides = _shape(shape), tuple(strides)
+        if kind.hasobject:
+            _check_objects(root, kind, shape, offset, strides)
+            flat = root.ravel(order="K")[offset // kind.itemsize :]
+            made: Any = np.lib.stride_tricks.as_strided(flat, shape, strides)
+        else:
+            # numpy checks the bounds, of all strides.
+            made = np.ndarray(shape, kind, root if root.flags.c_contiguous else root.T, offset, strides)
+        if not is_writable:
+            made.flags.writeable = False
+        return made
+
+    def objects(self, shape: Any, order: str) -> Any:
+        """An array of objects, all None."""
+        return np.empty(_shape(shape), object, order="F" if order == "F" else "C")
+
+    def fill_objects(self, array: Any, state: tuple[Any, ...]) -> None:
+        """Give it its objects, none of which is asked what it is."""
+        members, is_writable = state
+        if type(array) is not np.ndarray or array.dtype.kind != "O" or len(members) != array.size:
+            raise Unkept("no array for these objects")
+        flat = array.reshape(-1, order="A")
+        for number, member in enumerate(members):
+            flat[number] = member
+        array.flags.writeable = bool(is_writable)
+
+    def typed(self, code: str, data: bytes) -> Any:
+        """The language's `array.array`."""
+        made = typed.array(code)
+        made.frombytes(data)
+        return made
+
+    # Others --------------------------------------------------------------------------------------------------------------------
+
+    def match(self, pattern: Any, text: Any, span: tuple[int, int], pos: int, endpos: int) -> Any:
+        """What a pattern found: it is looked for again, in the same place."""
+        for found in (pattern.match(text, span[0], endpos), pattern.fullmatch(text, *span)):
+            if found is not None and found.span() == span:
+                return found
+        raise Unkept("a match that is not found again")
+
+    def zone(self, key: str) -> zoneinfo.ZoneInfo:
+        """A time zone by its name."""
+        return zoneinfo.ZoneInfo(str.__str__(key))
+
+    def type_variable(self, name: str, constraints: Any, bound: Any, is_co: bool, is_contra: bool) -> Any:
+        """`typing.TypeVar`."""
+        return typing.TypeVar(name, *constraints, bound=bound, covariant=is_co, contravariant=is_contra)
+
+    def new_type(self, name: str, supertype: Any) -> Any:
+        """`typing.NewType`."""
+        return typing.NewType(name, supertype)
+
+    def init_variable(self, kind: Any) -> Any:
+        """`dataclasses.InitVar`."""
+        return dataclasses.InitVar(kind)
+
+    def field(self, given: tuple[Any, ...]) -> Any:
+        """`dataclasses.field`."""
+        return _field(*given)
+
+
+BUILDERS: Final[Mapping[str, Callable[..., Any]]] = {
+    name: made
+    for name, made in vars(Builders).items()
+    if name[0] != "_" and name != "all" and type(made) is types.FunctionType
+}
+"""By name: a stream of a writer refers to these, and a reader has methods of its own in their places."""
+
+_DICTS: Final = (dict, collections.defaultdict, collections.OrderedDict, collections.Counter)
+_METACLASSES: Final[Mapping[str, Any]] = {
+    "": type,
+    "ABCMeta": abc.ABCMeta,
+    "_ProtocolMeta": type(typing.Protocol),
+}
+
+
+def _named(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of the code's; none by which the interpreter itself would run code or look things up."""
+    if type(attributes) is not dict or not all(type(name) is str for name in attributes):
+        raise Unkept("attributes that have no names")
+    for name in attributes:
+        if name in names.REFUSED_ATTRIBUTES or (names.is_dunder(name) and name not in _DUNDERS):
+            raise Unkept(f"the attribute {name!r}, which code cannot set")
+    return attributes
+
+
+_DUNDERS: Final = names.CLASS_DUNDERS | {
+    "__name__", "__qualname__", "__module__", "__notes__", "__isabstractmethod__", "__wrapped__", "__hash__",
+    "__protocol_attrs__", "__orig_class__",
+}  # fmt: skip
+
+
+def _field(
+    default: Any, factory: Any, init: bool, shown: bool, hashed: Any, compared: bool, kw_only: Any, metadata: Any
+) -> Any:
+    given: dict[str, Any] = {}
+    if default is not dataclasses.MISSING:
+        given["default"] = default
+    if factory is not dataclasses.MISSING:
+        given["default_factory"] = factory
+    return dataclasses.field(
+        **given, init=init, repr=shown, hash=hashed, compare=compared, kw_only=kw_only, metadata=metadata
+    )
+
+
+def _set_fields(cls: Any, fields: dict[str, Any], annotations: dict[str, Any]) -> None:
+    type.__setattr__(cls, "__annotations__", annotations)
+    for name, given in _named(fields).items():
+        type.__setattr__(cls, name, _field(*given))
+
+
+def _slots(given: Any) -> Any:
+    names_given = (given,) if type(given) is str else tuple(given)
+    if not all(type(name) is str for name in names_given):
+        raise Unkept("slots that have no names")
+    return names_given
+
+
+@contextlib.contextmanager
+def _aside(bases: tuple[Any, ...], is_own: Callable[[object], bool], hidden: tuple[str, ...]) -> Any:
+    """Without those methods of the code that run when a member is made."""
+    held = [
+        (each, name, namespace_of(each)[name])
+        for base in bases
+        for each in mro_of(base)
+        if is_own(each)
+        for name in hidden
+        if _is_of_code(namespace_of(each).get(name))
+    ]
+    try:
+        for each, name, _ in held:
+            type.__delattr__(each, name)
+        yield
+    finally:
+        for each, name, value in held:
+            type.__setattr__(each, name, value)
+
+
+def _is_of_code(held: Any) -> bool:
+    function = held.__func__ if type(held) in (staticmethod, classmethod) else held
+    return type(function) is types.FunctionType and function.__module__ == "__main__"
+
+
+def _plain_dtype(given: Any) -> Any:
+    kind = np.dtype(given)
+    if kind.hasobject:
+        raise Unkept("objects cannot be made of bytes")
+    return kind
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    shape = tuple(given)
+    if len(shape) > _MAX_DIMENSIONS or not all(type(each) is int and each >= 0 for each in shape):
+        raise Unkept("no shape")
+    return shape
+
+
+def _check_objects(root: Any, kind: Any, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> None:
+    """Raise Unkept unless each place is one of the root's: what is between two objects is no address."""
+    size = kind.itemsize
+    steps = (offset, *strides)
+    if kind.kind != "O" or len(strides) != len(shape) or not all(type(n) is int and n % size == 0 for n in steps):
+        raise Unkept("no places of objects")
+    spans = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True) if count]
+    low = offset + sum(span for span in spans if span < 0)
+    high = offset + sum(span for span in spans if span > 0)
+    if 0 not in shape and not (low >= 0 and high + size <= root.nbytes):
+        raise Unkept("places outside of the array")
+    if not 0 <= offset <= root.nbytes:
+        raise Unkept("places outside of the array")

@@ -1,0 +1,204 @@
+"""What a graph never holds by value: objects of the language and of libraries, which each process has by a name."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import importlib
+import operator
+import platform
+import sys
+import typing
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow
+from blake3 import blake3
+
+from byref_sandbox.code.words import words
+from byref_sandbox.language.facades import Facade
+from byref_sandbox.language.guards import Guards
+from byref_sandbox.language.policy import Language
+from byref_sandbox.state.builders import BUILDERS
+
+FORMAT: Final = 1
+"""Of the streams and of the header. A reader takes no other."""
+
+TAKEN_APART: Final = {
+    "builtins": "bytearray complex range slice map filter zip enumerate reversed",
+    "collections": "deque OrderedDict Counter defaultdict ChainMap UserDict UserList",
+    "datetime": "datetime date time timedelta timezone",
+    "dateutil.relativedelta": "relativedelta",
+    "dateutil.tz": "tzutc tzoffset",
+    "decimal": "Decimal Context",
+    "fractions": "Fraction",
+    "functools": "partial",
+    "io": "StringIO BytesIO",
+    "ipaddress": "IPv4Address IPv6Address IPv4Network IPv6Network IPv4Interface IPv6Interface",
+    "operator": "itemgetter",
+    "pathlib": "PurePosixPath PureWindowsPath",
+    "random": "Random",
+    "re": "Pattern",
+    "string": "Template",
+    "time": "struct_time",
+    "types": "GenericAlias UnionType",
+    "typing": """_GenericAlias _UnionGenericAlias _LiteralGenericAlias _CallableGenericAlias _AnnotatedAlias
+        _ConcatenateGenericAlias ForwardRef""",
+    "uuid": "UUID",
+    "xml.etree.ElementTree": "Element QName",
+    "numpy": "dtype matrix recarray poly1d vectorize",
+    "numpy.char": "chararray",
+    "numpy.ma": "MaskedArray",
+    "numpy.polynomial": "Polynomial Chebyshev Legendre Hermite HermiteE Laguerre",
+    "numpy.random": "Generator PCG64 PCG64DXSM MT19937 Philox SFC64 RandomState SeedSequence",
+    "numpy.random.bit_generator": "SeedSequence",
+    "pandas": """DataFrame Series Index RangeIndex MultiIndex DatetimeIndex PeriodIndex TimedeltaIndex CategoricalIndex
+        IntervalIndex Timestamp Timedelta Period Interval Categorical CategoricalDtype DatetimeTZDtype StringDtype
+        PeriodDtype IntervalDtype SparseDtype Int8Dtype Int16Dtype Int32Dtype Int64Dtype UInt8Dtype UInt16Dtype
+        UInt32Dtype UInt64Dtype Float32Dtype Float64Dtype BooleanDtype ArrowDtype Flags NamedAgg Grouper""",
+    "pandas.core.arrays": """BooleanArray FloatingArray IntegerArray DatetimeArray TimedeltaArray PeriodArray IntervalArray
+        SparseArray StringArray ArrowExtensionArray ArrowStringArray NumpyExtensionArray""",
+    "pandas.core.arrays.string_": "StringArray StringDtype",
+    "pandas.core.arrays.string_arrow": "ArrowStringArray",
+    "pandas.core.dtypes.dtypes": "NumpyEADtype",
+    "pandas.core.flags": "Flags",
+    "pandas.core.groupby.generic": "DataFrameGroupBy SeriesGroupBy",
+    "pandas.core.groupby.grouper": "Grouping",
+    "pandas.core.groupby.ops": "BaseGrouper BinGrouper",
+    "pandas.core.internals.blocks": "NumpyBlock ExtensionBlock DatetimeLikeBlock NDArrayBackedExtensionBlock",
+    "pandas.core.internals.managers": "BlockManager SingleBlockManager",
+    "pandas.tseries.frequencies": "BaseOffset",
+    "pyarrow.lib": """ChunkedArray Buffer ResizableBuffer DataType DictionaryType ListType LargeListType StructType MapType
+        TimestampType DurationType Decimal128Type Time32Type Time64Type Field NullArray BooleanArray StringArray
+        LargeStringArray StringViewArray BinaryArray LargeBinaryArray Int8Array Int16Array Int32Array Int64Array
+        UInt8Array UInt16Array UInt32Array UInt64Array FloatArray DoubleArray HalfFloatArray Date32Array Date64Array
+        TimestampArray DurationArray Time32Array Time64Array Decimal128Array DictionaryArray ListArray LargeListArray
+        StructArray""",
+}
+"""Types whose instances are taken apart by their own `__reduce_ex__`. Exactly these: a subclass may be the code's."""
+
+_PARTS: Final = {
+    "builtins": "iter",
+    "dateutil.tz.tz": "tzutc tzoffset",
+    "functools": "reduce partialmethod cached_property _gt_from_lt _le_from_lt _ge_from_lt _ge_from_le _lt_from_le _gt_from_le",
+    "functools ": "_lt_from_gt _ge_from_gt _le_from_gt _le_from_ge _gt_from_ge _lt_from_ge",
+    "operator": "getitem or_",
+    "re": "_compile",
+    "types": "NoneType CellType MethodType MappingProxyType SimpleNamespace EllipsisType NotImplementedType",
+    "uuid": "SafeUUID",
+    "numpy": "ndarray",
+    "numpy._core.multiarray": "scalar _reconstruct",
+    "numpy._core.numeric": "_frombuffer",
+    "numpy.ma.core": "_mareconstruct",
+    "numpy.random._pickle": "__generator_ctor __bit_generator_ctor __randomstate_ctor",
+    "numpy.random.bit_generator": "__pyx_unpickle_SeedSequence",
+    "pandas._libs.arrays": "__pyx_unpickle_NDArrayBacked",
+    "pandas._libs.internals": "_unpickle_block BlockPlacement",
+    "pandas._libs.tslibs.nattype": "_nat_unpickle",
+    "pandas._libs.tslibs.timedeltas": "_timedelta_unpickle",
+    "pandas._libs.tslibs.timestamps": "_unpickle_timestamp",
+    "pandas.core.indexes.base": "_new_Index",
+    "pandas.core.indexes.datetimes": "_new_DatetimeIndex",
+    "pandas.core.indexes.interval": "_new_IntervalIndex",
+    "pandas.core.indexes.period": "_new_PeriodIndex",
+    "pyarrow.lib": "chunked_array type_for_alias _restore_array py_buffer string large_string string_view list_ large_list",
+    "pyarrow.lib ": """struct map_ dictionary timestamp duration decimal128 time32 time64 field null bool_ int8 int16 int32
+        int64 uint8 uint16 uint32 uint64 float16 float32 float64 utf8 binary large_binary date32 date64""",
+}
+"""What those put into what they are taken apart into. None of it makes code or opens anything."""
+
+_SINGLE: Final[Mapping[str, object]] = {
+    "missing": dataclasses.MISSING,
+    "kw_only": dataclasses.KW_ONLY,
+    "field_factory": getattr(dataclasses, "_HAS_DEFAULT_FACTORY", dataclasses.MISSING),
+    "nat": pd.NaT,
+    "na": pd.NA,
+    "no_default": pd.api.extensions.no_default,
+    "not_implemented": NotImplemented,
+    "ellipsis": ...,
+    "masked": np.ma.masked,
+    "nomask": np.ma.nomask,
+    "any": typing.Any,
+    "utc": importlib.import_module("datetime").timezone.utc,
+}
+_TEXT_AND_NUMBERS: Final = frozenset(
+    {str, int, float, complex, bool, bytes, dict, list, tuple, set, frozenset, type(None)}
+)
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """What a stream was written with: bytes are read only where all of it is the same."""
+
+    format: int
+    python: str
+    numpy: str
+    pandas: str
+    pyarrow: str
+    names: str
+    """A digest of the names of this module's table, which the language has made."""
+
+
+class Known:
+    """The objects of one language that a stream names, and the types that it takes apart. Made once in a process.
+
+    Nothing in here changes after it is made, so that it may be made before a fork.
+    """
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
+        self.guards: Guards = language._guards
+        by_name = _found(TAKEN_APART)
+        by_name |= {f"dtypes:{kind.__name__}": kind for kind in map(type, map(np.dtype, np.typecodes["All"]))}
+        by_name |= {f"offsets:{name}": found for name, found in vars(pd.offsets).items() if isinstance(found, type)}
+        iterators: tuple[object, ...] = (iter([]), iter(()), iter(""), iter(range(0)), reversed([]))
+        by_name |= {f"iterators:{type(each).__name__}": type(each) for each in iterators}
+        self.taken_apart = frozenset(kind for kind in by_name.values() if isinstance(kind, type))
+        """By their own `__reduce_ex__`."""
+        by_name |= _found(_PARTS)
+        for name, facade in language._modules.facades.items():
+            by_name |= _of_facade(name, facade)
+        by_name |= {f"builtins:{n}": v for n, v in language.builtins.items() if n[0] not in "._" and callable(v)}
+        by_name |= {
+            f"errors:{n}": v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)
+        }
+        by_name |= {f"bases:{base.__module__}.{base.__qualname__}": base for base in self._bases()}
+        by_name |= {f"single:{name}": one for name, one in _SINGLE.items()}
+        self.by_name: Mapping[str, Any] = by_name
+        # Where an object has several names, the first one counts.
+        self.names: Mapping[int, str] = {id(v): n for n, v in reversed(by_name.items()) if v is not None}
+        self.versions = Versions(
+            FORMAT,
+            f"{platform.python_implementation()} {platform.python_version()} {sys.byteorder}",
+            np.__version__,
+            pd.__version__,
+            pyarrow.__version__,
+            blake3("\n".join([*sorted(by_name), "", *BUILDERS]).encode()).hexdigest(length=16),
+        )
+
+    def _bases(self) -> list[Any]:
+        return [base for base in (*self.guards.bases, *self.guards.enum_classes) if isinstance(base, type)]
+
+
+def _of_facade(name: str, facade: Facade) -> dict[str, Any]:
+    """A module of the language, and what is in it but texts and numbers."""
+    inside = {f"{name}.{n}": v for n, v in vars(facade).items() if type(v) not in _TEXT_AND_NUMBERS}
+    return {f"{name}:": facade, **inside}
+
+
+def _found(listed: Mapping[str, str]) -> dict[str, Any]:
+    """Objects of modules by `module:name`; what this version of a library does not have is left out."""
+    found: dict[str, Any] = {}
+    for module, names in listed.items():
+        try:
+            held = importlib.import_module(module.strip())
+        except ImportError:
+            continue
+        for name in sorted(words(names)):
+            try:
+                found[f"{module.strip()}:{name}"] = operator.attrgetter(name)(held)
+            except AttributeError:
+                continue
+    return found

@@ -1,0 +1,67 @@
+"""A stream to objects. It is read only in the jailed run that binds what comes of it: see the decision "state-graph"."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from byref_sandbox.state.builders import Builders
+
+
+class Reader(pickle.Unpickler):
+    """Reads what a Writer wrote, name by name, with the same objects `given`.
+
+    It has no globals: what a stream calls are the builders. After an error it can read nothing any more.
+    """
+
+    def __init__(
+        self, body: bytes, builders: Builders, given: Sequence[object], filler: int, leaves: Iterable[Any]
+    ) -> None:
+        self._file = io.BytesIO()
+        super().__init__(self._file, buffers=leaves)
+        self._body = body
+        self._at = 0
+        self._memorized: Sequence[object] = ()
+        self._memorize([*builders.all(), *given, *[None] * filler])
+
+    def _memorize(self, objects: Sequence[object]) -> None:
+        """Put objects into the memo, under the next numbers.
+
+        A small pickle does it. A memo that is set from outside would be lost with the next object: CPython counts only what it
+        put in itself.
+        """
+        self._memorized = objects
+        self._load(b"\x80\x05" + b"".join(b"J%sQ\x940" % n.to_bytes(4, "little") for n in range(len(objects))) + b"N.")
+        self._memorized = ()
+
+    def persistent_load(self, pid: Any) -> object:
+        """Of the small pickles; none of the others has such."""
+        return self._memorized[pid]
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """No stream names a global."""
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a graph"[:200])
+
+    def read(self, size: int, count: int) -> Any:
+        """The next value: it takes `size` bytes and `count` pickles. Raises whatever a forged stream leads to."""
+        data = self._body[self._at : self._at + size]
+        self._at += size
+        value = self._load(data)
+        for _ in range(count - 1):
+            for obj, fill, state in self.load():
+                fill(obj, state)
+        return value
+
+    def leave_out(self, size: int, objects: Sequence[object]) -> None:
+        """Pass over a value; others refer to its objects by their numbers, and have these in their place."""
+        self._at += size
+        self._memorize(objects)
+
+    def _load(self, data: bytes) -> Any:
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(data)
+        self._file.seek(0)
+        return self.load()

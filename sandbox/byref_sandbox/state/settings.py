@@ -1,0 +1,171 @@
+"""Settings and seeds of libraries: what code has set in one run holds in the next one.
+
+They are compared with what they were before the first line of a run, and only what differs is written.
+"""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import csv
+import decimal
+import importlib
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from pandas._config import config as pandas_config
+
+from byref_sandbox.language.policy import Language
+
+PREFIX: Final = ".settings."
+"""Of the names under which they are in a graph: code cannot spell them."""
+_DECIMAL: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+_CYCLE: Final = "axes.prop_cycle"
+
+
+class _Group(NamedTuple):
+    read: Callable[[], Any]
+    apply: Callable[[Any], None]
+    is_table: bool = False
+    """A table of settings by name: only those are kept that differ."""
+
+
+class Settings:
+    """The settings of this process, as they were when this object was made: before any code ran."""
+
+    def __init__(self, language: Language) -> None:
+        self._set_option: Any = language._modules.facades["pandas"].set_option
+        self._before = {name: group.read() for name, group in _GROUPS.items()}
+        self._unread: dict[str, Any] = {}
+
+    def changed(self) -> dict[str, Any]:
+        """By name, what differs now."""
+        found = dict(self._unread)
+        for name, group in _GROUPS.items():
+            before, now = self._before[name], group.read()
+            if group.is_table:
+                different = {
+                    key: value for key, value in now.items() if key not in before or not _same(before[key], value)
+                }
+                if different:
+                    found[PREFIX + name] = different
+            elif not _same(before, now):
+                found[PREFIX + name] = now
+        return found
+
+    def apply(self, name: str, value: Any) -> None:
+        """Set what another run has left. Raises what a library says to a value that it does not take."""
+        group = _GROUPS.get(name.removeprefix(PREFIX))
+        if group is None:
+            return
+        if name == PREFIX + "matplotlib" and "matplotlib" not in sys.modules:
+            self._unread[name] = value  # this run draws nothing: the next one may
+            return
+        if name == PREFIX + "pandas":
+            self._set_pandas(value)
+        else:
+            group.apply(value)
+
+    def _set_pandas(self, value: dict[str, Any]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of options that will go
+            for name, each in value.items():
+                self._set_option(name, each)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _numpy_random() -> tuple[Any, ...]:
+    state: Any = np.random.get_state(legacy=False)
+    inner = state["state"]
+    return state["bit_generator"], inner["key"].tobytes(), int(inner["pos"]), state["has_gauss"], float(state["gauss"])
+
+
+def _set_numpy_random(value: Any) -> None:
+    kind, key, pos, has_gauss, gauss = value
+    np.random.set_state((kind, np.frombuffer(key, np.uint32), pos, has_gauss, gauss))
+
+
+def _pandas() -> dict[str, Any]:
+    return dict(_flat(vars(pandas_config)["_global_config"], ""))
+
+
+def _flat(tree: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield path + name, value
+
+
+def _decimal() -> tuple[Any, ...]:
+    context = decimal.getcontext()
+    traps = tuple(sorted(signal.__name__ for signal, is_on in context.traps.items() if is_on))
+    return *(getattr(context, name) for name in _DECIMAL), traps
+
+
+def _set_decimal(value: Any) -> None:
+    *plain, traps = value
+    context = decimal.getcontext()
+    for name, each in zip(_DECIMAL, plain, strict=True):
+        setattr(context, name, each)
+    for signal in context.traps:
+        context.traps[signal] = signal.__name__ in traps
+
+
+def _print_options() -> dict[str, Any]:
+    return {name: value for name, value in np.get_printoptions().items() if name != "override_repr"}
+
+
+def _set_numpy_errors(value: dict[str, Any]) -> None:
+    np.seterr(**value)
+
+
+def _set_field_size(value: int) -> None:
+    csv.field_size_limit(value)
+
+
+def _filters() -> list[Any]:
+    return list(warnings.filters)
+
+
+def _set_filters(value: Any) -> None:
+    warnings.filters[:] = [tuple(each) for each in value]  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _plots() -> dict[str, Any]:
+    matplotlib = sys.modules.get("matplotlib")
+    if matplotlib is None or not hasattr(matplotlib, "rcParams"):
+        return {}
+    found = dict(dict.items(matplotlib.rcParams))
+    if _CYCLE in found:
+        found[_CYCLE] = found[_CYCLE].by_key()
+    return found
+
+
+def _set_plots(value: dict[str, Any]) -> None:
+    matplotlib: Any = importlib.import_module("matplotlib")
+    for name, each in value.items():
+        with contextlib.suppress(KeyError, ValueError):
+            matplotlib.rcParams[name] = matplotlib.cycler(**each) if name == _CYCLE else each
+
+
+_GROUPS: Final[Mapping[str, _Group]] = {
+    "numpy.random": _Group(_numpy_random, _set_numpy_random),
+    "random": _Group(random.getstate, random.setstate),
+    "pandas": _Group(_pandas, lambda _value: None, is_table=True),
+    "decimal": _Group(_decimal, _set_decimal),
+    "numpy.print": _Group(_print_options, lambda value: np.set_printoptions(**value), is_table=True),
+    "numpy.errors": _Group(np.geterr, _set_numpy_errors),
+    "warnings": _Group(_filters, _set_filters),
+    "calendar": _Group(calendar.firstweekday, calendar.setfirstweekday),
+    "csv": _Group(csv.field_size_limit, _set_field_size),
+    "matplotlib": _Group(_plots, _set_plots, is_table=True),
+}

@@ -1,0 +1,539 @@
+"""Objects to a stream. Nothing here runs code of the session: each object is taken apart by its exact type.
+
+Neither `__reduce__`, `__getstate__` nor any other hook is looked up on an object whose class the code made; attributes are read
+from the places where the interpreter keeps them. Exact dicts, lists, texts and numbers never leave C.
+"""
+
+from __future__ import annotations
+
+import array as real_array
+import collections
+import contextlib
+import dataclasses
+import datetime
+import enum
+import functools
+import gc
+import importlib
+import pickle
+import re
+import sys
+import types
+import typing
+import zoneinfo
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from byref_sandbox.code.words import words
+from byref_sandbox.language import typed
+from byref_sandbox.language.facades import Facade, facade_name
+from byref_sandbox.state.builders import BUILDERS, FIXED, HELPER_CODE, LAYOUTS, PAYLOADS, type_of_layout
+from byref_sandbox.state.codes import Code, Codes, Unkept
+from byref_sandbox.state.known import Known
+
+HIGH: Final = 0x5A000000
+_REFERENCE: Final = re.compile(rb"j(...)\x5a", re.DOTALL)
+"""What refers to a number from HIGH on."""
+LEAF_BYTES: Final = 16 << 10
+"""A buffer of this size or more is a blob of its own."""
+_MAX_ROOT_TIMES: Final = 8
+_SMALL_ROOT_BYTES: Final = 1 << 20
+"""An array that looks at a part of a larger one takes that along, unless it is larger than this and so many times its own size."""
+
+namespace_of: Callable[[type], types.MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__bases__"].__get__
+_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
+_qualname_of: Callable[[type], str] = type.__dict__["__qualname__"].__get__
+_look_up = object.__getattribute__
+_DICT_VIEWS: Final = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+_MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ __slots__ __dataclass_fields__ __dataclass_params__
+    __orig_bases__ __parameters__ __static_attributes__ __firstlineno__ __annotate__ __annotate_func__
+    __annotations_cache__ __annotations__ __classcell__ __classdictcell__ __conditional_annotations__ __total__
+    __required_keys__ __optional_keys__ __readonly_keys__ __mutable_keys__ __closed__ __extra_items__ _is_protocol
+    _is_runtime_protocol __non_callable_proto_members__""")
+"""What making a class puts into its namespace."""
+_NAMEDTUPLE: Final = frozenset(
+    {"_fields", "_field_defaults", "_make", "_replace", "_asdict", "__getnewargs__", "__replace__"}
+)
+_NAMED: Final[dict[type, str]] = {
+    types.GeneratorType: "a generator: make a list of it",
+    types.CoroutineType: "a coroutine",
+    types.AsyncGeneratorType: "a generator: make a list of it",
+    types.ModuleType: "a module",
+    types.TracebackType: "a traceback",
+    types.FrameType: "a frame",
+    memoryview: "a memoryview",
+    type(iter({})): "an open iterator: make a list of it",
+    type(iter({}.values())): "an open iterator: make a list of it",
+    type(iter({}.items())): "an open iterator: make a list of it",
+    type(iter(set())): "an open iterator: make a list of it",
+}
+
+
+class TooBig(Exception):
+    """There is no room left; the message says how much there was."""
+
+
+class Sink:
+    """A file that holds so many bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.data = bytearray()
+        self._max_bytes = self._room = max_bytes
+
+    def count(self, size: int) -> None:
+        """Take room. Raises TooBig."""
+        self._room -= size
+        if self._room < 0:
+            raise TooBig(f"too big: more than the {self._max_bytes:,} bytes that are kept between two runs")
+
+    def write(self, data: bytes) -> int:
+        """Called by the pickler."""
+        size = len(data)
+        self.count(size)
+        self.data += data
+        return size
+
+
+class Writer(pickle.Pickler):
+    """Writes one name after the other, with one memory of what was written: what names share is written once.
+
+    `space` is the namespace of the code's functions. `given` are objects that whoever reads has as well. `perhaps` are objects to
+    which nothing may refer: a reference to one of them has a number from HIGH on, which no reader understands, see `referred`.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        codes: Codes,
+        space: dict[str, Any],
+        given: Sequence[object],
+        perhaps: Sequence[object],
+        max_bytes: int,
+    ) -> None:
+        self._sink = Sink(max_bytes)
+        super().__init__(self._sink, 5, buffer_callback=self._leaf)
+        self._known, self._codes, self._space = known, codes, space
+        given = (*BUILDERS.values(), *given)
+        self._is_user_class = known.guards.is_user_class
+        self.leaves: list[memoryview] = []
+        self.programs: set[bytes] = set()
+        """Digests of the texts that it refers to."""
+        self.looked_up: set[str] = set()
+        """Names that functions in it look up when they run."""
+        self.runs_code = False
+        """Whether reading what was written since this was set to False asks methods of the code for hashes."""
+        self._waiting: list[tuple[object, Callable[..., Any], object]] = []
+        self._roots: set[int] = set()
+        self._held: list[object] = []
+        # An object that is in the memo from the start costs nothing to refer to. C takes this form of it only.
+        memo = {id(one): (HIGH + number, one) for number, one in enumerate(perhaps)}
+        memo |= {id(one): (number, one) for number, one in enumerate(given)}
+        self.memo = memo
+        self.filler = len(memo) - len(given)
+        """Numbers that a reader's memo must have used up besides those of the given objects."""
+
+    def write(self, value: object) -> tuple[int, int]:
+        """Write a value; return how many bytes it takes, and of how many pickles it consists.
+
+        Instances are written empty, and what they hold after that: chains of them need no recursion. Raises Unkept, and what
+        the pickler raises for what it cannot write.
+        """
+        self._waiting.clear()
+        begin = len(self._sink.data)
+        self.dump(value)
+        count = 1
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            self.dump(batch)
+            count += 1
+        return len(self._sink.data) - begin, count
+
+    def body(self) -> bytes:
+        """All that was written."""
+        return bytes(self._sink.data)
+
+    def objects(self) -> list[object]:
+        """All that the memo holds, in the order in which it was written."""
+        return [one for number, one in sorted(self.memo.copy().values(), key=lambda each: each[0])]
+
+    def referred(self) -> list[int]:
+        """Indexes of those that perhaps something refers to: of all to which something does, seldom of another one."""
+        found = (
+            {int.from_bytes(each, "little") for each in _REFERENCE.findall(self._sink.data)} if self.filler else set()
+        )
+        return sorted(number for number in found if number < self.filler)
+
+    def _leaf(self, buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < LEAF_BYTES:
+            return True  # in the stream
+        self._sink.count(raw.nbytes)
+        self.leaves.append(raw)
+        return False
+
+    def reducer_override(self, obj: Any) -> Any:
+        """What C does not know: asked once for each object."""
+        kind = type(obj)
+        known = self._known
+        if (name := known.names.get(id(obj))) is not None:
+            return BUILDERS["known"], (name,)
+        if kind is np.ndarray:
+            return self._array(obj)
+        if (reduce := _REDUCERS.get(kind)) is not None:
+            return reduce(self, obj)
+        if kind in known.taken_apart or kind is pickle.PickleBuffer:
+            return NotImplemented
+        if issubclass(kind, np.generic) and kind.__module__ == "numpy":
+            return NotImplemented
+        if issubclass(kind, type):
+            return self._class(obj)
+        if issubclass(kind, enum.Enum) and (self._is_user_class(kind) or id(kind) in known.names):
+            return BUILDERS["member"], (kind, _look_up(obj, "_name_"), _look_up(obj, "_value_"))
+        if self._is_user_class(kind):
+            return self._instance(obj, kind)
+        if issubclass(kind, BaseException) and id(kind) in known.names:
+            return self._instance(obj, kind)
+        raise Unkept(_NAMED.get(kind) or _description(obj, kind))
+
+    # Arrays --------------------------------------------------------------------------------------------------------------------
+
+    def _array(self, array: Any) -> Any:
+        root = array
+        while (base := _base_of(root)) is not None:
+            root = base
+        if array.dtype.hasobject and array.dtype.kind != "O":
+            raise Unkept("an array of records that hold objects")
+        if root is not array and self._goes_along(root, array):
+            offset = _address(array) - _address(root)
+            return BUILDERS["view"], (root, array.shape, _dtype(array), offset, array.strides, array.flags.writeable)
+        self._roots.add(id(array))
+        self._held.append(array)  # an id is one object's as long as that lives
+        if array.dtype.hasobject:
+            # numpy's own way back would take any list for the objects, whatever its length.
+            order = "F" if array.flags.fnc else "C"
+            members = array.ravel(order).tolist()
+            return (
+                BUILDERS["objects"],
+                (array.shape, order),
+                (members, array.flags.writeable),
+                None,
+                None,
+                BUILDERS["fill_objects"],
+            )
+        order = "F" if array.flags.fnc else "C"
+        flat = (array.T if order == "F" else array).ravel()  # a copy where it is not in one piece
+        if not array.flags.writeable:
+            flat.flags.writeable = False
+        raw = pickle.PickleBuffer(flat.view(np.uint8) if flat.dtype.itemsize and flat.size else flat[:0].tobytes())
+        return BUILDERS["array"], (raw, array.shape, _dtype(array), order, array.flags.writeable)
+
+    def _goes_along(self, root: Any, array: Any) -> bool:
+        if root.dtype.hasobject != array.dtype.hasobject or not root.flags.forc:
+            return False
+        return id(root) in self._roots or root.nbytes <= max(_SMALL_ROOT_BYTES, _MAX_ROOT_TIMES * array.nbytes)
+
+    # Functions and classes -----------------------------------------------------------------------------------------------------
+
+    def _function(self, function: Any) -> Any:
+        if function.__globals__ is not self._space:
+            if function.__code__ is HELPER_CODE and function.__closure__ is not None:
+                return BUILDERS["context_manager"], (function.__wrapped__,)
+            raise Unkept(f"the function {function.__name__!r} of a library")
+        code = function.__code__
+        state: dict[str, object] = {}
+        if function.__name__ != code.co_name:
+            state["name"] = function.__name__
+        if function.__qualname__ != code.co_qualname:
+            state["qualname"] = function.__qualname__
+        has_doc = (
+            code.co_consts
+            and type(code.co_consts[0]) is str
+            and (sys.version_info < (3, 13) or code.co_flags & _HAS_DOC)
+        )
+        doc = code.co_consts[0] if has_doc else None
+        if function.__doc__ != doc:
+            state["doc"] = function.__doc__
+        if function.__defaults__ is not None:
+            state["defaults"] = function.__defaults__
+        if function.__kwdefaults__ is not None:
+            state["kwdefaults"] = function.__kwdefaults__
+        if annotations := _annotations(function):
+            state["annotations"] = annotations
+        if function.__dict__:
+            state["attributes"] = function.__dict__
+        place = self._codes.place_of(code)
+        self.programs.add(place.program)
+        self._look_ups_of(code)
+        arguments = place, function.__closure__
+        return BUILDERS["function"], arguments, state or None, None, None, BUILDERS["fill_function"]
+
+    def _look_ups_of(self, code: types.CodeType) -> None:
+        self.looked_up.update(code.co_names)
+        for inner in code.co_consts:
+            if type(inner) is types.CodeType:
+                self._look_ups_of(inner)
+
+    def _class(self, cls: Any) -> Any:
+        if not self._is_user_class(cls):
+            raise Unkept(f"the class {_name_of(cls)!r} of a library")
+        space, bases = dict(namespace_of(cls)), _bases_of(cls)
+        options: dict[str, object] = {}
+        fields, data = space.get("__dataclass_fields__"), None
+        how = "class"
+        if type(cls) is typing._TypedDictMeta:  # type: ignore[attr-defined]
+            how, options = "typed_dict", {"total": space.get("__total__", True)}
+        elif issubclass(cls, enum.Enum):
+            how, options = "enum", self._members(cls)
+        elif bases == (tuple,) and "_fields" in space and "_make" in space:
+            how, options = (
+                "namedtuple",
+                {"fields": space["_fields"], "defaults": tuple(space["_field_defaults"].values())},
+            )
+        else:
+            if "__orig_bases__" in space:
+                options["__orig_bases__"] = space["__orig_bases__"]
+            if "__slots__" in space and fields is None:
+                options["__slots__"] = space["__slots__"]
+        own = {name: held for name, held in space.items() if not self._is_generated(name, held, how, options)}
+        if fields is not None:
+            data = _dataclass_of(space, _annotations(cls), fields)
+            if "__slots__" in space:
+                how, options, data = "slotted", {"data": data, "__slots__": space["__slots__"]}, None
+                own = {name: held for name, held in own.items() if name not in fields}
+        meta = _metaclass(cls)
+        annotations = None if how == "slotted" else _annotations(cls)
+        place = self._codes.place_of_class(cls)
+        if place is not None:
+            self.programs.add(place.program)
+        is_checkable = space.get("_is_runtime_protocol") is True
+        state = own, annotations, data, _qualname_of(cls), place and tuple(place), is_checkable
+        arguments = (how, _name_of(cls), bases if how != "namedtuple" else (), options, meta)
+        return BUILDERS["make_class"], arguments, state, None, None, BUILDERS["fill_class"]
+
+    def _members(self, cls: Any) -> dict[str, object]:
+        members = {name: _look_up(member, "_value_") for name, member in cls.__members__.items()}
+        held = {
+            name: {
+                n: v
+                for n, v in _look_up(member, "__dict__").items()
+                if n[:1] != "_" or (n[:2] != "__" and n[-1:] != "_")
+            }
+            for name, member in cls.__members__.items()
+        }
+        return {"members": members, "attributes": {name: each for name, each in held.items() if each}}
+
+    def _is_generated(self, name: str, held: Any, how: str, options: dict[str, Any]) -> bool:
+        kind = type(held)
+        if kind is staticmethod or kind is classmethod:
+            inside = held.__func__
+            return type(inside) is types.FunctionType and not self._is_own(inside)
+        if kind is types.FunctionType:
+            return not (self._is_own(held) or id(held) in self._known.names or held.__code__ is HELPER_CODE)
+        if name in _MADE_ANEW or kind is types.MemberDescriptorType or kind is types.GetSetDescriptorType:
+            return True
+        if how == "enum":
+            return name in options["members"] or name.startswith("_") or kind.__module__ == "enum"
+        if how == "namedtuple":
+            return name in _NAMEDTUPLE or kind.__name__ == "_tuplegetter"
+        return name in ("__hash__", "__match_args__") and (held is None or held == ())
+
+    def _is_own(self, function: Any) -> bool:
+        return function.__globals__ is self._space
+
+    # Instances -----------------------------------------------------------------------------------------------------------------
+
+    def _instance(self, obj: Any, cls: type) -> Any:
+        """What an instance holds, from where the interpreter keeps it."""
+        attributes: dict[str, Any] = {}
+        has_dict = False
+        for each in mro_of(cls):
+            for name, held in namespace_of(each).items():
+                if type(held) is types.MemberDescriptorType and self._is_user_class(each):
+                    with contextlib.suppress(AttributeError):
+                        attributes.setdefault(name, held.__get__(obj, cls))
+                elif name == "__dict__":
+                    has_dict = True
+        if has_dict:
+            attributes |= _look_up(obj, "__dict__")
+        layout = type_of_layout(cls)
+        if issubclass(cls, BaseException):
+            arguments = BaseException.__dict__["args"].__get__(obj)
+            more: tuple[Any, ...] = tuple(BaseException.__dict__[n].__get__(obj) for n in _ERROR_PARTS)
+            return self._later(obj, BUILDERS["error"], (cls, arguments), BUILDERS["fill_error"], (attributes, more))
+        for base in FIXED:
+            if issubclass(cls, base):
+                plain = base(base.__iter__(obj)) if base in (tuple, frozenset) else base.__getnewargs__(obj)[0]  # type: ignore[attr-defined]
+                return self._filled(obj, cls, BUILDERS["fixed"], (cls, plain), attributes)
+        for base in LAYOUTS:
+            if issubclass(cls, base):
+                parts = base.__reduce__(obj)[1] if base is datetime.tzinfo else _time_parts(obj, base)
+                return self._filled(obj, cls, BUILDERS["moment"], (cls, parts), attributes)
+        for base in PAYLOADS:
+            if issubclass(cls, base):
+                items = list(base.items(obj)) if base is dict else list(base.__iter__(obj))  # type: ignore[attr-defined]
+                default = None
+                if issubclass(cls, collections.defaultdict):
+                    default = collections.defaultdict.__dict__["default_factory"].__get__(obj)
+                maxlen = collections.deque.__dict__["maxlen"].__get__(obj) if base is collections.deque else None
+                state = attributes, items, default
+                return self._later(obj, BUILDERS["payload"], (cls, maxlen), BUILDERS["fill_payload"], state)
+        if layout is not object:
+            raise Unkept(f"an instance of a class made from {_name_of(layout)!r}")
+        return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
+
+    def _filled(self, obj: Any, cls: type, make: Any, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """Attributes are filled in at once where a hash may need them, else later."""
+        if not attributes:
+            return make, arguments
+        found = next((namespace_of(c)["__hash__"] for c in mro_of(cls) if "__hash__" in namespace_of(c)), None)
+        if found is None or found is object.__hash__:
+            return self._later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
+        if (type(found) is types.FunctionType and self._is_own(found)) or self._has_own_equality(cls):
+            self.runs_code = True
+        return make, arguments, attributes, None, None, BUILDERS["fill_instance"]
+
+    def _has_own_equality(self, cls: type) -> bool:
+        found = next((namespace_of(c)["__eq__"] for c in mro_of(cls) if "__eq__" in namespace_of(c)), None)
+        return type(found) is types.FunctionType and self._is_own(found)
+
+    def _later(self, obj: Any, make: Any, arguments: tuple[Any, ...], fill: Any, state: object) -> Any:
+        self._waiting.append((obj, fill, state))
+        return make, arguments
+
+    # Small ones ----------------------------------------------------------------------------------------------------------------
+
+    def _bound(self, method: Any) -> Any:
+        owner, name = method.__self__, method.__name__
+        if owner is None or type(owner) in (types.ModuleType, Facade):
+            raise Unkept(f"the function {name!r} of a library")
+        return BUILDERS["bound"], (owner, name)
+
+    def _unbound(self, method: Any) -> Any:
+        return BUILDERS["bound"], (method.__objclass__, method.__name__)
+
+
+_HAS_DOC: Final = 0x4000000
+_ERROR_PARTS: Final = ("__cause__", "__context__", "__suppress_context__")
+
+
+_strided: Any = np.lib.stride_tricks.as_strided(np.zeros(1))
+_STRIDED: Final = type(_strided.base)
+
+
+def _base_of(array: Any) -> Any:
+    """The array at whose memory another one looks, if there is one."""
+    base = array.base.base if type(array.base) is _STRIDED else array.base
+    return base if type(base) is np.ndarray else None
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _dtype(array: Any) -> Any:
+    """As a text where that says all of it."""
+    dtype = array.dtype
+    return dtype.str if dtype.metadata is None and dtype.names is None and dtype.subdtype is None else dtype
+
+
+def _annotations(owner: Any) -> dict[str, Any]:
+    if sys.version_info < (3, 14):
+        if type(owner) is types.FunctionType:
+            return dict(owner.__annotations__)
+        return dict(namespace_of(owner).get("__annotations__", {}))
+    library: Any = importlib.import_module("annotationlib")
+    found: dict[str, Any] = library.get_annotations(owner, format=library.Format.FORWARDREF)
+    return found
+
+
+def _dataclass_of(space: dict[str, Any], annotations: dict[str, Any], fields: dict[str, Any]) -> tuple[Any, ...]:
+    given = space["__dataclass_params__"]
+    flags = {n: getattr(given, n) for n in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
+    own = {
+        name: (f.default, f.default_factory, f.init, f.repr, f.hash, f.compare, f.kw_only, dict(f.metadata))
+        for name, f in fields.items()
+        if f._field_type is not dataclasses._FIELD_CLASSVAR and name in annotations  # type: ignore[attr-defined]
+    }
+    return flags, own, annotations
+
+
+def _metaclass(cls: type) -> str:
+    kind = type(cls)
+    if kind is type:
+        return ""
+    if issubclass(kind, enum.EnumMeta):
+        return "enum"
+    for name in ("ABCMeta", "_ProtocolMeta", "_TypedDictMeta"):
+        if kind.__name__ == name and kind.__module__ in ("abc", "typing"):
+            return name
+    raise Unkept(f"a class with the metaclass {_name_of(kind)!r}")
+
+
+def _time_parts(obj: Any, base: Any) -> tuple[Any, ...]:
+    return tuple(getattr(base, name).__get__(obj) for name in LAYOUTS[base])
+
+
+def _contents(cell: types.CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()  # of a variable that has no value yet
+
+
+def _description(obj: object, kind: type) -> str:
+    if kind is Facade:
+        return f"the module {facade_name(obj)}"  # type: ignore[arg-type]
+    name = _name_of(kind)
+    module = str(type.__dict__["__module__"].__get__(kind)).partition(".")[0]
+    if "iterator" in name or module == "itertools":
+        return "an open iterator: make a list of it"
+    if module == "matplotlib":
+        return "part of a figure"
+    if name in ("TextFile", "BinaryFile"):
+        return "an open file: what is in it is kept under its name"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of {module}"
+
+
+_REDUCERS: Final[dict[type, Callable[[Writer, Any], Any]]] = {
+    types.FunctionType: Writer._function,
+    types.MethodType: lambda _w, m: (BUILDERS["method"], (m.__func__, m.__self__)),
+    types.BuiltinMethodType: Writer._bound,
+    types.MethodDescriptorType: Writer._unbound,
+    types.CellType: lambda _w, c: (BUILDERS["cell"], (), _contents(c) or None, None, None, BUILDERS["fill_cell"]),
+    types.MappingProxyType: lambda _w, m: (BUILDERS["proxy"], (gc.get_referents(m)[0],)),
+    types.SimpleNamespace: lambda w, s: w._later(s, BUILDERS["namespace"], (), BUILDERS["fill_namespace"], s.__dict__),
+    staticmethod: lambda _w, m: (BUILDERS["static"], (m.__func__,)),
+    classmethod: lambda _w, m: (BUILDERS["of_class"], (m.__func__,)),
+    property: lambda _w, p: (BUILDERS["property"], (p.fget, p.fset, p.fdel, p.__doc__)),
+    functools.cached_property: lambda _w, p: (BUILDERS["cached"], (p.func, p.attrname)),
+    functools.partialmethod: lambda _w, p: (BUILDERS["partial_method"], (p.func, p.args, p.keywords)),
+    functools._lru_cache_wrapper: lambda _w, f: (BUILDERS["lru"], (f.__wrapped__, f.cache_parameters())),
+    re.Match: lambda _w, m: (BUILDERS["match"], (m.re, m.string, m.span(), m.pos, m.endpos)),
+    zoneinfo.ZoneInfo: lambda _w, z: (BUILDERS["zone"], (_key_of(z),)),
+    typed.array: lambda _w, a: (BUILDERS["typed"], (a.typecode, real_array.array.tobytes(a._items))),
+    typing.TypeVar: lambda _w, t: (
+        BUILDERS["type_variable"],
+        (t.__name__, t.__constraints__, t.__bound__, t.__covariant__, t.__contravariant__),
+    ),
+    typing.NewType: lambda _w, t: (BUILDERS["new_type"], (t.__name__, t.__supertype__)),
+    dataclasses.InitVar: lambda _w, v: (BUILDERS["init_variable"], (v.type,)),
+    dataclasses.Field: lambda _w, f: (
+        BUILDERS["field"],
+        ((f.default, f.default_factory, f.init, f.repr, f.hash, f.compare, f.kw_only, dict(f.metadata)),),
+    ),
+    Code: lambda _w, c: (BUILDERS["code"], tuple(c)),
+    **{
+        kind: lambda _w, v, name=name: (BUILDERS["dict_view"], (gc.get_referents(v)[0], name))  # type: ignore[misc]
+        for kind, name in _DICT_VIEWS.items()
+    },
+}
+
+
+def _key_of(zone: zoneinfo.ZoneInfo) -> str:
+    if zone.key is None:
+        raise Unkept("a time zone without a name")
+    return zone.key
