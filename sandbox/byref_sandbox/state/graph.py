@@ -212,10 +212,18 @@ class Graph:
                 continue
             try:
                 self._bind(name.name, reader.read(name.size, name.pickles))
-            except Exception as error:  # noqa: BLE001  so may a `__hash__`
+            except BaseException as error:  # noqa: BLE001  so may a `__hash__`
+                if not self._is_of_code(error):
+                    raise  # a limit of the run ran out
                 lost[name.name] = _reason(error)
                 return number
         return None
+
+    def _is_of_code(self, error: BaseException) -> bool:
+        kind = type(error)
+        return issubclass(
+            kind, Exception | SystemExit | KeyboardInterrupt | GeneratorExit
+        ) or self._known.guards.is_user_class(kind)
 
     def _bind(self, name: str, value: Any) -> None:
         if name == _EXPORTS:
@@ -333,6 +341,7 @@ class Graph:
         values = {name: value for name, value in values.items() if name not in lost}
         paths: dict[Path, object] = {}  # of what it does refer to
         imported: list[object] = []
+        last: set[str] = set()
         candidates: list[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
         while True:
             given = [*(one for one in paths.values()), *imported]
@@ -340,12 +349,13 @@ class Graph:
             stream = _Stream(self._writer(given, perhaps), dict(paths), list(imported))
             if not self._fill(stream, values, lost):
                 continue
-            if (
-                stream.must_be_last
-                and [name.name for name in stream.names[-len(stream.must_be_last) :]] != stream.must_be_last
-            ):
+            new = [name for name in stream.must_be_last if name not in last]
+            if new:
                 # Reading them runs methods of the code, which may need all other names.
-                values |= {name: values.pop(name) for name in stream.must_be_last}
+                last.update(new)
+                values = {name: value for name, value in values.items() if name not in last} | {
+                    name: values[name] for name in values if name in last
+                }
                 continue
             referred = [candidates[number] for number in stream.writer.referred()]
             inside = self._inside(stream) if self._given and not paths else []

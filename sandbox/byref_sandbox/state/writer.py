@@ -387,11 +387,13 @@ class Writer(pickle.Pickler):
 
     def _filled(self, obj: Any, cls: type, make: Any, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Attributes are filled in at once where a hash may need them, else later."""
-        if not attributes:
-            return make, arguments
         found = next((namespace_of(c)["__hash__"] for c in mro_of(cls) if "__hash__" in namespace_of(c)), None)
         if found is None or found is object.__hash__:
-            return self._later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
+            return (
+                self._later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
+                if attributes
+                else (make, arguments)
+            )
         if (type(found) is types.FunctionType and self._is_own(found)) or self._has_own_equality(cls):
             self.runs_code = True
         return make, arguments, attributes, None, None, BUILDERS["fill_instance"]

@@ -38,9 +38,12 @@ class Stored:
 class Notebook:
     """Runs of code, each in a namespace of its own, with the graph in between."""
 
-    def __init__(self, language: Language, given: Callable[[], Mapping[str, object]] = dict) -> None:
+    def __init__(
+        self, language: Language, given: Callable[[], Mapping[str, object]] = dict, *, known: Known | None = None
+    ) -> None:
         self.language = language
-        self.known = Known(language)
+        self.known = known or Known(language)
+        self.printed_by_graph = ""
         self.given = given
         self.stored = Stored()
         self.lost: dict[str, str] = {}
@@ -59,6 +62,7 @@ class Notebook:
                 self.lost = graph.read(
                     self.stored.table, blobs.__getitem__, lambda digest: bytearray(blobs[digest]), wanted
                 )
+        self.printed_by_graph += out.getvalue()
         program = self.language.compile(source)
         graph.add_program(program.source, program.code)
         try:
@@ -69,9 +73,12 @@ class Notebook:
                 for name, value in space.items()
                 if not name.startswith(("__", ".")) and given.get(name, _NOTHING) is not value and name != "df"
             }
-            self.stored.keep(graph.write(names, changed))
-            self.lost |= self.stored.lost
             self.printed = out.getvalue()
+            writing = io.StringIO()
+            with contextlib.redirect_stdout(writing):
+                self.stored.keep(graph.write(names, changed))
+            self.printed_by_graph += writing.getvalue()
+            self.lost |= self.stored.lost
 
 
 _NOTHING = object()
