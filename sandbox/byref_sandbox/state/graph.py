@@ -212,7 +212,7 @@ class Graph:
                 continue
             try:
                 self._bind(name.name, reader.read(name.size, name.pickles))
-            except BaseException as error:  # noqa: BLE001  so may a `__hash__`
+            except BaseException as error:
                 if not self._is_of_code(error):
                     raise  # a limit of the run ran out
                 lost[name.name] = _reason(error)
@@ -325,7 +325,7 @@ class Graph:
 
     def _large_before(self) -> set[str]:
         parts = () if self._before is None else self._before.parts[1:]
-        return {name.name for part in parts for name in part.names}
+        return {name.name for part in parts for name in part.names if name.size > LARGE_BYTES // 2}
 
     def _writer(self, given: Sequence[object], perhaps: Sequence[object]) -> Writer:
         return Writer(self._known, self.codes, self._space, given, perhaps, self._max_bytes)
@@ -342,12 +342,19 @@ class Graph:
         paths: dict[Path, object] = {}  # of what it does refer to
         imported: list[object] = []
         last: set[str] = set()
+        tries = 0
         candidates: list[tuple[Path | None, object]] = [*tools, *((None, one) for one in others)]
         while True:
             given = [*(one for one in paths.values()), *imported]
             perhaps = [one for _, one in candidates]
             stream = _Stream(self._writer(given, perhaps), dict(paths), list(imported))
-            if not self._fill(stream, values, lost):
+            failed = self._fill(stream, values, lost)
+            if failed is not None:
+                tries += 1
+                if tries > _MAX_TRIES:  # each time another name had no room
+                    beyond = [*values][failed:]
+                    lost |= dict.fromkeys(beyond, "too big: there is no room for it beside other names")
+                    values = {name: value for name, value in values.items() if name not in lost}
                 continue
             new = [name for name in stream.must_be_last if name not in last]
             if new:
@@ -365,22 +372,22 @@ class Graph:
             imported += [one for path, one in referred if path is None]
             candidates = []
 
-    def _fill(self, stream: _Stream, values: dict[str, Any], lost: dict[str, str]) -> bool:
-        """Write all of the values, or find some that cannot be, take them out, and return False."""
+    def _fill(self, stream: _Stream, values: dict[str, Any], lost: dict[str, str]) -> int | None:
+        """Write all of the values, or find some that cannot be, take them out, and return how many come before the first."""
         for name, value in values.items():
             why = stream.try_to_append(name, value)
             if why is not None:
                 break
         else:
-            return True
+            return None
         # What was written of it is in the memo now. It is begun anew without all of those that fail by themselves.
-        waiting = [*values]
-        for each in waiting[waiting.index(name) :]:
+        number = [*values].index(name)
+        for each in [*values][number:]:
             found = why if each == name else _Stream(self._writer((), ()), {}, []).try_to_append(each, values[each])
             if found is not None:
                 lost[each] = found
                 del values[each]
-        return False
+        return number
 
     def _groups(
         self, values: dict[str, Any], tools: Sequence[tuple[Path, object]], base: _Stream, lost: dict[str, str]
@@ -390,7 +397,9 @@ class Graph:
         groups: list[_Stream] = []
         in_groups: set[int] = set()
         for name, value in values.items():
-            others = [one for group in groups for one in group.mutable_objects(self._known) if id(one) not in shared]
+            others = [
+                one for group in groups for one in group.mutable_objects(self._known).values() if id(one) not in shared
+            ]
             in_groups.update(map(id, others))
             stream = self._stream({name: value}, tools, [*shared.values(), *others], lost)
             if not in_groups.isdisjoint(map(id, stream.imported)):

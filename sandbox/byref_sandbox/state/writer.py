@@ -15,6 +15,7 @@ import enum
 import functools
 import gc
 import importlib
+import operator
 import pickle
 import re
 import sys
@@ -133,6 +134,7 @@ class Writer(pickle.Pickler):
         memo = {id(one): (HIGH + number, one) for number, one in enumerate(perhaps)}
         memo |= {id(one): (number, one) for number, one in enumerate(given)}
         self.memo = memo
+        self._perhaps = len(perhaps)
         self.filler = len(memo) - len(given)
         """Numbers that a reader's memo must have used up besides those of the given objects."""
 
@@ -157,15 +159,14 @@ class Writer(pickle.Pickler):
         return bytes(self._sink.data)
 
     def objects(self) -> list[object]:
-        """All that the memo holds, in the order in which it was written."""
-        return [one for number, one in sorted(self.memo.copy().values(), key=lambda each: each[0])]
+        """All that the memo holds but the builders, in the order in which it was written."""
+        memo = sorted(self.memo.copy().values(), key=operator.itemgetter(0))
+        return [one for number, one in memo if number >= len(BUILDERS)]
 
     def referred(self) -> list[int]:
         """Indexes of those that perhaps something refers to: of all to which something does, seldom of another one."""
-        found = (
-            {int.from_bytes(each, "little") for each in _REFERENCE.findall(self._sink.data)} if self.filler else set()
-        )
-        return sorted(number for number in found if number < self.filler)
+        found = _REFERENCE.findall(self._sink.data) if self._perhaps else []
+        return sorted(number for each in {*found} if (number := int.from_bytes(each, "little")) < self._perhaps)
 
     def _leaf(self, buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()

@@ -16,10 +16,11 @@ import pytest
 from cases import KEPT, REFUSED
 from notebook import Notebook
 
+from byref_sandbox.code.words import words
 from byref_sandbox.language.policy import Language
 
-_MODULES = """math statistics json re datetime itertools functools random decimal fractions collections string textwrap heapq bisect
-    copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io types""".split()
+_MODULES = words("""math statistics json re datetime itertools functools random decimal fractions collections string textwrap heapq bisect
+    copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io types""")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,206 @@
+"""What is written of a session and when: parts, blobs, references to tool data, bounds, and other versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from notebook import Notebook
+
+from byref_sandbox.language.policy import Language
+from byref_sandbox.state.graph import LARGE_BYTES, MAX_NAMES, Graph
+from byref_sandbox.state.known import Known
+
+ORDERS = [{"id": number, "lines": [{"sku": "a", "n": number}]} for number in range(50)]
+
+
+@pytest.fixture(scope="module")
+def language() -> Language:
+    return Language()
+
+
+@pytest.fixture(scope="module")
+def known(language: Language) -> Known:
+    return Known(language)
+
+
+@pytest.fixture
+def notebook(language: Language, known: Known) -> Notebook:
+    return Notebook(language, known=known)
+
+
+def test_what_did_not_change_is_not_sent(notebook: Notebook) -> None:
+    notebook.run("a = [1]\nt = pd.DataFrame({'x': range(3)})\ndef f():\n    return a\nbig = np.zeros(3_000_000)")
+    assert notebook.stored.sent > 24_000_000
+    notebook.run("f()")
+    notebook.run("f()")
+    assert notebook.stored.sent == 0
+    notebook.run("a.append(2)")
+    assert 0 < notebook.stored.sent < 10_000
+    assert notebook.run("(a, float(big.sum()))") == ([1, 2], 0.0)
+
+
+def test_of_a_table_only_changed_columns_are_sent(notebook: Notebook) -> None:
+    notebook.run("t = pd.DataFrame({'x': np.arange(10_000), 'y': np.arange(10_000) / 3})")
+    notebook.run("t['z'] = np.ones(10_000)")
+    assert notebook.stored.sent < 90_000
+    notebook.run("t.loc[0, 'z'] = 5.0")
+    assert notebook.stored.sent < 90_000
+    assert notebook.run("(int(t['x'].sum()), float(t['z'].sum()))") == (49_995_000, 10_004.0)
+
+
+def test_equal_blobs_are_stored_once_and_bound_apart(notebook: Notebook) -> None:
+    notebook.run("a = np.zeros(10_000)\nb = np.zeros(10_000)")
+    assert len(notebook.stored.table.parts[0].leaves) == 2
+    assert len(set(notebook.stored.table.parts[0].leaves)) == 1
+    assert notebook.run("a[0] = 1\nfloat(b[0])") == 0.0
+
+
+LARGE = f"""
+class Row:
+    def __init__(self, n):
+        self.n = n
+rows = [Row(n) for n in range({LARGE_BYTES // 8})]
+first = rows[0]
+words = [str(n) * 3 for n in range({LARGE_BYTES // 8})]
+small = [1]
+def count():
+    return len(words)
+"""
+
+
+def test_large_names_are_read_only_where_they_are_wanted(notebook: Notebook) -> None:
+    notebook.run(LARGE)
+    parts = notebook.stored.table.parts
+    assert [[name.name for name in part.names] for part in parts[1:]] == [["rows"], ["words"]]
+    assert notebook.stored.table.always == ["words"]  # a function may ask for it at any time
+    notebook.run("first.n = -7\nsmall.append(2)", wanted=["first", "small"])
+    assert parts[1].digest == notebook.stored.table.parts[1].digest or "rows" in notebook.stored.table.names()
+    with pytest.raises(NameError):
+        notebook.run("rows", wanted=["small"])
+    assert notebook.run("(rows[0] is first, rows[0].n, type(rows[1]) is Row, count(), small)") == (
+        True,
+        -7,
+        True,
+        LARGE_BYTES // 8,
+        [1, 2],
+    )
+
+
+def test_a_large_name_that_was_not_read_outlives_what_it_refers_to(notebook: Notebook) -> None:
+    notebook.run(LARGE)
+    notebook.run("del Row\ndel first", wanted=[])
+    assert notebook.run("(rows[3].n, type(rows[0]).__name__, rows[0].n)") == (3, "Row", 0)
+    notebook.run("rows = 5", wanted=[])
+    assert notebook.run("rows") == 5
+    assert [name.name for part in notebook.stored.table.parts[1:] for name in part.names] == ["words"]
+
+
+def test_large_names_that_share_something_are_one_part(notebook: Notebook) -> None:
+    count = LARGE_BYTES // 4
+    notebook.run(f"part = [[n] for n in range({count})]\na = [1, *part]\nb = [2, *part]\ndel part")
+    assert [[name.name for name in part.names] for part in notebook.stored.table.parts[1:]] == [["a", "b"]]
+    assert notebook.run("a[1].append(5)\nb[1]") == [0, 5]
+
+
+def test_tool_data_is_referred_to(language: Language, known: Known) -> None:
+    notebook = Notebook(language, lambda: {"orders": msgspec.json.decode(msgspec.json.encode(ORDERS))}, known=known)
+    notebook.run("same = orders\nlast = orders[-1]\nlines = [o['lines'] for o in orders[:2]]")
+    assert notebook.stored.sent < 1_000
+    assert notebook.stored.table.parts[0].paths
+    assert notebook.run("(same is orders, last is orders[49], lines[1] is orders[1]['lines'])") == (True, True, True)
+
+
+def test_tool_data_that_the_run_changed_is_kept_by_value(language: Language, known: Known) -> None:
+    notebook = Notebook(language, lambda: {"orders": msgspec.json.decode(msgspec.json.encode(ORDERS))}, known=known)
+    notebook.run("last = orders[-1]\nlast['id'] = 'mine'", changed=("orders",))
+    assert notebook.run("(last['id'], orders[-1]['id'])") == ("mine", 49)
+    notebook.run("first = orders[0]\norders.insert(0, 5)")
+    assert notebook.run("first['id']") == 0
+
+
+def test_tool_data_that_is_gone_takes_down_what_refers_to_it(language: Language, known: Known) -> None:
+    data: dict[str, Any] = {"orders": ORDERS}
+    notebook = Notebook(language, lambda: data, known=known)
+    notebook.run("last = orders[-1]\nn = [1]\nalso = [last]")
+    data.clear()
+    assert notebook.run("n") == [1]
+    assert notebook.lost.keys() == {"last", "also"}
+    assert "no longer there" in notebook.lost["last"]
+
+
+def test_another_version_defines_functions_from_their_text(notebook: Notebook, known: Known) -> None:
+    notebook.run("""
+@dataclasses.dataclass
+class P:
+    x: int = 1
+def double(n):
+    return n * factor
+triple = lambda n: n * 3
+factor = 2
+def make():
+    n = 0
+    def nxt():
+        return n
+    return nxt
+nxt = make()
+xs = [1]
+""")
+    before = notebook.stored.table
+    old = msgspec.structs.replace(before, versions=msgspec.structs.replace(before.versions, pandas="1.0"))
+    space = known.language.space({})
+    graph = Graph(known, space, {})
+    lost = graph.read(old, lambda _digest: pytest.fail("read"), lambda _digest: pytest.fail("read"))
+    assert lost.keys() == {"nxt", "xs", "factor"}  # of these a host has those that are data, in another form
+    space["factor"] = 10
+    assert (space["double"](2), space["triple"](2), repr(space["P"](4))) == (20, 6, "P(x=4)")
+    written = graph.write({name: space[name] for name in ("double", "P")})
+    assert written.contents.versions == known.versions
+    assert written.contents.definitions.keys() == {"double", "P"}
+
+
+def test_a_stream_that_is_not_there_is_named(known: Known, notebook: Notebook) -> None:
+    notebook.run("a = [1]\nb = np.zeros(5_000)")
+    nothing: dict[bytes, bytes] = {}
+    table = notebook.stored.table
+    lost = Graph(known, known.language.space({}), {}).read(table, nothing.__getitem__, nothing.__getitem__)
+    assert lost.keys() == {"a", "b"}
+    bodies = notebook.stored.blobs
+    space = known.language.space({})
+    lost = Graph(known, space, {}).read(table, bodies.__getitem__, nothing.__getitem__)
+    assert lost.keys() == {"b"}
+    assert space["a"] == [1]
+
+
+def test_what_has_no_room_is_named(known: Known) -> None:
+    space = known.language.space({})
+    graph = Graph(known, space, {}, max_bytes=100_000)
+    written = graph.write({"a": [1], "b": "x" * 200_000, "c": np.zeros(50_000), "d": [2]})
+    assert written.lost.keys() == {"b", "c"}
+    assert all("too big" in why for why in written.lost.values())
+    assert written.contents.names() == {"a", "d"}
+    written = graph.write({f"n{number}": "x" * 10_000 for number in range(100)})
+    assert 0 < len(written.contents.names()) < 12
+    assert len(written.lost) + len(written.contents.names()) == 100
+
+
+def test_more_names_than_there_may_be_are_named(known: Known) -> None:
+    written = Graph(known, known.language.space({}), {}).write(
+        {f"n{number}": number for number in range(MAX_NAMES + 5)}
+    )
+    assert len(written.lost) >= 5
+    assert len(written.contents.names()) + len(written.lost) == MAX_NAMES + 5
+
+
+def test_ten_restarts_change_nothing(notebook: Notebook) -> None:
+    notebook.run(
+        "a = np.arange(6)\nv = a[::2]\nl = [1]\nd = {'l': l}\ndef f(x, to=[]):\n    to.append(x)\n    return to\nf(1)"
+    )
+    digests = set()
+    for _ in range(10):
+        notebook.run("None")
+        digests.add(notebook.stored.table.parts[0].digest)
+    assert len(digests) == 1
+    assert notebook.run("v[1] = 9\nl.append(2)\n(a.tolist(), d, f(2))") == ([0, 1, 9, 3, 4, 5], {"l": [1, 2]}, [1, 2])
