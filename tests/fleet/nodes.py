@@ -21,6 +21,7 @@ from byref.artifacts.store import Artifact
 from byref.artifacts.variables import Variable
 from byref.conversation.result import Result, ToolReply
 from byref.stores import ObjectStore
+from byref_sandbox import Outcome
 
 POLICY = Policy(max_result_tokens=1_000, plaintext="truncate", run_seconds=60)
 TOOLS = ("code_interpreter", "artifact_jq", "artifact_grep", "artifact_read")
@@ -160,6 +161,8 @@ def plain(value: Any) -> Any:
             return {name: plain(getattr(value, name)) for name in fields} | {"variables": names}
         case ToolReply():
             return {"content": value.content, "is_error": value.is_error, "step": value.step, "tokens": value.tokens}
+        case Outcome():
+            return {"value": value.value, "error": plain(value.error), "stdout": value.stdout}
         case dict() | Mapping():
             return {key: plain(part) for key, part in value.items()}
         case list() | tuple():

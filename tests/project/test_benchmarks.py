@@ -336,3 +336,11 @@ def test_the_short_form_runs_as_a_command(name: str) -> None:
         text=True,
     )
     assert done.returncode == 0 and "did not run" not in done.stdout, done.stdout + done.stderr
+
+
+def test_each_part_of_a_profile_names_code_that_there_is() -> None:
+    """Time of a module that was renamed would count as that of its callers."""
+    modules = [path.as_posix() for path in Path(import_module("byref").__path__[0]).rglob("*.py")]
+    pieces = [piece for part in bench_process.PARTS.values() for piece in part if "/" in piece]
+    assert len(pieces) > 8
+    assert not [piece for piece in pieces if not any(piece in module for module in modules)]
