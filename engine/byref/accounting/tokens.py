@@ -29,13 +29,12 @@ Kind = Literal["text", "json"]
 EXACT_BYTES = 32 * 1024
 """Text of up to this many UTF-8 bytes is counted exactly; the worst input of this size takes 8 ms."""
 
-_SAMPLES = (32, 96), (32, 256), (64, 768)
-"""How many samples are taken, and of how many UTF-8 bytes: each next row where the one before differs by too much. A stretch
-that is unlike the rest and falls between the samples is at most 3 % of the text."""
+_SAMPLES = (32, 96, 16), (32, 256, 0), (64, 768, 0)
+"""Rows of: how many samples, of how many UTF-8 bytes, with how many tokens in the mean at least. The next row is taken where the
+samples differ by too much, or have too few tokens: of a run of one sign each is then off by as much. A stretch that is unlike
+the rest and falls between two samples is at most 3 % of the text."""
 _EVEN = 0.01
 """Standard error, as a part of the estimate, up to which samples are enough: 3 % are hardly ever reached then."""
-_FEWEST = 16
-"""Tokens that a sample has in the mean, at least: of a run of one sign a sample of few tokens is off as all others are."""
 _CUT = re.compile(r"[A-Za-z0-9][ !\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\t\r\n]")
 """A place, between its two characters, where the split pattern begins anew whatever stands around them. A text that is cut
 there has as many tokens as its two parts together."""
@@ -119,11 +118,11 @@ def _utf8_within(text: str, limit: int) -> bool:
 def _estimate(encoding: Encoding, text: str) -> int:
     """The mean density of samples times the length: of few, unless they differ by too much."""
     mean = 0.0
-    for samples, size in _SAMPLES:
+    for samples, size, fewest in _SAMPLES:
         densities = [_density(encoding, text, *window) for window in _windows(text, samples, size)]
         mean = math.fsum(densities) / samples
         variance = math.fsum((density - mean) ** 2 for density in densities) / (samples - 1)
-        if mean * size >= _FEWEST and variance <= samples * (_EVEN * mean) ** 2:
+        if mean * size >= fewest and variance <= samples * (_EVEN * mean) ** 2:
             break
     return max(1, round(mean * len(text)))
 
