@@ -413,7 +413,6 @@ def test_code_is_parsed_once_by_the_host(stocked: Session, monkeypatch: pytest.M
             ("double(len(users))", [double]),
             ("usrs", []),
             ("open('a.txt', 'w').write('x')\nopen('a.txt').read()", []),
-            ("plt.plot([1])", []),
         ]:
             texts.clear()
             run(code)

@@ -163,13 +163,13 @@ def test_large_data_is_checked_fast_or_refused(chat: Session, monkeypatch: pytes
         **of(id={"type": "integer"}, name={"type": "string", "minLength": 1}, score={"type": "number"}),
         "required": ["id"],
     }
-    start = time.monotonic()
+    start = time.process_time()
     chat.resolve({"k": "$rows"}, of(k={"type": "array", "items": record}))
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
     monkeypatch.setattr("byref.references.fitting.CHECK_SECONDS", 0.25)
-    start = time.monotonic()
+    start = time.process_time()
     assert "too large to be checked" in misfit(chat, {"k": "$rows"}, of(k={"items": {**record, "allOf": [{}, {}]}}))
-    assert time.monotonic() - start < 4
+    assert time.process_time() - start < 4
     assert "k[0].id expects string" in misfit(chat, {"k": "$rows"}, of(k={"items": of(id={"type": "string"})}))
 
 
