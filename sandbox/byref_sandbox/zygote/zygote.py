@@ -340,9 +340,8 @@ class Zygote:
             return
         self._has_plots = True
         self._dismiss_standby()
-        with contextlib.suppress(
-            Exception
-        ):  # a broken matplotlib counts as a missing one: the code is told that there are no plots
+        # A broken matplotlib counts as a missing one: code reads that there are no plots.
+        with contextlib.suppress(Exception):
             self._language.learn_plots()
 
     def _fork_session(self, order: wire.Fork, channel: int) -> None:
