@@ -23,7 +23,7 @@ import types
 import typing
 import zoneinfo
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -99,6 +99,19 @@ class Sink:
         return size
 
 
+class _Layout(NamedTuple):
+    """Where instances of a class hold what they hold."""
+
+    slots: list[tuple[str, Any]]
+    has_dict: bool
+    is_plain: bool
+    """Whether that is all: no number, no container, no error."""
+    needs_hash: bool
+    """Whether a dict that is read asks for more than its identity."""
+    runs_code: bool
+    """Whether that runs a method of the code."""
+
+
 class Writer(pickle.Pickler):
     """Writes one name after the other, with one memory of what was written: what names share is written once.
 
@@ -128,6 +141,7 @@ class Writer(pickle.Pickler):
         self.runs_code = False
         """Whether reading what was written since this was set to False asks methods of the code for hashes."""
         self._waiting: list[tuple[object, Callable[..., Any], object]] = []
+        self._layouts: dict[type, _Layout] = {}
         self._roots: set[int] = set()
         self._held: list[object] = []
         # An object that is in the memo from the start costs nothing to refer to. C takes this form of it only.
@@ -349,18 +363,15 @@ class Writer(pickle.Pickler):
 
     def _instance(self, obj: Any, cls: type) -> Any:
         """What an instance holds, from where the interpreter keeps it."""
+        layout = self._layouts.get(cls) or self._layout_of(cls)
         attributes: dict[str, Any] = {}
-        has_dict = False
-        for each in mro_of(cls):
-            for name, held in namespace_of(each).items():
-                if type(held) is types.MemberDescriptorType and self._is_user_class(each):
-                    with contextlib.suppress(AttributeError):
-                        attributes.setdefault(name, held.__get__(obj, cls))
-                elif name == "__dict__":
-                    has_dict = True
-        if has_dict:
+        for name, slot in layout.slots:
+            with contextlib.suppress(AttributeError):
+                attributes[name] = slot.__get__(obj, cls)
+        if layout.has_dict:
             attributes |= _look_up(obj, "__dict__")
-        layout = type_of_layout(cls)
+        if layout.is_plain:
+            return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
         if issubclass(cls, BaseException):
             arguments = BaseException.__dict__["args"].__get__(obj)
             more: tuple[Any, ...] = tuple(BaseException.__dict__[n].__get__(obj) for n in _ERROR_PARTS)
@@ -382,26 +393,36 @@ class Writer(pickle.Pickler):
                 maxlen = collections.deque.__dict__["maxlen"].__get__(obj) if base is collections.deque else None
                 state = attributes, items, default
                 return self._later(obj, BUILDERS["payload"], (cls, maxlen), BUILDERS["fill_payload"], state)
-        if layout is not object:
-            raise Unkept(f"an instance of a class made from {_name_of(layout)!r}")
-        return self._filled(obj, cls, BUILDERS["instance"], (cls,), attributes)
+        raise Unkept(f"an instance of a class made from {_name_of(type_of_layout(cls))!r}")
+
+    def _layout_of(self, cls: type) -> _Layout:
+        """Where instances of a class hold what they hold; looked up once for each class."""
+        slots: dict[str, Any] = {}
+        has_dict = False
+        for each in mro_of(cls):
+            for name, held in namespace_of(each).items():
+                if type(held) is types.MemberDescriptorType and self._is_user_class(each):
+                    slots.setdefault(name, held)
+                elif name == "__dict__":
+                    has_dict = True
+        hashed = _held(cls, "__hash__")
+        runs_code = any(
+            type(found) is types.FunctionType and self._is_own(found) for found in (hashed, _held(cls, "__eq__"))
+        )
+        needs_hash = hashed is not None and hashed is not object.__hash__
+        is_plain = type_of_layout(cls) is object and not issubclass(cls, BaseException)
+        made = self._layouts[cls] = _Layout([*slots.items()], has_dict, is_plain, needs_hash, runs_code)
+        return made
 
     def _filled(self, obj: Any, cls: type, make: Any, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Attributes are filled in at once where a hash may need them, else later."""
-        found = next((namespace_of(c)["__hash__"] for c in mro_of(cls) if "__hash__" in namespace_of(c)), None)
-        if found is None or found is object.__hash__:
-            return (
-                self._later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
-                if attributes
-                else (make, arguments)
-            )
-        if (type(found) is types.FunctionType and self._is_own(found)) or self._has_own_equality(cls):
-            self.runs_code = True
-        return make, arguments, attributes, None, None, BUILDERS["fill_instance"]
-
-    def _has_own_equality(self, cls: type) -> bool:
-        found = next((namespace_of(c)["__eq__"] for c in mro_of(cls) if "__eq__" in namespace_of(c)), None)
-        return type(found) is types.FunctionType and self._is_own(found)
+        layout = self._layouts[cls]
+        if layout.needs_hash:
+            self.runs_code = self.runs_code or layout.runs_code
+            return make, arguments, attributes, None, None, BUILDERS["fill_instance"]
+        if not attributes:
+            return make, arguments
+        return self._later(obj, make, arguments, BUILDERS["fill_instance"], attributes)
 
     def _later(self, obj: Any, make: Any, arguments: tuple[Any, ...], fill: Any, state: object) -> Any:
         self._waiting.append((obj, fill, state))
@@ -478,6 +499,11 @@ def _metaclass(cls: type) -> str:
 
 def _time_parts(obj: Any, base: Any) -> tuple[Any, ...]:
     return tuple(getattr(base, name).__get__(obj) for name in LAYOUTS[base])
+
+
+def _held(cls: type, name: str) -> Any:
+    """What a class or the first of its bases holds under a name."""
+    return next((namespace_of(each)[name] for each in mro_of(cls) if name in namespace_of(each)), None)
 
 
 def _contents(cell: types.CellType) -> tuple[Any, ...]:

@@ -247,7 +247,6 @@ IN_JAIL: Final[dict[str, bytes]] = {
     "an array without end": make("objects", values(number(1 << 30), number(1 << 30))),
     "an array that is forged": call(known("numpy._core.multiarray:_reconstruct"), known("numpy:ndarray"), values(number(0)), b"C\x01b") + values(number(1), values(number(1 << 16)), call(known("numpy:dtype"), text("O")), b"\x89", b"C\x08" + b"A" * 8) + b"b",
     "a pattern that hangs": call(known("re.match"), text("(a+)+$"), text("a" * 64 + "b")),
-    "a buffer that is none": call(known("pyarrow.lib:_restore_array"), values(call(known("pyarrow.lib:int64")), number(1 << 30), number(0), number(0), values(NONE, call(known("pyarrow.lib:py_buffer"), b"C\x08" + b"A" * 8)), values(), NONE)),
 }  # fmt: skip
 
 ONLY_THE_JAIL: Final[dict[str, bytes]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import decimal
+import functools
 import importlib
 import random
 import warnings
@@ -18,6 +19,7 @@ from notebook import Notebook
 
 from byref_sandbox.code.words import words
 from byref_sandbox.language.policy import Language
+from byref_sandbox.state.known import Known
 
 _MODULES = words("""math statistics json re datetime itertools functools random decimal fractions collections string textwrap heapq bisect
     copy time typing dataclasses enum calendar zoneinfo hashlib base64 uuid operator warnings csv io types""")
@@ -64,8 +66,13 @@ def plain(cells: tuple[str, ...]) -> Any:
     return repr(value)
 
 
+@functools.cache
+def known_of(language: Language) -> Known:
+    return Known(language)
+
+
 def kept(language: Language, cells: tuple[str, ...]) -> Any:
-    notebook = Notebook(language)
+    notebook = Notebook(language, known=known_of(language))
     for cell in cells[:-1]:
         notebook.run(cell)
         assert not notebook.lost
@@ -86,7 +93,7 @@ def test_a_session_is_one_process(language: Language, name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_kept_is_named_and_its_neighbours_stay(language: Language, name: str) -> None:
     cell, lost, look, expected = REFUSED[name]
-    notebook = Notebook(language)
+    notebook = Notebook(language, known=known_of(language))
     notebook.run(cell)
     assert notebook.lost.keys() == lost.keys()
     assert all(word in notebook.lost[each] for each, word in lost.items())
