@@ -195,7 +195,11 @@ class Graph:
                 reader = Reader(body, self._builders, given, filler, map(leaf_of, part.leaves))
             except Exception as error:  # noqa: BLE001  a forged stream may lead to anything
                 return dict.fromkeys((name.name for name in part.names), _reason(error))
-            failed = self._read_names(part, reader, faults, lost)
+            try:
+                failed = self._read_names(part, reader, faults, lost)
+            except Exception as error:  # noqa: BLE001  a name whose stream goes on after its end is in the way of all others
+                unbound = (name.name for name in part.names if name.name not in self._space)
+                return dict.fromkeys(unbound, _reason(error)) | lost
             if failed is None:
                 return {name: why for name, why in lost.items() if name != _EXPORTS}
             # What the reader has taken in of that name is in its way. Another one leaves it out.

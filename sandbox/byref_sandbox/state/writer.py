@@ -54,7 +54,7 @@ _MADE_ANEW: Final = words("""__dict__ __weakref__ _abc_impl __abstractmethods__ 
     __orig_bases__ __parameters__ __static_attributes__ __firstlineno__ __annotate__ __annotate_func__
     __annotations_cache__ __annotations__ __classcell__ __classdictcell__ __conditional_annotations__ __total__
     __required_keys__ __optional_keys__ __readonly_keys__ __mutable_keys__ __closed__ __extra_items__ _is_protocol
-    _is_runtime_protocol __non_callable_proto_members__""")
+    _is_runtime_protocol __callable_proto_members_only__ __non_callable_proto_members__""")
 """What making a class puts into its namespace."""
 _NAMEDTUPLE: Final = frozenset(
     {"_fields", "_field_defaults", "_make", "_replace", "_asdict", "__getnewargs__", "__replace__"}

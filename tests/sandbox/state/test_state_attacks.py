@@ -106,6 +106,13 @@ def test_a_wrong_number_of_pickles_is_an_error_of_the_name(known: Known, pickles
     assert lost.keys() == {"a"}
 
 
+def test_a_stream_that_goes_on_after_its_end_is_no_error_of_the_run(known: Known) -> None:
+    endless = b"\x80\x05\x95" + (20).to_bytes(8, "little") + b"N." + b"\x80" * 18
+    lost, space, _ = read_forged(known, endless, third=pickled(b"cos\nsystem\n"))
+    assert {"third", "after"} <= lost.keys()
+    assert space["before"] == "whole"
+
+
 def test_what_others_refer_to_is_lost_with_it(known: Known) -> None:
     refers = pickled(b"j" + (len(_builders()) + 1).to_bytes(4, "little"))  # to what the forged one puts into the memo
     failing = pickled(text("x") + b"\x94" + b"]\x94" + b"cos\nsystem\n")
