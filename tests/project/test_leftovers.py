@@ -17,7 +17,8 @@ import pytest
 RUN = """
 import subprocess, sys, time
 sys.path.append(sys.argv[1])
-import leftovers
+import leftovers, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background commands ignore it, and so do their children
 print(leftovers.watch())
 for command in sys.argv[2:]:
     subprocess.Popen(["sh", "-c", command], start_new_session=True)

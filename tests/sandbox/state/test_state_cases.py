@@ -41,7 +41,6 @@ def same_process(language: Language) -> Iterator[None]:
 def reset() -> None:
     random.seed(0)
     np.random.seed(0)
-    pd.reset_option("all", silent=True) if False else None
     for name in ("display.max_rows", "display.precision", "display.float_format"):
         pd.reset_option(name)
     decimal.setcontext(decimal.Context())
