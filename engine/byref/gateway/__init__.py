@@ -1,1 +1,1 @@
-"""`byref gateway`: stands between any MCP client and any MCP servers, and passes their big results by reference."""
+"""`byref gateway`: a proxy between any MCP client and any MCP servers that passes their big results by reference."""

@@ -1,6 +1,7 @@
-"""Small results, taken into the ledger after the client has them.
+"""Writes small results into the ledger after the client has received them.
 
-What is below the floor of every gate passes as it is, whatever the ledger says: the client need not wait for it.
+A result below the lowest limit of every gate passes unchanged, whatever the ledger says, so the client need not wait for the
+database.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from byref.gateway.results import is_reshaped
 from byref.policy import Policy
 
 MAX_WAITING = 1_000
-"""Results that are still to be written down; of more each is written before it is answered."""
+"""Results waiting to be written; when the queue is full, a result is written before it is answered."""
 LAST_SECONDS = 5.0
-"""To write down what is left at the end."""
+"""Seconds for writing what is left when the conversation ends."""
 
 
 class Accounts:
-    """What is to be written down, one after the other."""
+    """A queue of results to be written to the ledger, one after the other."""
 
     def __init__(self) -> None:
         self._put, self._get = anyio.create_memory_object_stream[Callable[[], Awaitable[Any]]](MAX_WAITING)
 
     def later(self, work: Callable[[], Awaitable[Any]]) -> bool:
-        """Have work done soon; False if there is too much of it already."""
+        """Queue work to be done soon; return False if the queue is full or closed."""
         try:
             self._put.send_nowait(work)
         except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -36,11 +37,12 @@ class Accounts:
         return True
 
     async def run(self) -> None:
-        """Do the work, until this is cancelled and nothing is left or the time is over."""
+        """Do queued work until cancelled, then for at most `LAST_SECONDS` more."""
         try:
             while True:
                 await _done(await self._get.receive())
         finally:
+            # Shielded, because the cancellation that ends this task would also cancel the last writes.
             with anyio.move_on_after(LAST_SECONDS, shield=True):
                 while True:
                     try:
@@ -52,17 +54,17 @@ class Accounts:
 
 
 async def _done(work: Callable[[], Awaitable[Any]]) -> None:
-    await contained("writing down a small result", work)  # the client has its answer
+    await contained("writing down a small result", work)  # a failure is only logged: the client has its answer
 
 
 def passes_surely(policy: Policy, tool: str, raw: dict[str, Any]) -> bool:
-    """Tell whether a result passes every gate as it is, without a look at the session."""
+    """Tell whether a result is too small for every gate, judged by the policy alone, without a look at the session."""
     own = policy.for_tool(tool)
     try:
         size = len(dump(raw).encode())
     except UnicodeEncodeError:
         return False
-    # A token has at least one byte.
+    # A token has at least one byte, so a size in bytes below the limit in tokens is below it in tokens too.
     tokens = own.truncate_tokens if raw.get("isError") is True else own.max_result_tokens
     limits = (own.min_threshold_bytes, own.max_output_bytes, tokens)
     return all(limit is None or size < limit for limit in limits) and not is_reshaped(policy, tool, raw)

@@ -1,6 +1,6 @@
-"""Bodies of HTTP answers: decompressed a piece at a time, and counted as they come.
+"""Bodies of HTTP answers: decompressed piece by piece, and counted as they arrive.
 
-A megabyte of gzip may be a gigabyte. httpx hands on what a whole chunk becomes; here it stops at the bound.
+A megabyte of gzip may decompress to a gigabyte. httpx decompresses each network chunk whole; this module stops at a bound.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import httpx2
 from byref.gateway.messages import MAX_MESSAGE_BYTES, Allowance, Lease, Oversized, Pieces
 
 ENCODINGS: Final = "gzip, deflate"
-"""What is asked for; an answer that is encoded otherwise, or twice, is refused."""
+"""The encodings that requests ask for; an answer with another encoding, or with two, is refused."""
 _WINDOWS: Final = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _PIECE: Final = 1 << 16
 _TURN: Final = 1 << 20
-"""Bytes after which others have their turn."""
+"""Decompressed bytes after which other tasks on the event loop have their turn."""
 _TURN_LINES: Final = 1_000
-"""The same of lines."""
+"""Lines of a stream after which other tasks have their turn."""
 _MARK: Final = b"\xef\xbb\xbf"
-"""Of UTF-8, which a stream may begin with."""
+"""The UTF-8 byte order mark, with which a stream may begin."""
 _BLANK: Final = b"\n\n\n"
 _BLANKS: Final = re.compile(b"\n{3,}")
-"""Empty lines after that which ends an event mean nothing."""
+"""Further empty lines after the one that ends an event mean nothing, so runs of them are shortened before lines are split."""
 _MAX_LINES: Final = 100_000
-"""Of an event: messages are JSON, which needs one."""
+"""Lines of one event: messages are JSON, which needs only one."""
 _MAX_ID_BYTES: Final = 1_000
 _MAX_HEAD_BYTES: Final = 2 * _MAX_ID_BYTES
-"""Of a line that is no data: no field that is of use is longer."""
+"""Bytes kept of a line that is not data: no field that is used is longer."""
 _DATA: Final = b"data:"
 _FIELD_BYTES: Final = len(_DATA) + 1
-"""By which it is known whether a line is data, and whether a blank precedes it."""
+"""Bytes that tell whether a line is data, and whether a blank follows the colon."""
 _MAX_RETRY_DIGITS: Final = 6
 
 
@@ -43,8 +43,8 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
     """Yield an answer's body, decoded, in small pieces.
 
     Raises:
-        DecodingError: it is not encoded as was asked for.
-        StreamError, TransportError: it does not come whole.
+        DecodingError: the body has an encoding that was not asked for, or is not valid in its encoding.
+        StreamError, TransportError: the connection ended before the body was complete.
     """
     named = response.headers.get("content-encoding", "").strip().lower()
     window = _WINDOWS.get(named)
@@ -56,6 +56,7 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
         if decoder is None:
             yield chunk
             continue
+        # One chunk may decompress to many pieces: the loop goes on until the decompressor has neither input nor output left.
         piece = b"more"
         while chunk or piece:
             try:
@@ -63,7 +64,7 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
             except zlib.error as error:
                 if named != "deflate" or since:
                     raise httpx2.DecodingError(f"its answer is no {named}") from error
-                decoder = zlib.decompressobj(-zlib.MAX_WBITS)  # as some servers understand the word
+                decoder = zlib.decompressobj(-zlib.MAX_WBITS)  # raw: some servers leave the zlib header out
                 piece = decoder.decompress(chunk, _PIECE)
             chunk = decoder.unconsumed_tail
             since += len(piece)
@@ -80,7 +81,7 @@ async def body(response: httpx2.Response, allowance: Allowance, most: int = MAX_
     """Return an answer's body, decoded, and the lease for it.
 
     Raises:
-        Oversized: it has more than `most` bytes, or the server's allowance does not suffice.
+        Oversized: the body has more than `most` bytes, or the server's allowance does not suffice.
     """
     lease, found = Lease(allowance), Pieces()
     async for piece in pieces(response):
@@ -93,7 +94,7 @@ async def body(response: httpx2.Response, allowance: Allowance, most: int = MAX_
 
 
 class Event:
-    """A server-sent event: its data, and what else is of use."""
+    """A server-sent event: its data, and its other fields that are used."""
 
     __slots__ = ("data", "has_data", "id", "lease", "lines", "name", "retry")
 
@@ -109,7 +110,7 @@ class Event:
 
 
 class _Line:
-    """A line of an event, as it comes: data goes to the event at once, of all else the beginning is kept."""
+    """One line of an event as it arrives: data goes to the event at once; of any other field only the beginning is kept."""
 
     __slots__ = ("_event", "_head", "_is_data")
 
@@ -131,7 +132,7 @@ class _Line:
             self._head += piece[: _MAX_HEAD_BYTES - len(self._head)]
 
     def end(self) -> bool:
-        """Take note of the line; False if there is nothing in it."""
+        """Process the finished line; return False if it was empty."""
         if self._is_data or not self._head:
             return self._is_data
         if self._head.startswith(_DATA):
@@ -158,7 +159,7 @@ class _Line:
 async def events(response: httpx2.Response, allowance: Allowance) -> AsyncIterator[Event]:
     """Yield the events of a stream, each of at most `MAX_MESSAGE_BYTES`.
 
-    httpx's own reader keeps each line of an event as an object, of which a message may have a hundred million.
+    httpx's own reader keeps each line of an event as an object, and a message may have a hundred million lines.
 
     Raises:
         Oversized: an event is longer, or the server's allowance does not suffice.
@@ -169,9 +170,10 @@ async def events(response: httpx2.Response, allowance: Allowance) -> AsyncIterat
         if len(start) < len(_MARK):
             before, start = start, (start + piece)[: len(_MARK)]
             if start != _MARK and _MARK.startswith(start):
-                continue  # what begins with it is not known yet
+                continue  # the bytes so far may still become a byte order mark
             piece = (before + piece).removeprefix(_MARK)
             start = _MARK
+        # The previous piece ended with a carriage return, which counted as a line end: this newline belongs to it.
         if after_return and piece.startswith(b"\n"):
             piece = piece[1:]
         after_return = piece.endswith(b"\r")

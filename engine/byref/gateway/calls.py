@@ -1,7 +1,7 @@
-"""Requests of the client that are going on, and what the servers that work on them ask the client meanwhile.
+"""The client's requests in progress, and the questions that servers ask the client while they work on them.
 
-Until 2025 a server asks by a request of its own; since 2026 a question is the answer to the call, which the client makes
-again together with what it was asked for. Servers of either kind get their answers from clients of either kind.
+Until 2025 a server asks by sending a request of its own. Since 2026 it returns the question in place of the call's result, and the
+client makes the call again with the answer. The gateway translates between both kinds, in both directions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
 
 INTERACTIVE = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests that may be answered with a question."""
+"""Methods whose result may be a question to the client."""
 PARKED_SECONDS = 600.0
-"""How long a call waits for the client to make it again with the answers."""
+"""Seconds for which an unanswered call is kept until the client makes it again with its answers."""
 MAX_PARKED = 100
 _STATE = "byref:"
 
@@ -45,29 +45,29 @@ class _Answer(BaseModel):
 
 
 def connection_of(context: Context) -> Connection:
-    """Return the connection of a request: the SDK gives its handlers no other way to it, nor to its end."""
+    """Return the connection of a request. It is a private attribute: the SDK gives handlers no other access to it."""
     return context.session._connection
 
 
 def is_modern(context: Context) -> bool:
-    """Tell whether the client speaks the protocol in which nobody but the client makes requests."""
+    """Tell whether the client's protocol version is one in which only the client makes requests (since 2026)."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def able(connection: Connection) -> Json:
-    """Return the capabilities of the client: those of its handshake, or since 2026 of its request."""
+    """Return the client's capabilities: those of its handshake or, since 2026, those of its request."""
     capabilities = connection.client_capabilities
     return {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 async def notify(context: Context, method: str, params: Json | None) -> None:
-    """Send the client a notification, on the stream of its request."""
+    """Send the client a notification on the stream of its request."""
     message = cast(Any, _Message(method=method, params=params))
     await context.session.send_notification(message, related_request_id=context.request_id)
 
 
 class Call:
-    """One request of the client; since 2026 perhaps made several times until it is answered."""
+    """One request of the client, which since 2026 the client may make several times until it is answered."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -79,23 +79,23 @@ class Call:
         self._asking: dict[anyio.CancelScope, str] = {}
         self._questions: dict[str, tuple[Json, anyio.Event]] = {}
         self._put: set[str] = set()
-        """Those of them that the client has."""
+        """The keys of the questions that the client has received."""
         self._answers: dict[str, Json] = {}
         self._asked = 0
 
     @property
     def able(self) -> Json:
-        """The capabilities of the client that made it."""
+        """The client's capabilities."""
         return able(connection_of(self.context))
 
     @property
     def can_ask(self) -> bool:
-        """Whether the client can be asked something now."""
+        """Whether the client can be asked a question now."""
         return not is_modern(self.context) or self.context.method in INTERACTIVE
 
     @contextmanager
     def at(self, server: str) -> Iterator[None]:
-        """Have a server work on it, which may ask the client meanwhile; what it asked and has no answer to ends with that."""
+        """Mark a server as working on the call, so that it may ask the client; at the end its open questions are cancelled."""
         self._servers.append(server)
         try:
             yield
@@ -106,14 +106,14 @@ class Call:
                     scope.cancel()
 
     def is_at(self, server: str) -> bool:
-        """Tell whether a server works on it."""
+        """Tell whether a server works on the call."""
         return server in self._servers
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
-        """Ask the client what a server asks, as it is to be shown, and return the answer.
+        """Ask the client a server's question, whose parameters are already in the client's form, and return the answer.
 
         Raises:
-            MCPError: the client answered with an error, or not before the server's work was over.
+            MCPError: the client answered with an error, or did not answer before the server's work was over.
         """
         with anyio.CancelScope() as scope:
             self._asking[scope] = server
@@ -143,11 +143,11 @@ class Call:
         return self._answers.pop(key)
 
     def finish(self) -> None:
-        """Let `outcome` return."""
+        """Wake `outcome`."""
         self._changed.set()
 
     def answered(self, answers: object) -> None:
-        """Hand over what the client was asked for."""
+        """Hand the client's answers to those who wait for them; a question without an answer fails."""
         given = answers if isinstance(answers, dict) else {}
         for key in self._put & self._questions.keys():
             if isinstance(given.get(key), dict):
@@ -156,7 +156,7 @@ class Call:
         self._put.clear()
 
     async def outcome(self) -> Json | None:
-        """Wait for the result, or for a question: then None."""
+        """Wait for the result and return it, or None if there are questions for the client first."""
         while self.result is None and self.error is None and not self._questions:
             self._changed = anyio.Event()
             await self._changed.wait()
@@ -165,7 +165,7 @@ class Call:
         return self.result
 
     def put(self) -> Json:
-        """Return what the client is asked."""
+        """Return the questions for the client, and remember that it has them."""
         self._put = set(self._questions)
         return {key: question for key, (question, _) in self._questions.items()}
 
@@ -174,21 +174,23 @@ Work = Callable[[Call], Awaitable[Json]]
 
 
 class Calls:
-    """The requests of one conversation."""
+    """The requests of one conversation that are in progress."""
 
     def __init__(self) -> None:
         self._going_on: list[Call] = []
         self._parked: dict[str, Call] = {}
 
     def of(self, server: str, about: object = None) -> Call | None:
-        """Return the call that a server asks about, if its client can be asked; where it is not known which, the newest."""
+        """Return the call about which a server may ask the client: `about`, or the newest where it is not known which; None if the
+        client cannot be asked.
+        """
         able = (call for call in reversed(self._going_on) if call.can_ask and call.is_at(server))
         return next((call for call in able if about is None or call is about), None)
 
     async def run(self, context: Context, work: Work, tasks: TaskGroup) -> Json:
-        """Do the work of a request and return its result, or what the client is asked first.
+        """Do the work of a request; return its result, or the questions that the client must answer first.
 
-        Where the request is cancelled, so is the work.
+        If the request is cancelled, so is its work.
         """
         if not is_modern(context) or context.method not in INTERACTIVE:
             call = Call(context)
@@ -212,6 +214,7 @@ class Calls:
             call.answered(params.get("inputResponses"))
         else:
             call = Call(context)
+            # The work runs in its own task: it goes on after this request was answered with a question, until the client answers.
             tasks.start_soon(self._work, call, work)
         try:
             result = await call.outcome()
@@ -230,7 +233,7 @@ class Calls:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            call.error = error  # the request's to raise
+            call.error = error  # the request that waits in `outcome` raises it
         finally:
             self._going_on.remove(call)
             call.finish()

@@ -1,4 +1,4 @@
-"""All that the servers offer, under the names that clients see, and with the server's name in every title."""
+"""What the servers offer, under the names that clients see, with the server's name in every title."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ Json = dict[str, Any]
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 MAX_TEMPLATE_CHARS = 1_000
 SHOWING_SECONDS = 20.0
-"""Of a processor, to check the schemas of one list of one server; the tools that are left then are left out."""
+"""CPU seconds for checking the schemas of one list of one server; tools beyond that are left out."""
 
 OnThread = Callable[[Callable[[], dict[str, "Offered"]]], Awaitable[dict[str, "Offered"]]]
 MAX_NAMED = 10
-"""Names in one line of the log, or in one error."""
+"""Names listed in one log line or one error."""
 OWN = "byref://"
 CHANGED = "[changed since this conversation began]"
-"""The first line of the description of a tool whose definition is another than it was when the client first got it."""
+"""First line of the description of a tool whose definition has changed since the client first got it."""
 _DEFINES = ("title", "description", "inputSchema", "outputSchema", "annotations", "arguments")
-"""What of a definition says what it does; the rest is for programs."""
+"""The members of a definition that describe what it does; the others concern only programs."""
 
 logger = logging.getLogger("byref")
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool or a prompt of a server's."""
+    """One tool or prompt of a server."""
 
     upstream: Upstream
     original: str
-    """What the server calls it."""
+    """Its name at the server."""
     definition: Json
-    """As the server gave it."""
+    """The definition as the server sent it."""
     shown: Json
-    """As the client gets it."""
+    """The definition as the client gets it."""
 
 
 class Catalogue:
-    """Tools, prompts and resources of several servers."""
+    """The tools, prompts and resources of all servers of a conversation."""
 
     def __init__(self, upstreams: Sequence[Upstream], policy: Policy, thread: OnThread) -> None:
         self._thread = thread
@@ -65,10 +65,10 @@ class Catalogue:
         self._names = {"tools": Names(TOOL_NAMES, servers), "prompts": Names((), servers)}
         self._offered: dict[str, dict[str, Offered]] = {"tools": {}, "prompts": {}}
         self._first: dict[tuple[str, str], bytes] = {}
-        """What a name stood for when the client first got it."""
+        """A digest of the definition that each name had when the client first got it."""
 
     async def offered(self, kind: str) -> list[Offered]:
-        """Return the tools, or the prompts, of all servers: in the order of the configuration, each server's as it lists them."""
+        """Return the tools or prompts of all servers, in the order of the configuration and of each server's own list."""
         is_all = all(upstream.settled.is_set() for upstream in self._upstreams)
         listed = await self._listed(kind)
         async with self._showing[kind]:
@@ -78,6 +78,8 @@ class Catalogue:
             keys = [(upstream.name, item["name"]) for upstream, item in listed]
             named = [(names[key], *one) for key, one in zip(keys, listed, strict=True) if key in names]
             before = self._offered[kind]
+            # Making the shown form checks schemas, which is slow: unchanged definitions, which are the same objects, are used
+            # again.
             if all(name in before and before[name].definition is item for name, _, item in named):
                 found = {name: before[name] for name, _, _ in named}
             else:
@@ -86,7 +88,7 @@ class Catalogue:
         return list(found.values())
 
     def _all_shown(self, kind: str, named: Sequence[tuple[str, Upstream, Json]]) -> dict[str, Offered]:
-        """Make what clients see; of a server whose schemas take too long to be checked, what was made in time."""
+        """Make the definitions that clients see; if a server's schemas take too long to check, only those made in time."""
         before, found = self._offered[kind], dict[str, Offered]()
         spent, left_out = defaultdict[str, float](float), Counter[str]()
         changed = defaultdict[str, list[str]](list)
@@ -120,11 +122,11 @@ class Catalogue:
         return found
 
     def is_given(self, kind: str, name: str) -> bool:
-        """Tell whether a name was given to something, which then keeps it."""
+        """Tell whether a name was given to a tool or prompt; it is never given to another."""
         return name in self._names[kind]
 
     async def find(self, kind: str, name: str) -> Offered | None:
-        """Return what has a name; a list that is out of date is asked for again."""
+        """Return the tool or prompt with this name, or None; a list that is out of date is asked for again."""
         found = self._offered[kind].get(name)
         if found is not None and any(item is found.definition for item in found.upstream.known(kind)):
             return found
@@ -132,7 +134,7 @@ class Catalogue:
         return self._offered[kind].get(name)
 
     def unknown(self, kind: str, name: str) -> str:
-        """Return what to say of a name that nothing has; of one that something had, whose it was."""
+        """Return the error text for an unknown name; it names the server that had the name before, or similar names."""
         owner = self._names[kind].server_of(name)
         gone = "" if owner is None else f": the server {owner!r} had it, and lists it no more; ask for the list again"
         if owner is None and (like := self._names[kind].like(name)):
@@ -140,7 +142,7 @@ class Catalogue:
         return f"Unknown {kind.removesuffix('s')}: {name[:200]}{gone}"
 
     async def resources(self, kind: str) -> list[Json]:
-        """Return the resources, or the templates, of all servers; of those with the same URI the configuration's first has it."""
+        """Return the resources or templates of all servers; of several with one URI, that of the first server configured."""
         key = "uri" if kind == "resources" else "uriTemplate"
         found: dict[str, Json] = {}
         for upstream, item in await self._listed(kind):
@@ -150,10 +152,10 @@ class Catalogue:
         return list(found.values())
 
     async def owners(self, uri: str) -> tuple[list[Upstream], int]:
-        """Return the servers that may have a resource, the likeliest first, and how many of them say so.
+        """Return the servers that may have a resource, the likeliest first, and how many of them claim it.
 
-        Who lists it has it, and nobody else. Next are those with a template for it, the one with the longest fixed beginning
-        first. What is as likely of several servers is so in the order of the configuration.
+        A server that lists the URI is the only candidate. Otherwise servers with a matching template come first, the longest fixed
+        beginning before others, then the servers without one. Ties are in the order of the configuration.
         """
         serving = [upstream for upstream in self._upstreams if upstream.has("resources")]
         for kind, key in (("resources", "uri"), ("templates", "uriTemplate")):
@@ -170,7 +172,9 @@ class Catalogue:
         return [*likely, *(one for one in serving if one not in fits)], sum(map(bool, fits.values()))
 
     def may_have(self, upstream: Upstream, uri: str) -> bool:
-        """Tell whether a resource may be a server's: it is not ours, and no other server, before it or alone, lists it."""
+        """Tell whether a resource may be a server's: its URI is not byref's, and the first server that lists it, if any, is this
+        one.
+        """
         listing = (one for one in self._upstreams if any(item["uri"] == uri for item in one.known("resources")))
         return not is_own(uri) and next(listing, upstream) is upstream
 
@@ -197,12 +201,12 @@ class Catalogue:
 
 
 def is_own(uri: str) -> bool:
-    """Tell whether a URI is ours, or looks like it."""
+    """Tell whether a URI has byref's scheme, in any case of letters: no server may imitate it."""
     return uri[: len(OWN)].casefold() == OWN
 
 
 def _titled(item: Json, server: str) -> Json:
-    """An item with its server's name in each title that it has."""
+    """Return an item with its server's label in each of its titles."""
     titled = {**item, "title": labels.titled(server, item["title"])} if isinstance(item.get("title"), str) else {**item}
     annotations = item.get("annotations")
     if isinstance(annotations, dict) and isinstance(annotations.get("title"), str):
@@ -216,7 +220,7 @@ def _digest(item: Json) -> bytes:
 
 
 def _matches(template: str, uri: str) -> bool:
-    """Whether a URI may have been made from a template: a guess, as the server itself has the last word."""
+    """Tell whether a URI may have been made from a template. This is a guess: the server has the last word."""
     first, *others = _EXPRESSION.split(template[:MAX_TEMPLATE_CHARS])
     if not uri.startswith(first) or (others and not uri.endswith(others[-1])):
         return False

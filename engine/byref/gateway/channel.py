@@ -1,4 +1,4 @@
-"""A way to a server, whatever carries it."""
+"""A message channel to a server, whatever the transport."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mcp.shared.message import SessionMessage
 
 
 class Broken(Exception):
-    """The connection is of no more use; the text says why."""
+    """The connection is unusable; the text says why."""
 
 
 class Unavailable(Exception):
-    """The server did not answer; the text says to the model what happened and what comes next."""
+    """The server did not answer; the text tells the model what happened and what it can do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What is received and what is sent; whoever opened the channel closes both."""
+    """The two streams of a connection; whoever opened the channel closes both."""
 
     received: Any
-    """A stream that the SDK's dispatcher reads, of its session messages and of exceptions."""
+    """Stream of session messages and exceptions from the server; the SDK's dispatcher reads it."""
     sent: Any
-    """A stream that it writes to."""
+    """Stream of session messages to the server; the SDK's dispatcher writes to it."""
     ending: Callable[[], Awaitable[str]]
-    """Why nothing more is received."""
+    """Returns why the server sends nothing more."""
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def streams() -> AsyncIterator[
         MemoryObjectReceiveStream[SessionMessage],
     ]
 ]:
-    """Yield both ends of what is received and of what is sent, and close them all at the end."""
+    """Yield both ends of the receiving and of the sending stream; all four are closed at the end."""
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
     async with received_in, received, sent, sent_out:

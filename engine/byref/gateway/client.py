@@ -1,7 +1,7 @@
-"""The client as its servers see it: where their requests and notifications go.
+"""The client as its servers see it: the destination of their requests and notifications.
 
-A server reaches the client in its own name alone: it may ask while it works on a request of the client's (as the protocol has
-it since 2026: SEP-2260), and its texts carry its name.
+A server reaches the client only in its own name: it may ask only while it works on a request of the client (the protocol's rule
+since 2026, SEP-2260), and its texts carry its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from byref.gateway.calls import Calls, Context, able, connection_of, is_modern
 from byref.gateway.upstream import Upstream
 
 ROOTS_SECONDS = 60.0
-"""How long a client has to say its roots to a server that does not work on a call."""
+"""Seconds for the client to answer `roots/list` when the server that asks works on no call."""
 ROOTS = "roots/list"
 LOG = "notifications/message"
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("byref")
 
 
 class Client:
-    """One client, whichever version of the protocol it speaks."""
+    """One client, of any protocol version."""
 
     def __init__(
         self,
@@ -43,33 +43,33 @@ class Client:
         on_start: Callable[[Upstream], Awaitable[None]],
         has: Callable[[Upstream, str], bool],
     ) -> None:
-        """`on_start` is called with a server that was started; `has` tells whether a resource may be a server's."""
+        """`on_start` is called with each server that was started; `has` tells whether a resource may belong to a server."""
         self.capabilities = capabilities
         self.info = info
         self._on_start = on_start
         self._has = has
         bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(bus)
-        """Serves streams of what changes, to clients that ask for them."""
+        """Serves the notification streams that clients since 2026 open."""
         self._bus = bus
         self._calls = going_on
         self._connection: Connection | None = None
         self._is_introduced = anyio.Event()
 
     def note(self, context: Context, *, is_introduced: bool) -> None:
-        """Note a message of the client. Until it is introduced it gets no requests and no notifications."""
+        """Note the connection of a message; the client gets no requests or notifications until it is introduced."""
         self._connection = connection_of(context)
         if is_introduced:
             self._is_introduced.set()
 
     async def on_request(self, upstream: Upstream, method: str, params: Json | None, about: object) -> Json:
-        """Pass a server's request on to the client: on the stream of the call that it is about, or of one that the server works on.
+        """Pass a server's request on to the client, on the stream of the call `about`, or of one that the server works on.
 
-        A server at an address shows which call by the stream of its request; a process does not. For its roots a server asks
-        as soon as it knows the client: they are shown to nobody, so that this needs no call.
+        A server at an address shows by the stream of its request which call it asks about; a process has only one stream. A server
+        asks for the roots as soon as it knows the client; no user sees that question, so it needs no call.
 
         Raises:
-            MCPError: the client answered with an error, or is not to be asked that now.
+            MCPError: the client answered with an error, or must not be asked that now.
         """
         if method not in questions.QUESTIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", data=method)
@@ -89,7 +89,7 @@ class Client:
         return await connection.send_raw_request(method, shown, {"timeout": ROOTS_SECONDS})
 
     async def on_notification(self, upstream: Upstream, method: str, params: Json | None) -> None:
-        """Pass a server's notification on to the client, if the protocol has it."""
+        """Pass a server's notification on to the client if the protocol knows it."""
         given = params or {}
         match method.split("/")[1:]:
             case [("tools" | "prompts") as kind, "list_changed"]:
@@ -117,7 +117,7 @@ class Client:
         params = {**params, "logger": labels.titled(upstream.name, source if isinstance(source, str) else "")}
         call = self._calls.of(upstream.name)
         if call is not None and is_modern(call.context):
-            # Since 2026 a client gets the log of the request that asks for it, on that request's stream.
+            # Since 2026 a client gets log messages only on the stream of a request that asked for them.
             levels = allowed_log_levels(call.context.protocol_version, dict(call.context.meta or {}))
             if params.get("level") in levels:
                 await calls.notify(call.context, LOG, params)
@@ -125,11 +125,11 @@ class Client:
             await self.notify(LOG, params)
 
     async def on_started(self, upstream: Upstream) -> None:
-        """Repeat to a server that was started again what the client had sent to it before."""
+        """Send a server that was started again what the client had sent it before."""
         await self._on_start(upstream)
 
     async def notify(self, method: str, params: Json | None) -> None:
-        """Notify the client: on its connection, and on the streams that it opened for what changes."""
+        """Notify the client on its connection and on the notification streams that it opened."""
         if (event := event_from_wire(method, params)) is not None:
             await self._bus.publish(event)
         if self._connection is not None:

@@ -1,4 +1,4 @@
-"""What the gateway stands in front of: a client's `mcpServers` file, or one command, read and checked."""
+"""Reads and checks the gateway's configuration: a client's `mcpServers` file, or one command."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from byref.stores.paths import read_whole
 MAX_CONFIG_BYTES = 1 << 20
 MAX_SERVERS = 100
 LIST_SECONDS = 30.0
-"""For one page of a list; a server that takes longer is left out of it."""
+"""Seconds for one list of a server; the pages that come later are left out."""
 MAX_RESULT_BYTES = 100_000
-"""Of what the model reads of one result, by default: about 25,000 tokens, which is the most that clients such as Claude Code
-take of a tool. They do not say how full their model's context is, so that no gate but this keeps long texts out of it."""
+"""Default ceiling in bytes for the part of one result that the model reads: about 25,000 tokens, the most that clients such as
+Claude Code accept from a tool. Clients do not report how full the model's context is, so only this gate keeps long texts out."""
 DEFAULT_LEDGER_DAYS = 30
-"""A gateway makes a conversation a start: without an end of their own they would pile up."""
+"""Each start of the gateway makes a conversation, so ledgers without an expiry would pile up."""
 
 Kind = Literal["stdio", "http", "sse", "auto"]
 _KINDS: Mapping[str, Kind] = {
@@ -44,10 +44,11 @@ _INHERITED = re.compile(
     r"|XDG_(CACHE_HOME|CONFIG_DIRS|CONFIG_HOME|DATA_DIRS|DATA_HOME|RUNTIME_DIR|STATE_HOME)"
     r"|SSL_CERT_(DIR|FILE)|NODE_EXTRA_CA_CERTS|REQUESTS_CA_BUNDLE|NO_PROXY|no_proxy"
 )
-"""Of our own environment, what a server of a config file gets beside its `env`: what programs need to start, and npx or uvx to
-fetch them. Places alone: what may be a key, as an index of packages with its password, the file names in `env`."""
+"""Variables of the gateway's own environment that a server of a config file gets beside its `env`: what programs need to start, and
+npx or uvx to fetch them. Only names of places are inherited. Variables that may hold a secret, such as a package index with its
+password, must be named in the file's `env`."""
 _PROXIES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "http_proxy", "https_proxy")
-"""Of these the scheme, the host and the port, but no name and no password."""
+"""Inherited too, but only scheme, host and port: name and password are removed."""
 _PROXY = re.compile(
     r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?)(?:.*@)?((?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?)/?", re.DOTALL
 )
@@ -56,14 +57,14 @@ _RUNNERS = frozenset({"npx", "uvx", "uv", "pipx", "bunx", "deno", "node", "pytho
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One upstream server. What may hold secrets is in no repr, and so in no log."""
+    """One upstream server. Fields that may hold secrets are left out of the repr, and so out of logs."""
 
     name: str
     kind: Kind
-    """`auto`: streamable HTTP, and SSE where that is refused."""
+    """`auto`: streamable HTTP, or SSE if the server refuses that."""
     command: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """All of the process's environment."""
+    """The whole environment of the process."""
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -71,21 +72,21 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """The servers, and how they are waited for and gated."""
+    """The servers, their timeouts, and the policy for their results."""
 
     servers: tuple[ServerConfig, ...]
     policy: Policy = field(default_factory=lambda: default_policy({}))
     start_timeout: float = 60.0
-    """Seconds that a server has for its handshake."""
+    """Seconds for a server's handshake."""
     call_timeout: float | None = None
-    """Seconds that a tool call, a read or a prompt may take; None: as long as the client waits."""
+    """Seconds for a tool call, a read or a prompt; None: as long as the client waits."""
 
 
 def read_config(path: str | Path) -> GatewayConfig:
-    """Return what a file in the form of `{"mcpServers": {name: {…}}}` says; unknown keys are left alone.
+    """Read a file of the form `{"mcpServers": {name: {…}}}`; unknown keys of servers are ignored.
 
-    It may have comments and commas after the last item, as VS Code's has.
-    A section `byref` beside it may have `policy` (knobs of `Policy`), `preset`, `start_timeout` and `call_timeout`.
+    Comments and trailing commas are allowed, as in VS Code's file. A section `byref` beside the servers may have `policy` (fields
+    of `Policy`), `preset`, `start_timeout` and `call_timeout`.
 
     Raises:
         ConfigurationError: the file cannot be read, or has a value of a wrong type; the text names server and key.
@@ -105,7 +106,7 @@ def read_config(path: str | Path) -> GatewayConfig:
 
 
 def parse_config(parsed: object) -> GatewayConfig:
-    """Return what the parsed file says; it raises as `read_config` does."""
+    """Return the configuration in a parsed file; it raises as `read_config` does."""
     if not isinstance(parsed, dict):
         raise ConfigurationError(f'expected an object with "mcpServers", not {_kind(parsed)}')
     key = "mcpServers" if "mcpServers" in parsed or "servers" not in parsed else "servers"
@@ -123,16 +124,16 @@ def parse_config(parsed: object) -> GatewayConfig:
 
 
 def command_config(command: Sequence[str]) -> GatewayConfig:
-    """Return the config of one server that is started by a command, with all of our environment but `BYREF_…`."""
+    """Return the configuration of one server started by a command; it inherits the environment except `BYREF_…`."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("BYREF_")}
     return GatewayConfig((ServerConfig(_name_of(command), "stdio", command=tuple(command), env=env),))
 
 
 def default_policy(knobs: Mapping[str, Any], preset: str = "variables") -> Policy:
-    """Return a preset, made fit for a gateway, with knobs of one's own.
+    """Return a preset with the gateway's defaults, overridden by `knobs`, which are fields of `Policy`.
 
-    A gateway never learns how full its client's context is: there is no gate of headroom, and the ceiling is lower. A
-    conversation's ledger goes some time after its last step, for nobody comes to delete it.
+    A gateway never learns how full its client's context is: the gate of headroom is off, and the ceiling is lower. A conversation's
+    ledger expires some time after its last step, because nobody deletes it.
     """
     make: Callable[..., Policy] = getattr(Policy, preset)
     tools = make().tools
@@ -174,7 +175,7 @@ def _settings(servers: tuple[ServerConfig, ...], given: object) -> GatewayConfig
 
 
 def _of_all(per_tool: Mapping[str, Any], servers: tuple[ServerConfig, ...]) -> dict[str, Any]:
-    """What is said of a tool holds under its long names, too: which it has is not known before the servers are there."""
+    """Apply settings of a tool to its long names too: which name it gets is not known before the servers are running."""
     names = Names(servers=[server.name for server in servers])
     long = [(f"{names.prefix(one.name)}{SEPARATOR}{tool}", said) for one in servers for tool, said in per_tool.items()]
     return {**per_tool, **{name: said for name, said in long if name not in per_tool and len(name) <= NAME_CHARS}}
@@ -190,8 +191,8 @@ def _seconds(given: Mapping[str, Any], key: str) -> float | None:
 
 
 def _server(name: str, given: object) -> ServerConfig | None:
-    """One server; None if it is disabled."""
-    if not name.strip() or len(name) > 200 or not name.isprintable():  # it stands before what the server says
+    """Return one server's configuration; None if it is disabled."""
+    if not name.strip() or len(name) > 200 or not name.isprintable():  # the name is the label of the server's texts
         raise ConfigurationError(
             f"server {shown(name)}: expected a name of 1 to 200 characters, none of them a line break or invisible"
         )
@@ -252,7 +253,7 @@ def _stdio(name: str, given: Mapping[str, Any]) -> ServerConfig:
 
 
 def _inherited() -> dict[str, str]:
-    """Of our own environment, what every server gets; a proxy that is no address is left out."""
+    """Return the part of the gateway's environment that every server gets; a proxy that is no valid address is left out."""
     passed = {key: value for key, value in os.environ.items() if _INHERITED.fullmatch(key)}
     for key in _PROXIES:
         if address := _PROXY.fullmatch(os.environ.get(key, "").strip()):
@@ -261,7 +262,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _check_url(name: str, url: str) -> None:
-    """Refuse an address that is none, without saying it: it may have a key in it."""
+    """Refuse an invalid address without quoting it: it may contain a key."""
     try:
         parts = urlsplit(url)
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -298,7 +299,7 @@ def _texts(name: str, given: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def _expanded(name: str, key: str, text: str) -> str:
-    """A text with `${VAR}`, `${VAR:-default}` and `${env:VAR}` replaced, as clients do."""
+    """Replace `${VAR}`, `${VAR:-default}` and `${env:VAR}` in a text, as clients do."""
 
     def value(found: re.Match[str]) -> str:
         variable, otherwise = found[1], found[2]
@@ -312,19 +313,19 @@ def _expanded(name: str, key: str, text: str) -> str:
 
 
 def _wrong(name: str, key: str, expected: str, value: object) -> ConfigurationError:
-    """What is wrong about a value, without the value where it may be a secret."""
+    """Return the error for a wrong value, which it names by its type where it may be a secret."""
     given = shown(value) if key in ("type", "disabled", "enabled") else _kind(value)
     return ConfigurationError(f'server {name!r}: "{key}": expected {expected}, not {given}')
 
 
 def _kind(value: object) -> str:
-    """What a value of JSON is, without the value."""
+    """Name the JSON type of a value, without quoting the value."""
     kinds = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """What a command starts, in a word: `npx -y @scope/server-files@1` is `server-files`."""
+    """Return a server's name made from its command: `npx -y @scope/server-files@1` becomes `server-files`."""
     for word in (word for word in command if not word.startswith("-") and PurePath(word).name not in _RUNNERS):
         stem = (
             PurePath(word.rpartition("@")[0] if "@" in word[1:] else word).name.removesuffix(".py").removesuffix(".js")

@@ -1,7 +1,7 @@
-"""What goes wrong in one call, one server or one conversation ends that alone.
+"""Keeps a failure inside the one call, server or conversation in which it happened.
 
-Tasks share groups, and a group ends with the first of its tasks that fails. `except Exception` is not enough: libraries that
-are written in Rust panic with a BaseException (pyo3).
+Tasks share task groups, and the first task that fails ends its whole group. `except Exception` is not enough: libraries written in
+Rust (pyo3) panic with a BaseException.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def is_failure(error: BaseException) -> bool:
-    """Tell a failure from what ends the task or the process: a cancellation, an interrupt, an exit."""
+    """Tell a failure from an end that is wanted: a cancellation, an interrupt, an exit."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_failure, error.exceptions))
     return not isinstance(error, _ENDS)
 
 
 async def contained(what: str, work: Callable[[], Awaitable[object]]) -> None:
-    """Do work whose failure is logged, as that of `what`, and goes no further."""
+    """Do work; log its failure under the name `what` instead of raising it."""
     try:
         await work()
     except BaseException as error:
@@ -38,13 +38,13 @@ async def contained(what: str, work: Callable[[], Awaitable[object]]) -> None:
 
 
 class Panic(Exception):
-    """A library raised what is no Exception."""
+    """A library raised a BaseException that is not an Exception, as pyo3 does for a panic in Rust."""
 
 
 async def on_thread(executor: Executor, work: Callable[[], T]) -> T:
     """Run work on a thread, in the caller's context.
 
-    A caller that is cancelled meanwhile is free at once; the work goes on, and is committed or rolled back whole.
+    A caller that is cancelled is free at once; the work goes on in its thread, and is committed or rolled back whole.
 
     Raises:
         Panic: a library panicked.

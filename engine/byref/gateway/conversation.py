@@ -1,4 +1,4 @@
-"""One client's conversation: its servers, what they offer, and the session that keeps what they return."""
+"""One client's conversation: its servers, what they offer, and the session that stores their results."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 START_SECONDS = 30.0
-"""How long lists wait for servers that are starting, as long as none is there."""
+"""How long lists wait for starting servers while none is ready, in seconds since the conversation began."""
 OTHERS_SECONDS = 5.0
-"""How long they wait once another is there: both since the conversation began. What comes later is told by `list_changed`."""
+"""The same once one server is ready. The client is told by `list_changed` of servers that are ready later."""
 MAX_ROUNDS = 10
-"""Questions that a server may ask in the place of one answer, one after the other."""
+"""Questions that a server may ask one after the other before it answers a call."""
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.25
-"""Seconds before a call is made again whose answer is not there yet: doubled each time, as the SDK's clients do."""
+"""Seconds before a call whose result is not ready is made again: doubled each time, as the SDK's clients do."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_AT_ONCE = 1 << 17
-"""Bytes of a result that is looked through on the loop; a longer one is on a thread."""
+"""Bytes of a result that is processed on the event loop; a longer one is processed on a thread."""
 MAX_BY_HTTP = 32 << 20
-"""Bytes of a result that goes by HTTP: the SDK makes it into JSON on the loop, where meanwhile nobody else is served."""
+"""Bytes of a result over HTTP. The SDK writes its JSON on the event loop, where no other client is served meanwhile."""
 MAX_REPORTS = 100
-"""Of progress, of one call, on their way to the client; more are dropped."""
+"""Progress reports of one call on their way to the client; further ones are dropped."""
 _ASKED_BY = "byref-asked-by:"
-"""Before the server's name and its own state, in the state that the client gives back with its answers."""
+"""Prefix of the `requestState` for the client; the asking server's name and its own state follow."""
 INSTRUCTIONS = (
     "Tools of other MCP servers. A big result is stored whole; in its place you get its variables, schema and a preview. "
     "Work on all of the data with code_interpreter, artifact_jq, artifact_grep and artifact_read, by the variables' names, "
@@ -70,7 +70,7 @@ logger = logging.getLogger("byref")
 
 
 class Conversation:
-    """What one client is served. `run` keeps its servers going."""
+    """The service for one client. `run` keeps its servers running."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Conversation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Whether no request is in progress."""
         return not self._busy
 
     @property
     def is_over(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._over.is_set()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -139,11 +139,13 @@ class Conversation:
         self._tasks.start_soon(contained, "a second connection", work)
 
     def close(self) -> None:
-        """End the servers."""
+        """End the conversation: `run` stops its servers."""
         self._over.set()
 
     async def settled(self, seconds: float = START_SECONDS, *, others: float = OTHERS_SECONDS) -> None:
-        """Wait until every server has been started, or has failed to; not for ever, and less long if one is there."""
+        """Wait until each server has started or failed: for `seconds` since the conversation began, or for `others` if one is
+        ready.
+        """
         with anyio.move_on_at(self._began + seconds) as scope:
             for upstream in self._upstreams:
                 while not upstream.settled.is_set():
@@ -153,17 +155,17 @@ class Conversation:
                         await upstream.settled.wait()
 
     def instructions(self) -> str:
-        """Return what the servers would tell the model about themselves, each under its name."""
+        """Return the gateway's instructions for the model and those of the servers, each under its server's name."""
         texts = [(upstream.name, upstream.instructions) for upstream in self._upstreams if upstream.instructions]
         return "\n\n".join([INSTRUCTIONS, *(labels.introduced(name, text) for name, text in texts)])
 
-    # What the client says
+    # Requests and notifications of the client
 
     async def answer(self, context: Context) -> Json:
         """Answer a request.
 
         Raises:
-            MCPError: it cannot be answered; or the server that answered gave an error.
+            MCPError: the request cannot be answered, or the server answered with an error.
         """
         self.used_at = anyio.current_time()
         self._client.note(context, is_introduced=is_modern(context) or connection_of(context).initialized.is_set())
@@ -186,7 +188,7 @@ class Conversation:
         return await self._thread(lambda: finished(readable(context.method, result, context.protocol_version), context))
 
     async def on_notification(self, context: Context) -> None:
-        """Take a notification."""
+        """Handle a notification, which goes to every server unless it concerns the gateway alone."""
         if context.method == "notifications/initialized":
             self._client.note(context, is_introduced=True)
         elif context.method not in ("notifications/cancelled", "notifications/progress"):
@@ -205,7 +207,7 @@ class Conversation:
         return {"prompts": acceptable("prompts/list", "prompts", [one.shown for one in offered], call.context)}
 
     async def _list_resources(self, call: Call, params: Json) -> Json:
-        """The first page has what the servers have, and the newest that is stored; further ones what is older."""
+        """List the servers' resources and the newest stored artifacts on the first page, older artifacts on further pages."""
         await self.settled()
         cursor = params.get("cursor")
         ours, behind = await self._thread(lambda: own.resources(self.session, cursor))
@@ -279,7 +281,7 @@ class Conversation:
     async def _subscribe(self, call: Call, params: Json) -> Json:
         uri = params["uri"]
         if is_own(uri):
-            return {}  # what is stored does not change
+            return {}  # stored artifacts never change
         result = await self._by_owner(call, params, "resources/subscribe")
         if len(self._subscribed) < MAX_SUBSCRIPTIONS:
             self._subscribed[uri] = None
@@ -314,7 +316,7 @@ class Conversation:
             logger.warning("server %r did not take the level of its log: %s", upstream.name, error)
 
     async def _subscriptions(self, call: Call, params: Json) -> Json:
-        """A stream of notifications, as clients since 2026 ask for them."""
+        """Open a stream of notifications, which clients since 2026 ask for."""
         wanted = SubscriptionsListenRequestParams.model_validate(params, by_name=False)
         for uri in wanted.notifications.resource_subscriptions or ():
             if not is_own(uri):
@@ -340,7 +342,7 @@ class Conversation:
     }
 
     async def _pass_on(self, call: Call, params: Json) -> Json:
-        """A method that nobody here knows is perhaps one of the servers': the first that knows it answers."""
+        """Pass an unknown method on to the servers; the first that knows it answers."""
         await self.settled()
         asker = _asker(params)
         for upstream in (one for one in self._upstreams if asker in (None, one.name)):
@@ -354,7 +356,7 @@ class Conversation:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", data=call.context.method)
 
     async def _restore(self, upstream: Upstream) -> None:
-        """Give a server that was started, perhaps again, what the client had told it before."""
+        """Send a server that was started, perhaps again, what the client had sent before: log level and subscriptions."""
         await self._pass_level(upstream)
         if upstream in self._ways and upstream.is_at_address:
             self._beside(self._ways[upstream].open)
@@ -366,14 +368,15 @@ class Conversation:
                 except (MCPError, Unavailable) as error:
                     logger.warning("server %r did not take the subscription to %.200r: %s", upstream.name, uri, error)
 
-    # How it is passed on
+    # Requests to servers
 
     async def _named(self, kind: str, name: str) -> Offered:
-        """What has a name.
+        """Return the tool or prompt with a name.
 
         Raises:
-            MCPError: nothing has it.
+            MCPError: there is none.
         """
+        # An unknown name may belong to a server that is still starting, so this waits longer than a list does.
         if not self._catalogue.is_given(kind, name):
             await self.settled(others=START_SECONDS)
         found = await self._catalogue.find(kind, name)
@@ -382,11 +385,11 @@ class Conversation:
         return found
 
     async def _by_owner(self, call: Call, params: Json, method: str, *, uri: str | None = None) -> Json:
-        """Send a request to the server that has a resource, or to one after the other until one takes it.
+        """Send a request to the server that has a resource, trying the likely servers in turn.
 
         Raises:
-            MCPError: none does; what the likeliest said.
-            Unavailable: none does, and the likeliest was away.
+            MCPError: no server accepted it; this is the error of the likeliest.
+            Unavailable: no server accepted it, and the likeliest was away.
         """
         await self.settled()
         asker = _asker(params)
@@ -394,17 +397,18 @@ class Conversation:
         if asker is not None:
             owners = [one for one in self._upstreams if one.name == asker]
         failed: MCPError | Unavailable | None = None
+        # A request with answers is not tried at a second server: its answers are meant for one alone.
         for at, upstream in enumerate(owners[:1] if "inputResponses" in params else owners):
             try:
                 return await self._forward(call, upstream, params, method)
             except (MCPError, Unavailable) as error:
                 failed = failed or error
                 if at < claiming and isinstance(error, Unavailable):
-                    break  # nobody answers for who is away
+                    break  # a server that claims the resource is away: no other may answer in its place
         raise failed or MCPError(INVALID_PARAMS, "no server has resources")
 
     async def _forward(self, call: Call, upstream: Upstream, params: Json, method: str) -> Json:
-        """Send a request to a server and return its result; what it asks of a client that cannot be asked so is asked here."""
+        """Send a request to a server and return its result; its questions are translated for clients of another era."""
         if is_modern(call.context) and (level := (params.get("_meta") or {}).get(LOG_LEVEL_META_KEY)) != self._level:
             self._level = level if isinstance(level, str) else self._level
             await self._pass_level(upstream)
@@ -463,7 +467,7 @@ class Conversation:
 
         Raises:
             ToolError: text for the model.
-            MCPError: all else; what is the host's to know goes to the log alone.
+            MCPError: any other error of byref; its details are for the host, so they go only to the log.
         """
         try:
             return await on_thread(self._executor, work)
@@ -477,10 +481,10 @@ class Conversation:
 
 
 def _check_length(context: Context, length: int) -> None:
-    """See to it that a result can be sent.
+    """Check that a result can be sent.
 
     Raises:
-        MCPError: it goes by HTTP and is too long for that.
+        MCPError: it is too long for HTTP.
     """
     if context.request is not None and length > MAX_BY_HTTP:
         raise MCPError(
@@ -491,7 +495,7 @@ def _check_length(context: Context, length: int) -> None:
 
 
 def _asking(result: Json, questions: Mapping[str, tuple[str, Json | None]], server: str) -> Json:
-    """A server's questions as the client gets them: the state that comes back with the answers says whose they were."""
+    """Return a server's questions for the client; the state, which comes back with the answers, names the server."""
     state = result.get("requestState")
     kept = {key: value for key, value in result.items() if key not in ("inputRequests", "requestState")}
     of = json.dumps([server, *([state] if isinstance(state, str) else [])])
@@ -501,13 +505,13 @@ def _asking(result: Json, questions: Mapping[str, tuple[str, Json | None]], serv
 
 
 def _asker(params: Mapping[str, Any]) -> str | None:
-    """The server whose questions a request has the answers to, if it says so."""
+    """Return the server whose questions a request answers, if the request says so."""
     found = _state(params)
     return None if found is None else found[0]
 
 
 def _answering(params: Json, server: str) -> Json:
-    """A request as its server gets it: with the state that it had given itself.
+    """Return a request as its server gets it: with the server's own state.
 
     Raises:
         MCPError: it has the answers to another server's questions.

@@ -1,7 +1,7 @@
-"""A server at an address, by streamable HTTP.
+"""A server at an address, over streamable HTTP or SSE.
 
-The SDK's own transports take events of at most 1 MiB, which is just where results get interesting, read messages on the loop, and
-say nothing of the HTTP status; these are bounded by the size of a message, as that of processes is.
+The SDK's own transports limit events to 1 MiB, which big results exceed, read messages on the event loop, and do not report the
+HTTP status. The transports here have the same bound for a message as those of processes.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ from byref.gateway.messages import Allowance, Lease, Oversized, read, sendable
 
 CONNECT_SECONDS = 30.0
 RECONNECTS = 3
-"""Of a stream of events with an answer, one after the other."""
+"""Attempts to continue a stream of events that ended before the answer came."""
 RECONNECT_SECONDS = 1.0
-"""Before a stream is opened again, where the server does not say; doubled for one that ended soon and without an event's id."""
+"""Pause before a stream is opened again if the server names none; doubled after each stream that ended soon and without an
+event id."""
 STEADY_SECONDS = 10.0
-"""A stream that lasted so long did not end soon: many a proxy ends those on which nothing comes."""
+"""A stream that lasted so long did not end soon: many proxies end streams that are silent."""
 HTTP_STATUS = "httpStatus"
-"""In the data of an error that is the transport's, not the server's."""
+"""Key in an error's data that marks the error as the transport's, not the server's."""
 _MAX_PAUSE = 30.0
 _MAX_SESSION_CHARS = 1_000
 _MAX_ADDRESS_BYTES = 10_000
-"""Of the address that a stream names to send to."""
+"""Length of the address that an SSE stream names for messages to the server."""
 _MAX_ERROR_BYTES = 1 << 20
-"""Of the body of an answer with an HTTP status of 300 or more."""
+"""Length of the body of an answer whose HTTP status is 300 or more."""
 _SESSION = "mcp-session-id"
 
 logger = logging.getLogger("byref")
@@ -60,7 +61,7 @@ logger = logging.getLogger("byref")
 
 @asynccontextmanager
 async def http_server(config: ServerConfig, allowance: Allowance) -> AsyncIterator[Channel]:
-    """Yield the channel to a server; its session, if it made one, is deleted at the end."""
+    """Yield the channel to a server; if the server made a session, it is deleted at the end."""
     async with bounded_client(config.headers) as client, streams() as (received_in, received, sent, sent_out):
         async with anyio.create_task_group() as tasks:
             link = _Link(config.url, client, received_in, tasks, allowance)
@@ -74,10 +75,10 @@ async def http_server(config: ServerConfig, allowance: Allowance) -> AsyncIterat
 
 @asynccontextmanager
 async def sse_server(config: ServerConfig, allowance: Allowance) -> AsyncIterator[Channel]:
-    """Yield the channel to a server of 2024: what it says comes by one stream of events, which names where to send to.
+    """Yield the channel to a server of the 2024 protocol: one event stream brings its messages and names the address for ours.
 
     Raises:
-        Broken: the stream names no such address, or one of another server's.
+        Broken: the stream names no address, or one on another host.
         HTTPError: there is no stream.
     """
     async with bounded_client(config.headers) as client, streams() as (received_in, received, sent, sent_out):
@@ -100,7 +101,9 @@ async def sse_server(config: ServerConfig, allowance: Allowance) -> AsyncIterato
 
 
 def bounded_client(headers: Any) -> httpx2.AsyncClient:
-    """Return a client that asks for what `bodies` can bound; with the configured headers it follows no redirect to elsewhere."""
+    """Return a client that asks only for encodings that `bodies` can bound, and that follows no redirect: the configured headers
+    may hold keys.
+    """
     return httpx2.AsyncClient(
         headers={"accept-encoding": ENCODINGS, **dict(headers)},
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
@@ -113,7 +116,7 @@ def _is_stream(response: httpx2.Response) -> bool:
 
 
 def failure(error: BaseException) -> str:
-    """Return in a few words why a server could not be reached; never with headers or the query of its address."""
+    """Say briefly why a server could not be reached; never quote headers or the query of its address."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, httpx2.HTTPStatusError):
@@ -122,12 +125,12 @@ def failure(error: BaseException) -> str:
         return f"{type(error).__name__}: {one_line(error, 200)}".removesuffix(": ")
     if isinstance(error, Broken | Oversized):
         return one_line(error)
-    # Whatever else a library says may have the address in it, and that a key.
+    # Other libraries' messages may contain the address, and the address may contain a key.
     return f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) and error.strerror else ''}"
 
 
 class _Connection:
-    """What both kinds have: where what is received goes, and why nothing more is."""
+    """The common part of both transports: where received messages go, and why no more come."""
 
     def __init__(
         self,
@@ -162,13 +165,13 @@ class _Connection:
 
 
 class _Stream(_Connection):
-    """A connection whose answers all come by one stream."""
+    """An SSE connection, where one stream brings all answers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.address: str | None = None
         self.has_address = anyio.Event()
-        """Set as well where it is known that there is none."""
+        """Also set once it is known that no address will come."""
 
     async def listen(self, response: httpx2.Response) -> None:
         try:
@@ -215,7 +218,7 @@ class _Stream(_Connection):
 
 
 class _Link(_Connection):
-    """One connection: what every request carries, and the replies on their way."""
+    """A streamable HTTP connection: the headers that every request carries, and the requests in progress."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -238,13 +241,15 @@ class _Link(_Connection):
                     self._tasks.start_soon(self._listen)
 
     def _aborted(self, message: Any) -> bool:
-        """End a request's stream, which since 2026 is how it is cancelled."""
+        """Cancel a request by ending its stream, which is how it is cancelled since 2026; return whether the message is done
+        with.
+        """
         if self._version not in MODERN_PROTOCOL_VERSIONS or not isinstance(message, JSONRPCNotification):
             return False
         scope = self._posts.get((message.params or {}).get("requestId", ""))
         if message.method == "notifications/cancelled" and scope is not None:
             scope.cancel()
-        return True  # there are no other notifications to a server then
+        return True  # since 2026 there are no other notifications to a server
 
     def _headers(self) -> dict[str, str]:
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -257,7 +262,7 @@ class _Link(_Connection):
     async def _notify(self, message: Any) -> None:
         try:
             async with self._client.stream("POST", self._url, content=await sendable(message), headers=self._headers()):
-                pass  # there is no answer
+                pass  # a notification has no answer
         except httpx2.HTTPError as error:
             await self._broken(failure(error))
         except (ValueError, RecursionError):
@@ -322,7 +327,9 @@ class _Link(_Connection):
         )
 
     async def _follow(self, id: RequestId, response: httpx2.Response) -> None:
-        """Take events until the answer came; where the stream ends before it is taken up again, if the server lets us."""
+        """Deliver events until the answer has come; a stream that ends before is continued after its last event, if it has an
+        id.
+        """
         last, pause, is_over = await self._events(response, id)
         for _ in range(RECONNECTS):
             if is_over or last is None:
@@ -338,7 +345,9 @@ class _Link(_Connection):
             await self._fail(id, CONNECTION_CLOSED, "the stream ended without an answer")
 
     async def _listen(self) -> None:
-        """Keep a stream open for what the server says by itself, where it has one; those that end soon, ever more slowly."""
+        """Keep a stream open for the server's own messages, if it has one; a stream that keeps ending is reopened ever more
+        slowly.
+        """
         last, has_one, short = None, False, 0
         while True:
             began, found, pause = time.monotonic(), None, RECONNECT_SECONDS
@@ -370,13 +379,14 @@ class _Link(_Connection):
                     continue
                 if await self._deliver(await event.data.joined(), id, event.lease):
                     return last, pause, True
+        # Without an event's id the stream cannot be continued, so the caller must see the error.
         except httpx2.ReadError:
             if last is None:
                 raise
         return last, pause, False
 
     async def _deliver(self, data: bytes, id: RequestId | None, lease: Lease) -> bool:
-        """Hand a message on, whose bytes are leased; True if it answers the request."""
+        """Hand on a message and release its lease; return True if it answers the request `id`."""
         message = await read(data, self._allowance)
         lease.release()
         if message is None:
@@ -386,12 +396,13 @@ class _Link(_Connection):
         if id is None or not isinstance(message, JSONRPCResponse | JSONRPCError):
             await self._put(message, related=id)
             return False
+        # This stream belongs to one request, so the answer gets its id, whatever the server wrote.
         message.id = id
         await self._put(message)
         return True
 
     async def delete(self) -> None:
-        """Tell the server that the session is over."""
+        """Tell the server that the session has ended."""
         if self._session is None:
             return
         with anyio.move_on_after(2, shield=True), suppress(httpx2.HTTPError):

@@ -1,4 +1,4 @@
-"""What a server lists, page by page, and no more of it than is reasonable."""
+"""Reads a server's lists page by page, within bounds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from byref.gateway.messages import size_of, weight_of
 MAX_PAGES = 100
 MAX_ITEMS = 5_000
 MAX_BYTES = 16 << 20
-"""Of one list of one server."""
+"""Bytes kept of one list of one server."""
 MAX_READ_BYTES = 2 * MAX_BYTES
-"""Of all answers with a part of it, of use or not."""
+"""Bytes read of one list's pages, whether their items are usable or not."""
 MAX_ITEM_BYTES = 1 << 20
 _HEAVIEST = 4 * MAX_ITEM_BYTES
-"""What an item can weigh that is short enough."""
+"""Upper bound of the memory weight of an item that is short enough; heavier items are dropped before they are dumped."""
 MAX_NAME_CHARS = 1_000
 
 logger = logging.getLogger("byref")
@@ -32,7 +32,7 @@ logger = logging.getLogger("byref")
 
 @dataclass(slots=True)
 class Items:
-    """A list, and when it was asked for."""
+    """A list, and when the server was asked for it."""
 
     items: list[dict[str, Any]]
     asked_at: float = field(default_factory=time.monotonic)
@@ -46,7 +46,7 @@ class List:
     key: str
     capability: str
     identity: str
-    """The member that no two items share."""
+    """The key whose value no two items share."""
     is_usable: Callable[[Mapping[str, Any]], bool] = lambda item: True
 
 
@@ -65,11 +65,11 @@ LISTS: Final[Mapping[str, List]] = {
 
 
 class Server(Protocol):
-    """A server that is asked for its lists."""
+    """A server that can be asked for its lists."""
 
     @property
     def name(self) -> str:
-        """As its configuration has it."""
+        """The server's name in the configuration."""
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -78,7 +78,7 @@ class Server(Protocol):
 
 
 async def listed(server: Server, kind: str, seconds: float) -> Items:
-    """Return all that a server lists: whole pages, until there are no more, there are too many, or the seconds are over.
+    """Return the items of one list: page by page, until the list ends, a bound is reached, or the seconds are over.
 
     Raises:
         Unavailable: the server is away.
@@ -107,6 +107,7 @@ async def listed(server: Server, kind: str, seconds: float) -> Items:
             break
         given = page.get(form.key)
         items = given if isinstance(given, list) else []
+        # Measured on a thread: a page may be megabytes, and dumping it would block the event loop.
         for item, length in await anyio.to_thread.run_sync(partial(_measured, items, form)):
             if not 0 < length <= MAX_ITEM_BYTES:
                 dropped += 1
@@ -117,6 +118,7 @@ async def listed(server: Server, kind: str, seconds: float) -> Items:
             size += length
             found.setdefault(item[form.identity], item)
         cursor = page.get("nextCursor")
+        # A cursor that comes again means that the server's pages go in a circle.
         if not isinstance(cursor, str) or cursor in cursors or len(found) >= MAX_ITEMS or size > MAX_BYTES:
             break
         cursors.add(cursor)
@@ -128,7 +130,7 @@ async def listed(server: Server, kind: str, seconds: float) -> Items:
 
 
 def _measured(items: list[Any], form: List) -> list[tuple[Any, int]]:
-    """The items, as many as may count, and how long each is as JSON; 0 where it is of no use."""
+    """Pair each item with its length as JSON, or with 0 if it is unusable; items beyond twice the limit are ignored."""
     return [(item, _length(item) if _is_usable(item, form) else 0) for item in items[: 2 * MAX_ITEMS]]
 
 

@@ -1,7 +1,7 @@
-"""Messages of strangers: weighed before anything is made of them, and read chunk by chunk on a thread where that takes long.
+"""Reads and writes messages of untrusted servers and clients: weighed before they are parsed, and on a thread if they are long.
 
-Three bytes of JSON become an object of sixty. What bounds the bytes of a message does not bound what becomes of them, and a
-parser in C stops everything else while it runs.
+Three bytes of JSON can become an object of sixty, so a bound on a message's bytes does not bound the memory of its objects; and a
+parser in C holds the interpreter while it runs.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from byref_sandbox import jsontext
 from byref_sandbox.values import weight
 
 MAX_MESSAGE_BYTES: Final = 256 << 20
-"""Of one message; a server that writes more is stopped."""
+"""Bytes of one message; a server that writes more is stopped."""
 MAX_PARTS: Final = 4_000_000
-"""Arrays, objects and values of one message."""
+"""Arrays, objects and values in one message."""
 ALLOWED_BYTES: Final = 1 << 30
-"""What the messages of one server that are being read or worked on may take, of all its connections together."""
+"""Memory for the messages of one server that are being read or worked on, over all its connections."""
 ALLOWANCE_SECONDS: Final = 30.0
-"""How long a message waits for others to be done with."""
+"""How long a message waits until others have given memory back."""
 MAX_LEVELS: Final = 200
-"""Of one message: what is nested more deeply neither clients read nor the SDK writes."""
+"""Nesting of one message: clients do not read deeper nesting, and the SDK does not write it."""
 WINDOW_SECONDS: Final = 10.0
 WINDOW_NOTIFICATIONS: Final = 2_000
 WINDOW_BYTES: Final = 1 << 20
-"""What one server may tell the client by itself in such a window; more is dropped."""
+"""Notifications, and their bytes, that one server may send the client in one window; further ones are dropped."""
 MAX_ERROR_CHARS: Final = 10_000
-"""Of a server's error; a longer text is cut."""
+"""Length of a server's error text; a longer one is cut."""
 _AT_ONCE: Final = 1 << 15
-"""Bytes that are read on the loop."""
+"""Bytes of a message that is read on the event loop."""
 _UNCOUNTED: Final = 1 << 12
-"""Bytes of a message that counts as nothing."""
+"""Bytes of a message that is not counted towards the allowance."""
 _READERS: Final = 2
-"""Threads that read messages of either length, of all servers: each takes its turns with the loop."""
+"""Threads for messages of each length, shared by all servers: each thread competes with the event loop for the interpreter."""
 _LONG: Final = 1 << 20
-"""Bytes of a message that takes long; a server has one of them read at a time, and shorter ones do not wait for it."""
+"""Bytes of a message that counts as long: one at a time is read per server, on threads that shorter ones do not wait for."""
 _PART: Final = 8
-"""What a value weighs beside its characters."""
+"""Weight of a value besides its characters."""
 _PIECE: Final = 1 << 16
 _PAUSE: Final = 0.02
 
@@ -63,7 +63,7 @@ _ASKS = re.compile(_HEAD.pattern + rb'\s*"(?:method|params)"')
 _TAIL = re.compile(rb'(?:,\s*"(?:jsonrpc|id)"\s*:\s*' + _SCALAR + rb"\s*)+\}\s*\Z")
 _ID = re.compile(rb'"id"\s*:\s*(' + _SCALAR + rb")")
 _ENDS: Final = 1_000
-"""Bytes at either end in which the id is looked for that a message too large to be read answers."""
+"""Bytes at either end of a message too large to be parsed in which its id is searched for."""
 
 logger = logging.getLogger("byref")
 _readers = ThreadPoolExecutor(_READERS, "byref-gateway-reader")
@@ -72,23 +72,24 @@ _writers = ThreadPoolExecutor(_READERS, "byref-gateway-writer")
 
 
 class Oversized(Exception):
-    """A message is more than may be held; the text says which bound."""
+    """A message exceeds a bound; the text says which."""
 
 
 class Allowance:
-    """What the messages of one server, or of a client, may take of memory, all its connections together."""
+    """The memory that the messages of one server, or of a client, may take over all its connections."""
 
     def __init__(self, server: str, sender: str | None = None) -> None:
         self.server = server
         self.sender = sender or f"the MCP server {server!r}"
-        """As errors name it."""
+        """The sender's name in errors."""
         self.used = 0
         self.reading = asyncio.Semaphore(1)
-        """Of a long message."""
+        """Held while a long message is read."""
+        # Reentrant: `Lease.__del__` may run, and give bytes back, at any allocation, even while this thread holds the lock.
         self._lock = threading.RLock()
 
     def take(self, size: int) -> bool:
-        """Take so many bytes; False if there are not so many left."""
+        """Take bytes of the allowance; return False if not enough are left."""
         with self._lock:
             if self.used + size > ALLOWED_BYTES:
                 return False
@@ -96,13 +97,13 @@ class Allowance:
             return True
 
     def give(self, size: int) -> None:
-        """Give bytes back."""
+        """Give bytes back to the allowance."""
         with self._lock:
             self.used -= size
 
 
 class Lease:
-    """A part of an allowance, given back by who has it, or once nobody has it any more."""
+    """A part of an allowance; it is given back by `release`, or when the lease is garbage-collected."""
 
     __slots__ = ("_allowance", "size")
 
@@ -111,10 +112,10 @@ class Lease:
         self.size = 0
 
     async def grow(self, size: int) -> None:
-        """Take more, when it is there.
+        """Take more of the allowance, and wait until it is free.
 
         Raises:
-            Oversized: it was not there in time.
+            Oversized: it did not get free in time.
         """
         if self.size + size <= ALLOWED_BYTES:
             with anyio.move_on_after(ALLOWANCE_SECONDS):
@@ -128,7 +129,7 @@ class Lease:
         )
 
     def release(self) -> None:
-        """Give all of it back."""
+        """Give the whole lease back."""
         size, self.size = self.size, 0
         self._allowance.give(size)
 
@@ -138,7 +139,7 @@ class Lease:
 
 
 class Pieces:
-    """Bytes as they come, in pieces of any size: a server may send them one by one."""
+    """A buffer for bytes that come in pieces of any size; a server may send them one by one."""
 
     __slots__ = ("_last", "_pieces", "size")
 
@@ -148,7 +149,7 @@ class Pieces:
         self.size = 0
 
     def add(self, piece: bytes | bytearray | memoryview) -> None:
-        """Add what came next."""
+        """Add the next bytes."""
         self.size += len(piece)
         self._last += piece
         if len(self._last) >= _PIECE:
@@ -156,7 +157,7 @@ class Pieces:
             self._last = bytearray()
 
     async def joined(self) -> bytes:
-        """Return all of them as one, and begin anew; many are put together on a thread."""
+        """Return all bytes as one and empty the buffer; many bytes are joined on a thread."""
         self._pieces.append(bytes(self._last))
         pieces, size = self._pieces, self.size
         self._pieces, self._last, self.size = [], bytearray(), 0
@@ -164,20 +165,20 @@ class Pieces:
 
 
 def _joined(pieces: list[bytes]) -> bytes:
-    whole = b"".join(pieces)  # which gives the interpreter's lock back
+    whole = b"".join(pieces)  # for long data, join releases the interpreter's lock
     pieces.clear()
     return whole
 
 
 class Pace:
-    """How much a server may tell by itself: so many notifications, and bytes of them, in a window of time."""
+    """Limits the notifications of one server: their number and their bytes in a window of time."""
 
     def __init__(self) -> None:
         self._began = 0.0
         self._count = self._bytes = 0
 
     def admits(self, size: int) -> bool:
-        """Count a notification; False if it is too much."""
+        """Count a notification; return False if it exceeds the limit."""
         now = time.monotonic()
         if now - self._began > WINDOW_SECONDS:
             self._began, self._count, self._bytes = now, 0, 0
@@ -186,7 +187,7 @@ class Pace:
 
 
 class ServerData:
-    """The data of an error that a server answered with. By its code alone it could be the SDK's own error for no answer."""
+    """Marks the data of an error that a server sent. The error's code alone could also be that of the SDK's own errors."""
 
     __slots__ = ("data",)
 
@@ -195,27 +196,27 @@ class ServerData:
 
 
 class Held(dict[str, Any]):
-    """A result or parameters, with the lease that is given back when they are gone."""
+    """A result or parameters, with a lease that is given back when the object is garbage-collected."""
 
     __slots__ = ("lease", "size")
     lease: Lease
     size: int
-    """Bytes of the message."""
+    """Length of the message in bytes."""
 
 
 def size_of(value: object) -> int:
-    """Return how many bytes the message had that brought a result; 0 where that is not known."""
+    """Return the length in bytes of the message that brought a result; 0 if it is not known."""
     return getattr(value, "size", 0)
 
 
 async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
-    """Return a message; None if it is none. One that is too much becomes an error for who waits for it.
+    """Return a message, or None if the data is none. A message that is too much becomes an error for the request it answers.
 
-    What is JSON to Python alone (half of a surrogate pair, bytes that are no UTF-8) is read with U+FFFD in its place; an
-    answer that is no object becomes an error, so that who waits for it is told.
+    JSON that only Python accepts (half of a surrogate pair, bytes that are not UTF-8) is read with U+FFFD in their place. An answer
+    in a wrong form becomes an error, so that its request does not wait in vain.
 
     Raises:
-        Oversized: it is too much, and nobody knows what it answers.
+        Oversized: the message is too much, and what it answers is not known.
     """
     try:
         message = await parsed(data, allowance)
@@ -229,10 +230,10 @@ async def read(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
 
 
 async def parsed(data: bytes, allowance: Allowance) -> JSONRPCMessage | None:
-    """Return a message; None if it is none.
+    """Return a message, or None if the data is none.
 
     Raises:
-        Oversized: it is too much; `id_of` and `asks` say who waits for what.
+        Oversized: the message is too much; `id_of` and `asks` find out which request waits for it.
     """
     lease = Lease(allowance)
     try:
@@ -262,21 +263,21 @@ _NO_MESSAGE = "the server's answer is no message of this protocol"
 
 
 def failed(id: int | str, reason: str, code: int = INTERNAL_ERROR) -> JSONRPCError:
-    """Return an error in the place of an answer."""
+    """Return an error in place of an answer."""
     return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason))
 
 
 def _weighed(data: bytes, allowance: Allowance) -> int:
-    """How many bytes the objects take that become of a message.
+    """Return the memory in bytes that parsing a message takes.
 
     Raises:
-        Oversized: they are too many, in number or in bytes.
+        Oversized: the message has too many levels or parts.
     """
     if weight.is_nested_deeper(data, MAX_LEVELS):
         raise Oversized(f"{allowance.sender} sent more than {MAX_LEVELS} levels in one message")
     if weight.has_too_many_parts(data, MAX_PARTS):
         raise Oversized(f"{allowance.sender} sent more than {MAX_PARTS:,} arrays, objects and values in one message")
-    # The text that the objects are made from is there as long as they are made.
+    # The decoded text stays in memory while the objects are made from it, so it counts too.
     return weight.decoded_bytes(data, ALLOWED_BYTES) + weight.width_of(data) * len(data)
 
 
@@ -337,12 +338,12 @@ def _sendable(value: Any) -> Any:
 
 
 def asks(data: bytes) -> bool:
-    """Tell whether a message that is too large to be read is a request, as far as it begins like one."""
+    """Tell whether a message too large to be parsed is a request, judged by its beginning."""
     return _ASKS.match(data[:_ENDS]) is not None
 
 
 def id_of(data: bytes) -> int | str | None:
-    """Return the id at one of the ends of a message, where nothing but the message itself can have one."""
+    """Return a message's id, looked for only at its two ends: further inside, an id may be that of nested data."""
     head, tail = _HEAD.match(data[:_ENDS]), _TAIL.search(data[-_ENDS:])
     for found in (head, tail):
         if found is not None and (named := _ID.search(found[0])) is not None:
@@ -352,7 +353,7 @@ def id_of(data: bytes) -> int | str | None:
 
 
 def _with_lease(message: JSONRPCMessage, lease: Lease, size: int) -> JSONRPCMessage:
-    """The message, whose contents hold the lease; of an error no more than may be told."""
+    """Return the message with the lease attached to its contents; an error is cut to the length that may be passed on."""
     if isinstance(message, JSONRPCError):
         error = message.error
         if len(error.message) > MAX_ERROR_CHARS:
@@ -368,7 +369,7 @@ def _with_lease(message: JSONRPCMessage, lease: Lease, size: int) -> JSONRPCMess
 
 
 def encoded(message: Any) -> bytes:
-    """Return a message as JSON; half of a surrogate pair, which stored data may have, as its escape."""
+    """Return a message as JSON; half of a surrogate pair, which stored data may have, is written as an escape."""
     try:
         text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
         return text.encode()
@@ -377,19 +378,19 @@ def encoded(message: Any) -> bytes:
 
 
 def is_long(message: JSONRPCMessage) -> bool:
-    """Tell whether to write a message takes so long that it is not done on the loop; it is looked at no further than that."""
+    """Tell whether a message takes so long to write that this is done on a thread; the check stops at that bound."""
     return any(weight_of(getattr(message, name, None), _AT_ONCE) > _AT_ONCE for name in ("result", "params"))
 
 
 def pieces_of(message: JSONRPCMessage) -> Iterator[bytes]:
-    """Yield the JSON of a message, chunk by chunk."""
+    """Yield a message's JSON chunk by chunk."""
     return _pieces(
         {name: getattr(message, name) for name in type(message).model_fields if name in message.model_fields_set}
     )
 
 
 async def sendable(message: JSONRPCMessage) -> bytes:
-    """Return a message as JSON, made on a thread where that takes long."""
+    """Return a message as JSON; a long one is made on a thread."""
     if not is_long(message):
         return encoded(message)
     return await on_thread(_writers, lambda: _joined(list(pieces_of(message))))
@@ -424,7 +425,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _runs(members: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The members in runs of one chunk; one that is more than a chunk is a run of its own."""
+    """Group members into runs of about one chunk; a larger member is a run of its own."""
     first, weight = 0, 0
     for at, member in enumerate(members):
         own = weight_of(member, chunks.CHUNK)
@@ -436,7 +437,7 @@ def _runs(members: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def weight_of(value: object, most: int) -> int:
-    """Return about how long a value is as JSON, up to a bit more than `most`."""
+    """Estimate a value's length as JSON; the count stops soon after `most`."""
     weight, values = 0, list[Any]([value])
     while values and weight <= most:
         value = values.pop()

@@ -1,7 +1,7 @@
-"""Names that clients see: as the server says them where nobody else may be meant, else with the server's own name in front.
+"""The names that clients see: the server's own name for a thing if it is unambiguous, else with the server's prefix.
 
-Which it is depends on the configuration and on what the servers list, never on who lists it first: as long as a server has
-not said what it has, names are given in their long form, which no other server can have.
+The choice depends on the configuration and on the servers' lists, never on which server lists a name first. While some server has
+not listed yet, names get their long form, which no other server can have.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 NAME_CHARS = 64
-"""What every client, and every provider behind it, takes."""
+"""Length that every client, and every provider behind it, accepts."""
 SEPARATOR = "__"
 MAX_NAMES = 20_000
-"""Of one server, in the life of a gateway; what it lists under others then is left out."""
+"""Names of one server in the life of a conversation; further ones are left out."""
 _SERVER_CHARS = 24
 _OURS = "byref"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -22,29 +22,29 @@ _RUNS = re.compile(r"[_-]{2,}")
 _SIMILAR = str.maketrans("01i", "oll", "_-")
 
 Key = tuple[str, str]
-"""A server's name, and what it calls the thing."""
+"""A server's name, and the server's own name for the thing."""
 
 
 class Names:
-    """The names given so far. Once given, a name stays with what it was given for, for as long as the gateway runs."""
+    """The names given so far. A name once given is never given to another thing."""
 
     def __init__(self, reserved: Collection[str] = (), servers: Sequence[str] = ()) -> None:
-        """`reserved`: names that are no server's; `servers`: all that there may be, in the order of the configuration."""
+        """`reserved`: names of byref's own; `servers`: all servers, in the order of the configuration."""
         self._reserved = {alike(name) for name in reserved}
         self._given: dict[Key, str] = {}
         self._count: dict[str, int] = {}
         self._taken: set[str] = set(reserved)
         self._prefixes: dict[str, str] = {}
         self._servers: dict[str, str] = {alike(_OURS): ""}
-        """Whose a prefix is, or what looks like it; none is a server's of the gateway's own name."""
+        """The server of each prefix, in the form of `alike`; byref's own prefix belongs to no server."""
         for server in servers:
             self.prefix(server)
 
     def assign(self, keys: Iterable[Key], *, is_all: bool = True) -> dict[Key, str]:
-        """Return a name of at most 64 letters, digits, `_` and `-` for each key, no two the same.
+        """Return a name of at most 64 letters, digits, `_` and `-` for each key; no two are the same.
 
-        It is the name as it is if `is_all` (no server is still to be heard of) and no other server and no tool of our own has
-        it or one that looks like it, and if it does not begin as another server's names do; else `server__name`.
+        A thing keeps its own name if `is_all` is set (every server has listed), if no other server and no tool of byref's has a
+        name that looks like it, and if it does not begin with another server's prefix. Otherwise its name is `server__name`.
         """
         keys = [key for key in dict.fromkeys(keys) if key in self._given or self._count.get(key[0], 0) < MAX_NAMES]
         if all(key in self._given for key in keys):
@@ -53,7 +53,7 @@ class Names:
         for server, name in keys:
             for form in {alike(safe(name)), alike(self.prefix(server) + safe(name))}:
                 owners.setdefault(form, set()).add(server)
-        # What needs no change comes first, so that it gets its own name.
+        # Names that are valid unchanged come first, so that no changed name can take one of theirs.
         for key in sorted(keys, key=lambda key: (safe(key[1]) != key[1], key[1])):
             server, name = key
             if key not in self._given and self._count.get(server, 0) < MAX_NAMES:
@@ -64,19 +64,19 @@ class Names:
         return {key: self._given[key] for key in keys if key in self._given}
 
     def __contains__(self, given: str) -> bool:
-        """Tell whether a name was given to something, or is no server's."""
+        """Tell whether a name was given, or is reserved."""
         return given in self._taken
 
     def server_of(self, given: str) -> str | None:
-        """Return whose name it is, also if what it named is not listed any more."""
+        """Return the server that a name was given for, even if the server does not list the thing any more."""
         return next((server for (server, _), name in self._given.items() if name == given), None)
 
     def like(self, name: str) -> list[str]:
-        """Return the names that were given to what servers call so, or nearly so."""
+        """Return the given names whose original name looks like this one."""
         return [given for (_, own), given in self._given.items() if alike(safe(own)) == alike(name)]
 
     def _is_its_own(self, server: str, name: str) -> bool:
-        """Whether nobody takes a name for one of another server or of ours."""
+        """Tell whether a name cannot be mistaken for one of another server or of byref."""
         if alike(name) in self._reserved or alike(name).startswith(alike(_OURS)):
             return False
         head, *others = _RUNS.split(name)
@@ -95,7 +95,7 @@ class Names:
         return found
 
     def prefix(self, server: str) -> str:
-        """Return what stands before the separator in a server's names: no other's is like it, and the separator is not in it."""
+        """Return a server's prefix: it looks like no other server's, and does not contain the separator."""
         if (known := self._prefixes.get(server)) is not None:
             return known
         prefix = _RUNS.sub("_", _UNSAFE.sub("_", server))[:_SERVER_CHARS].strip("_-") or "server"
@@ -107,13 +107,13 @@ class Names:
 
 
 def safe(name: str) -> str:
-    """Return a name with only what every client takes; what has to be cut is told apart by a digest."""
+    """Return a name made of the characters and length that every client accepts; a name that is cut gets a digest."""
     clean = _UNSAFE.sub("_", name) or "_"
     return clean if len(clean) <= NAME_CHARS else _marked(clean, ("", name))
 
 
 def alike(name: str) -> str:
-    """Return what names have in common that a reader takes for the same: case, separators, `l` and `1`, `o` and `0`."""
+    """Map names that a reader takes for the same to one form: case, separators, `l` and `1`, `o` and `0`."""
     return name.casefold().translate(_SIMILAR)
 
 

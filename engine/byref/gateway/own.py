@@ -1,4 +1,4 @@
-"""byref's own tools and resources, beside those of the servers."""
+"""byref's own tools and resources, which clients see beside those of the servers."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from byref.session import Session
 Json = dict[str, Any]
 
 MAX_RESOURCES = 100
-"""Stored artifacts in a page of the list of resources, the newest ones first."""
+"""Stored artifacts on one page of the list of resources, newest first."""
 
 
 def definition(tool: Mapping[str, Any]) -> Json:
-    """Return a tool's definition with what clients want to know before they ask their user."""
+    """Return the definition of one of byref's tools in the protocol's form, with annotations."""
     return dumped(mcp.definition(tool))
 
 
 def call(session: Session, name: str, arguments: Json, version: str) -> Json:
-    """Return the result of one of the session's own tools; it is never gated."""
+    """Call one of the session's own tools; its result is never gated."""
     reply = session.call(name, arguments)
     return dumped(content.tool_result(reply.content, version=version, is_error=reply.is_error))
 
 
 def resources(session: Session, cursor: object = None) -> tuple[list[Json], str | None]:
-    """Return the session's newest artifacts, or those before a cursor, as entries of a list, and the next cursor.
+    """Return a page of the session's artifacts, newest first, and the cursor of the next page.
 
     Raises:
-        ToolError: the cursor is none of this list's, or what it named has expired.
+        ToolError: the cursor is not from this list, or its artifact has expired.
     """
     scope = session._scope
     found = scope.read(
@@ -49,12 +49,12 @@ def resources(session: Session, cursor: object = None) -> tuple[list[Json], str 
 
 
 def resolved(session: Session, tool: Mapping[str, Any], name: str, arguments: Json) -> Json:
-    """Return arguments of a server's tool with the data in place of references, checked against the server's own schema.
+    """Replace references in a server tool's arguments by data, checked against the server's own schema.
 
     Raises:
         ToolError: text for the model: the reference is unknown, its jq fails, or the data does not fit.
     """
     try:
         return session.resolve(arguments, tool["inputSchema"], tool=name)
-    except ConfigurationError:  # a schema that is none is the server's to mind
+    except ConfigurationError:  # an invalid schema is the server's fault: resolve without one
         return session.resolve(arguments, tool=name)

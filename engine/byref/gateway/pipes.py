@@ -1,7 +1,7 @@
-"""A client at standard input and output of the process: in place of the SDK's transport, without a thread in between.
+"""The client at the process's standard input and output; this replaces the SDK's transport, which uses a thread.
 
-What waits for a pipe can be given up at any time, so that a signal ends the gateway; a small message is on its way without a
-change of threads, and a large one keeps nobody else waiting while it is read or made.
+Waiting for a pipe can be cancelled at any time, so a signal ends the gateway. A small message needs no change of threads, and a
+large one does not block the event loop while it is read or written.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from byref.gateway.messages import (
 
 _CHUNK = 1 << 16
 _ATOMIC = 4096
-"""What a pipe takes at once when it says that it takes anything."""
+"""Bytes that a pipe surely accepts when it reports that it is writable."""
 _LARGE = 1 << 16
 _BEGINNING = 1_000
-"""Bytes that are kept of a line that is too long: its id is looked for there."""
+"""Bytes kept of a line that is too long; its id is searched for in them."""
 _Received = MemoryObjectReceiveStream[SessionMessage | Exception]
 _Sent = MemoryObjectSendStream[SessionMessage]
 
@@ -46,7 +46,7 @@ logger = logging.getLogger("byref")
 
 @contextmanager
 def claimed() -> Iterator[tuple[int, int]]:
-    """Yield descriptors of standard input and output; meanwhile what else reads gets nothing, what prints goes to stderr."""
+    """Yield descriptors of standard input and output; meanwhile other code reads nothing from stdin and prints to stderr."""
     reading, writing, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
@@ -61,10 +61,10 @@ def claimed() -> Iterator[tuple[int, int]]:
 
 @asynccontextmanager
 async def client_messages(reading: int, writing: int) -> AsyncIterator[tuple[_Received, _Sent]]:
-    """Yield the streams of a client's messages and of those for it, as the SDK's server reads and writes them.
+    """Yield the stream of the client's messages and the stream to the client, in the form that the SDK's server expects.
 
-    A message of the client's is weighed as one of a server's is; a request that is too much is answered with an error. What
-    is long is made into JSON on a thread, chunk by chunk, and written as it is made.
+    A client's message is weighed as a server's is; a request that is too much is answered with an error. A long message is made
+    into JSON on a thread, and written chunk by chunk.
     """
     received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
@@ -112,19 +112,19 @@ async def _write(messages: MemoryObjectReceiveStream[SessionMessage], output: Ou
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a line begins with that is longer than any message may be; the rest of it was dropped."""
+    """The beginning of a line that is longer than any message may be; the rest of the line was dropped."""
 
     text: bytes
 
 
 class Lines:
-    """The lines of a descriptor, each put together once, however many pieces it comes in."""
+    """The lines read from a descriptor; however many pieces a line comes in, it is joined only once."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     async def __aiter__(self) -> AsyncIterator[bytes | Begun]:
-        """Yield each line that is not empty; of one that is longer than any message may be, its beginning."""
+        """Yield each line that is not empty; of a line that is too long, only its beginning."""
         pieces, beginning = Pieces(), b""
         begun: Begun | None = None
         while chunk := await self._chunk():
@@ -150,7 +150,7 @@ class Lines:
             yield await pieces.joined()
 
     async def _chunk(self) -> bytes:
-        with suppress(PermissionError):  # of a file, which is always readable
+        with suppress(PermissionError):  # epoll refuses regular files, which are always readable
             await anyio.wait_readable(self._descriptor)
         try:
             return os.read(self._descriptor, _CHUNK)
@@ -159,23 +159,23 @@ class Lines:
 
 
 class Output:
-    """A descriptor that messages are written to, a line each."""
+    """A descriptor to which messages are written, one per line."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     async def write(self, data: bytes) -> None:
-        """Write all of the data."""
+        """Write all of the data, which ends with a line break."""
         if len(data) > _LARGE:
             await self.write_long(iter([data[:-1]]))
             return
         while data:
-            with suppress(PermissionError):  # of a file, which is always writable
+            with suppress(PermissionError):  # epoll refuses regular files, which are always writable
                 await anyio.wait_writable(self._descriptor)
             data = data[os.write(self._descriptor, data[:_ATOMIC]) :]
 
     async def write_long(self, pieces: Iterator[bytes]) -> None:
-        """Make the pieces of a line on a thread, and write each as soon as it is there."""
+        """Make the pieces of a line on a thread, and write each at once."""
         await anyio.to_thread.run_sync(self._write, pieces, abandon_on_cancel=True)
 
     def _write(self, pieces: Iterator[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What servers ask of a client: only what the client said it answers, and under the name of the server that asks."""
+"""Servers' questions to a client: only those that the client declared to answer, in the asking server's name."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ QUESTIONS: Final[Mapping[str, str]] = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
 }
-"""All that a client can be asked, and the capability that it has then."""
+"""Every question of the protocol, with the capability that a client needs for it."""
 MAX_AT_ONCE = 100
 """Questions in place of one answer."""
 MAX_URL_CHARS = 8_192
 MAX_FIELDS = 100
 MAX_DESCRIPTION_CHARS = 1_000
-"""Of one field of a form."""
+"""Characters of the description of one field in a form."""
 
 
 def shown(server: str, method: str, params: Json | None, able: Mapping[str, Any]) -> Json | None:
     """Return the parameters of a server's question as the client gets them; `able`: the client's capabilities.
 
     Raises:
-        MCPError: it is no question of the protocol's, or none that this client answers.
+        MCPError: the protocol has no such question, or this client does not answer it.
     """
     if method not in QUESTIONS:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", data=method)
@@ -45,10 +45,10 @@ def shown(server: str, method: str, params: Json | None, able: Mapping[str, Any]
 
 
 def asked_in(result: Json, server: str, able: Mapping[str, Any]) -> dict[str, tuple[str, Json | None]]:
-    """Return method and parameters of what a server asks in place of an answer; nothing if it wants to be asked again.
+    """Return method and parameters of each question in a result; none if the server only wants the call to be made again.
 
     Raises:
-        MCPError: the questions are none of this protocol, or none that this client answers.
+        MCPError: the protocol has no such questions, or this client does not answer them.
     """
     questions = result.get("inputRequests")
     if not questions and isinstance(result.get("requestState"), str):
@@ -68,12 +68,12 @@ def asked_in(result: Json, server: str, able: Mapping[str, Any]) -> dict[str, tu
 
 
 def wire(method: str, params: Json | None) -> Json:
-    """Return a question as it stands among others in place of an answer."""
+    """Return a question in the form that it has in a result's `inputRequests`."""
     return {"method": method, "params": params or {}}
 
 
 def refused(server: str, error: MCPError, able: Mapping[str, Any]) -> MCPError:
-    """Return a server's error as the client gets it: one that asks the user to visit pages does so in the server's name."""
+    """Return a server's error as the client gets it: pages that the user is asked to visit get the server's label."""
     data = error.error.data
     pages = data.get("elicitations") if isinstance(data, dict) else None
     if error.code != URL_ELICITATION_REQUIRED or pages is None:
@@ -88,7 +88,7 @@ def refused(server: str, error: MCPError, able: Mapping[str, Any]) -> MCPError:
 
 
 def named(server: str, id: object) -> str:
-    """Return the id of a page that a user is to visit: a server's are its own, the client's are of all servers."""
+    """Return the id of a page for the user: ids are unique only within a server, so the server's name is put in front."""
     return f"{server}/{id}"
 
 
@@ -98,7 +98,7 @@ def _elicitation(server: str, params: Json, declared: Json) -> Json:
         raise MCPError(INVALID_PARAMS, 'elicitation/create: expected a text as "message"')
     if mode not in ("form", "url"):
         raise MCPError(INVALID_PARAMS, 'elicitation/create: expected "form" or "url" as "mode"')
-    # A client that names no mode has the one that there was at first.
+    # A client that names no mode has "form": the protocol's first version of elicitation had no other.
     if mode not in declared and (mode == "url" or "url" in declared):
         raise MCPError(INVALID_REQUEST, f"the client did not say that it answers elicitation/create with mode {mode!r}")
     changed = {"message": labels.quoted(server, message)}
@@ -123,7 +123,7 @@ def _is_page(url: str) -> bool:
 
 
 def _form(server: str, schema: object) -> Json:
-    """The fields of a form: their titles carry the server's name, what else is read of them is one line each."""
+    """Return a form's schema with the server's label in the titles, and with every other visible text on one line."""
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     if not isinstance(schema, dict) or not isinstance(properties, dict):
         raise MCPError(INVALID_PARAMS, 'elicitation/create: expected an object\'s schema as "requestedSchema"')
@@ -133,7 +133,7 @@ def _form(server: str, schema: object) -> Json:
 
 
 def _choices(schema: object) -> list[Any]:
-    """What a user may choose in a field, as the answer will have it: it cannot be shown otherwise."""
+    """Return a field's possible values. They come back in the answer, so they cannot be changed for display."""
     if not isinstance(schema, dict):
         return []
     options = [option for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list) for option in schema[key]]
@@ -175,7 +175,7 @@ def _sampling(server: str, params: Json, declared: Json) -> Json:
     if "tools" not in declared and not params.keys().isdisjoint(("tools", "toolChoice")):
         raise MCPError(INVALID_REQUEST, "the client did not say that it answers sampling/createMessage with tools")
     prompt = params.get("systemPrompt")
-    # To the client "this server" is the gateway with all that is behind it: no context goes to one of them.
+    # For the client "this server" is the gateway with all servers behind it, so no single server may have their context.
     kept = {key: value for key, value in params.items() if key != "includeContext"}
     text = prompt if isinstance(prompt, str) else ""
     return {**kept, "systemPrompt": f"{labels.label(server)} asks this.\n{text}".rstrip()}

@@ -1,6 +1,6 @@
-"""Results in a form that every client can read: what the protocol has no form for becomes text.
+"""Converts results to a form that every client can read: parts that the protocol has no form for become text.
 
-A strict client refuses a whole result for one part that it does not know, and its model then learns nothing of the rest.
+A strict client refuses a whole result because of one unknown part, and its model then learns nothing of the rest.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _BASE64 = (string.ascii_letters + string.digits + "+/=" + string.whitespace).enc
 _BINARY = ("data", "blob")
 _UNREAD = frozenset({"_meta", "isError", "resultType", "content"})
 _WHOLE = ("structuredContent", "toolResult")
-"""Members that are all of a result that has no content; the second is of 2024."""
+"""Members that stand for the whole of a result without content; the second is from the protocol of 2024."""
 _SHORT = 64
-"""Characters that are shown even if they may be bytes."""
+"""Characters of possible binary data that are shown as text."""
 
 
 def readable(method: str, result: Json, version: str) -> Json:
-    """Return a result as clients of a version take it: of calls, prompts and resources; the rest is as it came.
+    """Return a result as clients of a protocol version accept it; only results of calls, prompts and resources are changed.
 
-    What is not of the protocol beside the content stays where it is, for it is no client's to refuse.
+    Unknown members beside the content stay: clients do not refuse a result because of them.
     """
     kind = result.get("resultType")
     if isinstance(kind, str) and kind not in CORE_RESULT_TYPES and version in MODERN_PROTOCOL_VERSIONS:
-        return result  # an extension's, which knows its form
+        return result  # an extension defines this form
     if kind == "input_required" or method not in _FORMS:
         return result
     kept = {
@@ -80,7 +80,7 @@ def _prompt(result: Json, version: str) -> Json:
     for message in _items(result.get("messages")):
         given: Mapping[str, Any] = message if isinstance(message, dict) else {"content": message}
         role = given.get("role") if given.get("role") in ("user", "assistant") else "user"
-        # One message has one block; of several each is a message.
+        # A prompt's message has exactly one block, so each further block becomes a message of its own.
         messages += [{**given, "role": role, "content": _block(block)} for block in _items(given.get("content"))]
     found = {**result, "messages": messages}
     if not isinstance(found.get("description", ""), str):
@@ -107,7 +107,7 @@ _FORMS: Final[Mapping[str, Callable[[Json, str], Json]]] = {
 
 
 def _items(value: object) -> list[Any]:
-    """What should be a list: one thing is a list of it, nothing an empty one."""
+    """Return a list: a list as it is, any other value as its only item, None as no item."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -139,7 +139,7 @@ def _is_base64(value: object) -> bool:
 
 
 def _without_none(value: object) -> Any:
-    """Without members that are null: to SDKs in languages that tell it from nothing it is a fault."""
+    """Drop members that are null: SDKs that tell null from a missing member refuse them."""
     if isinstance(value, dict) and None in value.values():
         return {key: member for key, member in value.items() if member is not None}
     return value
@@ -150,7 +150,7 @@ def _text(value: object) -> Json:
 
 
 def _as_text(value: object) -> str:
-    """A value as text: its own, where it has no more than that; bytes that nobody can read are left out."""
+    """Return a value as text: the text alone if it has no more, else JSON without binary data, which nobody can read."""
     if isinstance(value, dict):
         value = {
             key: member

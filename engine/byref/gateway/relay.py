@@ -1,4 +1,4 @@
-"""What a server writes to its standard error, passed on to ours: prefixed with its name, and bounded."""
+"""Passes on the lines that a server writes to its standard error: prefixed with the server's name, and bounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 LINE_BYTES = 2_000
 WINDOW_SECONDS = 10.0
 WINDOW_LINES = 200
-"""Lines passed on in a window; the others are counted."""
+"""Lines passed on in one window; further ones are only counted."""
 
 
 class Relay:
@@ -21,21 +21,21 @@ class Relay:
         self._lines = self._left_out = 0
 
     def chunk(self, data: bytes) -> None:
-        """Pass on the lines that are complete; of a line that never ends its beginning."""
+        """Pass on complete lines; of a line that is not complete yet, keep only the beginning."""
         *lines, rest = (self._rest + data).split(b"\n")
         for line in lines:
             self.line(line)
         self._rest = rest[:LINE_BYTES]
 
     def end(self) -> None:
-        """Pass on what no line break ended."""
+        """Pass on the last line if no line break ended it."""
         if self._rest:
             self.line(self._rest)
         self._rest = b""
         self._tell()
 
     def line(self, line: bytes, source: str = "") -> None:
-        """Pass on one line; `source`: where it was written, if not to standard error."""
+        """Pass on one line; `source` names the stream if it is not standard error."""
         now = time.monotonic()
         if now - self._window > WINDOW_SECONDS:
             self._tell()
@@ -56,10 +56,10 @@ class Relay:
         try:
             sys.stderr.write(f"{self._prefix} {text}\n")
             sys.stderr.flush()
-        except (OSError, ValueError):  # nobody reads it any more
+        except (OSError, ValueError):  # nobody reads our standard error any more
             return
 
 
 def _printable(text: str) -> str:
-    """Text that cannot steer a terminal."""
+    """Replace characters that could control a terminal."""
     return "".join(character if character.isprintable() or character == "\t" else "�" for character in text)

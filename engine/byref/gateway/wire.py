@@ -1,4 +1,4 @@
-"""Results and parameters as each version of the protocol has them."""
+"""Converts results and parameters between versions of the protocol."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _CACHEABLE = frozenset(
 )
 _MODERN = ("resultType", "ttlMs", "cacheScope")
 _OF_THE_REQUEST = frozenset({CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY})
-"""What every request of 2026-07-28 says of the client; a handshake says it once."""
+"""Keys by which every request of 2026-07-28 describes the client; before, the handshake did so once."""
 _OF_THE_CONNECTION = frozenset({PROTOCOL_VERSION_META_KEY, "progressToken"})
 _CAPABILITIES = ("roots", "sampling", "elicitation", "experimental")
 
 
 def capable(capabilities: object) -> Json:
-    """Return what a client can do, as its servers are to hear it: no more than the gateway carries."""
+    """Return a client's capabilities as servers get them: only those that the gateway can carry."""
     able = capabilities if isinstance(capabilities, dict) else {}
     return {key: able[key] for key in _CAPABILITIES if key in able}
 
 
 def dumped(model: BaseModel) -> Json:
-    """Return a message of the SDK's as it goes over the wire."""
+    """Return a message of the SDK as the JSON that goes over the wire."""
     return model.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def is_question(result: Mapping[str, Any]) -> bool:
-    """Tell a result that asks the client something first."""
+    """Tell whether a result is a question that the client must answer first."""
     return result.get("resultType") == "input_required"
 
 
 def finished(result: Mapping[str, Any], context: Context) -> Json:
-    """Return a result with what the client's version of the protocol wants in it, and without what it does not know."""
+    """Return a result with the members that the client's protocol version requires, without those that it does not know."""
     if not is_modern(context):
         return {key: value for key, value in result.items() if key not in _MODERN}
     found = {"resultType": "complete", **result}
@@ -57,7 +57,7 @@ def finished(result: Mapping[str, Any], context: Context) -> Json:
 
 
 def acceptable(method: str, key: str, items: list[Json], context: Context) -> list[Json]:
-    """Return the items of a list that clients of this version take: a strict one refuses the whole list for one of them."""
+    """Return the items that clients of this version accept: a strict client refuses a whole list for one bad item."""
 
     def is_accepted(some: list[Json]) -> bool:
         page = {key: some, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -71,10 +71,10 @@ def acceptable(method: str, key: str, items: list[Json], context: Context) -> li
 
 
 def check_headers(context: Context, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """See to it that the arguments that a client repeats in HTTP headers say there what they say in the call.
+    """Check that the HTTP headers in which a client repeats arguments agree with the call.
 
     Raises:
-        MCPError: they do not; what reads the headers alone would be misled.
+        MCPError: they differ; a proxy that reads only the headers would be misled.
     """
     if is_modern(context) and context.request is not None:
         refusal = validate_mcp_param_headers(tool["inputSchema"], arguments, context.request.headers)
@@ -83,7 +83,7 @@ def check_headers(context: Context, tool: Mapping[str, Any], arguments: Mapping[
 
 
 def outgoing(params: Mapping[str, Any], *, to_modern: bool) -> Json:
-    """Return a client's parameters for a server: without what is about the client's own connection."""
+    """Return a client's parameters for a server, without those that concern the client's own connection."""
     sent = dict(params)
     if not to_modern:
         sent.pop("inputResponses", None)
