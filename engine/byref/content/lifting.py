@@ -1,4 +1,7 @@
-"""Instructions in a JSON object that passes by as bytes: members of that name are taken out before anything reads it."""
+"""Removal of a tool's instructions from a JSON object while its bytes stream through.
+
+The members named `KEY` are removed before any other code reads the object, so that nothing stores or describes them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from byref.content.instructions import KEY, cut
 from byref_sandbox import jsontext
 
 HELD: Final = 16 << 20
-"""Most bytes of one member, and of all that are taken out of one stream: they are held in memory. What is larger stays in."""
+"""Maximum bytes of one removed member, and of all together. They are held in memory, so a larger member stays in the stream."""
 _BEGINNING: Final = 4_096
-"""An object has to begin within so many bytes; a text that does not is no object."""
+"""A text is treated as an object only if its first brace comes within this many bytes."""
 _BLANKS: Final = b" \t\r\n"
 _FEW: Final = 64
-"""Bytes that are looked at one by one, before all before them are copied to look further."""
+"""Bytes that `_before` checks one by one. Only if all are blank does it copy the text before them, to search that at once."""
 _OTHERS: Final = bytes(set(range(256)) - set(b'"[]{}'))
 _decoder: Final = json.JSONDecoder()
 
@@ -28,7 +31,7 @@ def _spelled(letter: str) -> str:
 
 
 _KEY: Final = re.compile(b'"%s"' % "".join(map(_spelled, KEY)).encode())
-"""The name as JSON may spell it, with escapes."""
+"""The quoted name in every spelling that JSON allows: each letter may be a `\\u` escape."""
 _NEXT: Final = re.compile(rb"[ \t\r\n]*" + _KEY.pattern)
 _PART: Final = re.compile(rb'"[\\a-zA-Z0-9_]*')
 _LONGEST: Final = 6 * len(KEY) + 2
@@ -38,21 +41,21 @@ _BEHIND: Final = re.compile(rb"[ \t\r\n]*")
 
 
 class _Incomplete(Exception):
-    """The piece ends inside a member: more has to be read before it can be judged."""
+    """The text ends inside a member, so more bytes have to be read before the member can be judged."""
 
 
 class Lifting:
-    """Takes the instructions out of a JSON object that is read once, in pieces cut anywhere, in bounded memory.
+    """Removes the instructions from a JSON object that is read once, in pieces cut anywhere, in bounded memory.
 
-    Any other text passes unchanged. Members whose value is a string are taken out; with `every`, those of any value. It is
-    used for one stream, on one thread.
+    Any other text passes unchanged. Only members whose value is a string are removed; with `every`, the type of the value does
+    not matter. One instance serves one stream, on one thread.
     """
 
     def __init__(self, *, every: bool = False) -> None:
         self.instructions: str | None = None
-        """The string of the last member that was taken out."""
+        """The string of the last removed member: JSON may repeat a key, and most readers take the last one."""
         self.has_left = False
-        """Whether a member was left in because its value is no string."""
+        """Whether a member was left in because its value is not a string."""
         self._every = every
         self._removed: list[tuple[int, bytes]] = []
         self._removed_size = 0
@@ -63,14 +66,15 @@ class Lifting:
 
     @property
     def has_removed(self) -> bool:
-        """Whether anything was taken out."""
+        """Whether any member was removed."""
         return bool(self._removed)
 
     def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield what is left of the pieces."""
+        """Yield the pieces without the removed members."""
         text, enough = b"", 0
         for piece in pieces:
             text += piece
+            # Text that waits is read again only once it has doubled: reading it with each small piece would take quadratic time.
             if len(text) < enough:
                 continue
             kept, text = self._read(text)
@@ -83,7 +87,7 @@ class Lifting:
             yield kept
 
     def restored(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield pieces of what it gave, with what it had taken out."""
+        """Yield pieces of the output of `passing` with the removed members put back, so that the original bytes return."""
         at, removed = 0, iter(self._removed)
         place, member = next(removed, (None, b""))
         for piece in pieces:
@@ -100,7 +104,7 @@ class Lifting:
             place, member = next(removed, (None, b""))
 
     def _read(self, text: bytes, *, final: bool = False) -> tuple[bytes, bytes]:
-        """Return what passes of a text, and its end that has to wait for more."""
+        """Return the part of the text that can be passed on, and its end, which has to wait for more bytes."""
         if self._is_object is None:
             opening = text[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)[:1]
             if not opening and len(text) < _BEGINNING and not final:
@@ -109,7 +113,10 @@ class Lifting:
         if not self._is_object:
             return text, b""
         out: list[bytes] = []
-        given = at = seen = 0  # bytes in `out`; where what passes goes on; where brackets and quotes are counted to
+        given = at = seen = (
+            0  # bytes in `out`; start of the text not yet in `out`; how far brackets and quotes are counted
+        )
+        # No name can be there without its own letters or an escape, and these two searches are faster than the expression.
         found = _KEY.search(text) if KEY.encode() in text or b"\\u" in text else None
         while found is not None:
             name, following = found.start(), found.end()
@@ -124,7 +131,7 @@ class Lifting:
                     end = self._member(text, following, final=final)
                 except _Incomplete:
                     if len(text) - mark <= HELD:
-                        # The brace is kept back too, and counted again when the rest has come.
+                        # The opening brace is held back too and counted again with the rest, so its count is taken back here.
                         self._depth -= is_first
                         out.append(text[at:mark])
                         return b"".join(out), text[mark:]
@@ -135,7 +142,9 @@ class Lifting:
                     out.append(text[at:mark])
                     given += mark - at
                     self._remove(given + is_first, text[begin:end])
-                    if is_first:  # the member that follows is the first one now: no comma may stand before it
+                    if (
+                        is_first
+                    ):  # the next member becomes the first, so the text goes on as a new object without a comma
                         self._depth -= 1
                         text, at, seen, following = b"{" + text[end:], 0, 0, 0
                     else:
@@ -147,7 +156,10 @@ class Lifting:
         return b"".join(out), text[wait:]
 
     def _following(self, text: bytes, end: int, *, final: bool) -> int:
-        """Return where the member begins that is to be the first, or the object ends, when the first one is taken out."""
+        """Return the place of the new first member, or of the object's end, once the first member is removed.
+
+        Members of the name that follow at once are skipped as well, with their commas.
+        """
         while text[end : end + 1] == b",":
             end += 1
             name = _NEXT.match(text, end)
@@ -161,7 +173,10 @@ class Lifting:
         return end
 
     def _member(self, text: bytes, at: int, *, final: bool) -> int | None:
-        """Return where the member ends whose name does so there; None where it is to stay."""
+        """Return the end of the member whose name ends at `at`; None if the member stays in.
+
+        Raises _Incomplete if the text ends too early to tell, and is not the `final` one.
+        """
         colon = _COLON.match(text, at)
         value = at if colon is None else colon.end()
         opening = text[value : value + 1]
@@ -211,7 +226,7 @@ class Lifting:
         self._removed_size += len(member)
 
     def _waiting(self, text: bytes, seen: int) -> int:
-        """Return where a member of the name may begin of which there is too little yet; the text's end if there is none."""
+        """Return the start of the text's unfinished end in which a member of the name may begin; the text's length if none may."""
         mark = _before(text, len(text))
         if mark < 0 or text[mark] not in b"{,":
             quote = text.rfind(b'"', max(seen, len(text) - _LONGEST))
@@ -222,7 +237,10 @@ class Lifting:
         return mark if is_one else len(text)
 
     def _advance(self, text: bytes) -> None:
-        """Keep count of brackets and quotes."""
+        """Update the depth and the string state with the next bytes of the object.
+
+        Loops over the bytes run in C (`replace`, `translate`, `split`), since every byte of a stream comes through here.
+        """
         if not text:
             return
         if self._is_escaped:
@@ -231,16 +249,17 @@ class Lifting:
         self._is_escaped = bool(slashes & 1)
         if b"\\" in text:
             text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-        # Two quotes side by side change nothing about what is between others.
+        # Two quotes side by side enclose no bracket and cancel each other, so they can be dropped before the split.
         marks = text.translate(None, _OTHERS).replace(b'""', b"")
         parts = marks.split(b'"')
+        # Every second part lies outside strings; which one comes first depends on whether the text began inside a string.
         outside = b"".join(parts[self._in_string :: 2])
         self._in_string ^= not len(parts) & 1
         self._depth += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
 
 
 def _before(text: bytes, at: int) -> int:
-    """Return where the last byte before a place is that is not blank; -1 if there is none."""
+    """Return the position of the last byte before `at` that is not blank; -1 if there is none."""
     for place in range(at - 1, max(at - _FEW, 0) - 1, -1):
         if text[place] not in _BLANKS:
             return place

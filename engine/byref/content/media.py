@@ -1,4 +1,4 @@
-"""Images and documents: bytes that a model sees rather than reads, known by their content type or by their beginning."""
+"""Images and documents: bytes whose format is known from a declared content type or from the first bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from blake3 import blake3
 from byref.jsonscan import chunks
 
 NAME_CHARS: Final = 80
-"""Of a document's name in a placeholder."""
+"""Maximum characters of a document's name in a placeholder."""
 MAX_NAME_CHARS: Final = 256
-"""Of a document's name: it is what an artifact is found by, and a database's index holds no more than so much."""
+"""Maximum characters of a stored document's name: artifacts are found by it, and a database's index limits its keys."""
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -53,7 +53,7 @@ _FORMATS: Final = {
 _TYPES: Final = {format: content_type for content_type, format in _FORMATS.items()} | {"jpg": "image/jpeg"}
 _CONTENT_TYPE: Final = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,60}/[\w!#$&^.+-]{1,120}", re.ASCII)
 SNIFFED: Final = 8192
-"""Bytes at the beginning that are looked at."""
+"""Bytes at the beginning in which a NUL byte or the marks of an office document are searched."""
 
 
 @dataclass(eq=False)
@@ -67,27 +67,27 @@ class Media:
 
     @property
     def format(self) -> str:
-        """What its placeholder calls it: png, pdf."""
+        """The short name of its format, as in its placeholder: `png`, `pdf`."""
         return format_of(self.content_type)
 
     @cached_property
     def digest(self) -> bytes:
-        """BLAKE3 of its bytes."""
+        """The BLAKE3 digest of its bytes."""
         return bytes(blake3(self.data).digest())
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Its size in bytes."""
         return len(self.data)
 
     @property
     def stored_size(self) -> int:
-        """Bytes of `data`."""
+        """The number of bytes that are stored, which is that of `data`."""
         return len(self.data)
 
     @cached_property
     def line_count(self) -> int:
-        """As of text; of use only where it is some."""
+        """The number of lines, counted as in a text. It means something only if the bytes are text."""
         return chunks.line_feeds(self.data) + (not self.data.endswith(b"\n") if self.data else 0)
 
     @property
@@ -97,20 +97,23 @@ class Media:
 
     @property
     def placeholder(self) -> str:
-        """What the model reads in its place."""
+        """The text that the model reads in its place."""
         return placeholder_of(self.content_type, self.size, self.name)
 
     @property
     def base64(self) -> str:
-        """Its bytes as JSON carries them."""
+        """Its bytes in base64, as JSON carries them."""
         return b64encode(self.data).decode()
 
     def discard(self) -> None:
-        """Nothing was parsed."""
+        """Do nothing: media hold no parsed value that could be released, unlike `Block`."""
 
 
 def of(content_type: object, data: bytes, name: object = None) -> Media:
-    """Return bytes of a content type, `image/png`, or of a format, `png`; what is neither is told by the bytes."""
+    """Return media of these bytes. `content_type` is a MIME type, `image/png`, or a format, `png`.
+
+    If it is neither, the first bytes decide; if they do not either, it is `application/octet-stream`.
+    """
     declared = content_type.strip().lower().partition(";")[0] if isinstance(content_type, str) else ""
     if not _CONTENT_TYPE.fullmatch(declared):
         guessed = _TYPES.get(declared) or mimetypes.types_map.get(f".{declared[:20]}")
@@ -120,7 +123,7 @@ def of(content_type: object, data: bytes, name: object = None) -> Media:
 
 
 def placeholder_of(content_type: str, size: int, name: str | None) -> str:
-    """Return what stands for so many bytes: `[image: png, 48213 bytes]`, `[document: pdf, report, 120000 bytes]`."""
+    """Return the placeholder of `size` bytes: `[image: png, 48213 bytes]`, `[document: pdf, report, 120000 bytes]`."""
     major = content_type.partition("/")[0]
     kind = major if major in ("image", "audio", "video") else "document"
     label = _label(name) if name and kind != "image" else ""
@@ -129,7 +132,7 @@ def placeholder_of(content_type: str, size: int, name: str | None) -> str:
 
 
 def sniffed(data: bytes) -> str | None:
-    """Return the content type that the beginning of the bytes tells; None if they may be text."""
+    """Return the content type that the first bytes identify; None if the bytes may be text."""
     if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE"):
         return "image/webp" if data[8:12] == b"WEBP" else "audio/wav"
     if data[4:8] == b"ftyp":
@@ -143,9 +146,9 @@ def sniffed(data: bytes) -> str | None:
 
 
 def decoded(text: object) -> bytes | None:
-    """Return the bytes of base64, or of what carries bytes already; None where it is neither.
+    """Return the bytes of a base64 text, or the bytes of a bytes-like object; None for anything else.
 
-    Base64 may be broken into lines (MIME), URL-safe, and without padding.
+    The base64 may be broken into lines (MIME), URL-safe, and without padding.
     """
     if isinstance(text, bytes | bytearray | memoryview):
         return bytes(text)
@@ -162,7 +165,7 @@ def decoded(text: object) -> bytes | None:
 
 
 def data_url(url: object) -> tuple[str, bytes] | None:
-    """Return content type and bytes of a `data:` URL; None for any other."""
+    """Return the content type and bytes of a `data:` URL; None for any other value."""
     if not isinstance(url, str) or url[:5].lower() != "data:":
         return None
     head, comma, payload = url[5:].partition(",")
@@ -180,6 +183,6 @@ def format_of(content_type: str) -> str:
 
 
 def _label(name: str) -> str:
-    """A name as a placeholder holds it: one line, no brackets, bounded."""
+    """Return the name as a placeholder holds it: short, on one line, and without brackets, which would end the placeholder."""
     words = " ".join(re.sub(r"[\[\]\x00-\x1f\x7f\u2028\u2029]", " ", name[: 4 * NAME_CHARS]).split())
     return words if len(words) <= NAME_CHARS else words[: NAME_CHARS - 1] + "…"

@@ -1,6 +1,6 @@
-"""The formats of content blocks: which keys each has, and how its text or its bytes are read.
+"""The formats of content blocks: the keys of each, and the function that reads its text or bytes.
 
-A mapping is a block only if all its keys are known, since records of a tool's own have a `type`, an `url` or a `text`, too.
+A mapping is a block only if all its keys are known, because a tool's own records may have a `type`, a `url` or a `text`, too.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from byref.content.blocks import Block, to_block
 from byref.content.media import Media
 
 Found = Block | Media | None
-"""What a block holds; None where that is elsewhere, or its bytes cannot be read."""
+"""The content of a block; None if it is stored elsewhere (a URL, a file id), or if its bytes cannot be read."""
 
 
 class NotABlock(ValueError):
-    """A mapping has the format of no known block."""
+    """The mapping does not have the format of any known block."""
 
 
 class BlockFormat(NamedTuple):
-    """One way to write a block that has a `type`."""
+    """One format of a block that has a `type`."""
 
     needs: frozenset[str]
+    """Keys that the block must have, besides `type`."""
     keys: frozenset[str]
-    """All that it may have."""
+    """All keys that the block may have."""
     read: Callable[[Mapping[Any, Any]], Found]
-    """Raises NotABlock where what is under the keys is something else."""
+    """Reads the block's content. Raises NotABlock if the values under the keys have other types than the format's."""
 
 
 def is_known(kind: object) -> bool:
@@ -37,14 +38,14 @@ def is_known(kind: object) -> bool:
 
 
 def is_untyped(kind: object) -> bool:
-    """Tell whether this is the only key of a block as Bedrock and Strands write them."""
+    """Tell whether this key makes a block that has it alone, as Bedrock and Strands write blocks."""
     return isinstance(kind, str) and kind in _UNTYPED
 
 
 def read(item: Mapping[Any, Any], *, tolerant: bool = False) -> Found:
-    """Return what a block holds; raise NotABlock where it is none.
+    """Return the content of a block; raise NotABlock if the mapping is not a block.
 
-    A tolerant reader takes unknown keys: for what is a block beyond doubt, so that a provider may add some.
+    `tolerant` accepts unknown keys, since providers add some. Use it only where the mapping is certain to be a block.
     """
     kind = item.get("type")
     if kind is None:
@@ -70,7 +71,7 @@ def _read_untyped(item: Mapping[Any, Any]) -> Found:
     return reader(item)
 
 
-# What has a type
+# Blocks with a `type`
 
 
 def _format(needs: str, more: str, read: Callable[[Mapping[Any, Any]], Found]) -> BlockFormat:
@@ -87,7 +88,7 @@ def _json(item: Mapping[Any, Any]) -> Found:
 
 
 def _sourced(item: Mapping[Any, Any]) -> Found:
-    """Anthropic's."""
+    """Read Anthropic's `source`."""
     source = _mapping(item["source"])
     match source.get("type"):
         case "base64" if source.keys() <= {"type", "media_type", "data"}:
@@ -102,7 +103,7 @@ def _sourced(item: Mapping[Any, Any]) -> Found:
 
 
 def _data(item: Mapping[Any, Any]) -> Found:
-    """MCP's, and LangChain's of old."""
+    """Read the `data` of MCP's blocks and of LangChain's older ones."""
     content_type = next((item[key] for key in _MEDIA_TYPES if key in item), None)
     if not isinstance(item["data"], str | bytes) or not (isinstance(content_type, str) or item["type"] == "image"):
         raise NotABlock
@@ -110,7 +111,7 @@ def _data(item: Mapping[Any, Any]) -> Found:
 
 
 def _base64(item: Mapping[Any, Any]) -> Found:
-    """LangChain's."""
+    """Read LangChain's `base64`."""
     return _bytes(_string(item["base64"]), item.get("mime_type"), item.get("filename"))
 
 
@@ -119,7 +120,7 @@ def _url(item: Mapping[Any, Any]) -> Found:
 
 
 def _image_url(item: Mapping[Any, Any]) -> Found:
-    """OpenAI's, of both APIs."""
+    """Read the images of both of OpenAI's APIs."""
     url = item.get("image_url")
     if isinstance(url, Mapping) and url.keys() <= {"url", "detail"}:
         url = url.get("url")
@@ -129,7 +130,7 @@ def _image_url(item: Mapping[Any, Any]) -> Found:
 
 
 def _file(item: Mapping[Any, Any]) -> Found:
-    """OpenAI's, of both APIs: a data URL, or base64 alone."""
+    """Read the files of both of OpenAI's APIs: their data is a data URL, or bare base64."""
     file = _mapping(item.get("file", item))
     if file is not item and not file.keys() <= {"file_data", "file_id", "filename", "format", "detail"}:
         raise NotABlock
@@ -149,7 +150,7 @@ def _input_audio(item: Mapping[Any, Any]) -> Found:
 
 
 def _resource(item: Mapping[Any, Any]) -> Found:
-    """MCP's."""
+    """Read MCP's embedded resource."""
     resource = _mapping(item["resource"])
     uri = str(resource.get("uri", ""))
     if not uri or not resource.keys() <= _RESOURCE:
@@ -169,7 +170,7 @@ def _elsewhere(_: Mapping[Any, Any]) -> Found:
 
 
 def _named(key: str) -> Callable[[Mapping[Any, Any]], Found]:
-    """A reader of what is elsewhere, under the name that a key gives."""
+    """Return a reader of blocks whose content is elsewhere; their `key` must hold its name as a string."""
 
     def read_name(item: Mapping[Any, Any]) -> Found:
         _string(item[key])
@@ -178,11 +179,11 @@ def _named(key: str) -> Callable[[Mapping[Any, Any]], Found]:
     return read_name
 
 
-# What has one key
+# Blocks with a single key
 
 
 def _bare_media(item: Mapping[Any, Any]) -> Found:
-    """Of Bedrock and Strands."""
+    """Read an image, a document, audio or video of Bedrock and Strands."""
     [(kind, inner)] = item.items()
     source, format = _mapping(inner.get("source")), inner.get("format")
     if "bytes" in source:
@@ -208,7 +209,7 @@ def _guarded(item: Mapping[Any, Any]) -> Found:
     return _bare_media({"image": _mapping(inner.get("image"))})
 
 
-# What is inside
+# Values inside blocks
 
 
 def _string(value: object) -> str:
@@ -224,7 +225,7 @@ def _mapping(value: object) -> Mapping[Any, Any]:
 
 
 def _texts(content: object) -> Found:
-    """The texts of blocks inside a block; None where there are others among them."""
+    """Return the texts of the blocks inside a block, joined; None if one of them is not a text."""
     if isinstance(content, str):
         return to_block(content)
     if not isinstance(content, Sequence):
@@ -235,7 +236,7 @@ def _texts(content: object) -> Found:
 
 
 def _has_type(item: object) -> bool:
-    """Whether it is a text: other blocks hold blocks again."""
+    """Tell whether the item is a text block. Others are not read here: they may hold blocks again, to any depth."""
     if not isinstance(item, Mapping):
         raise NotABlock
     return item.get("type", "text") in _TEXTS and "text" in item

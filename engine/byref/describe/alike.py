@@ -1,6 +1,6 @@
-"""A long list of objects, read faster: objects like those before teach nothing new but their number.
+"""A faster way to infer the schema of a long list of objects: objects like the earlier ones only have to be counted.
 
-What was learnt of the first chunks of the list becomes a type, and msgspec checks whether further chunks are of that type.
+The schema of the list's first chunks becomes a type, and msgspec checks in C whether further chunks are of that type.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ import msgspec
 from byref.describe.nodes import ARRAY, BOOLEAN, CONTAINER, INTEGER, NULL, NUMBER, OBJECT, STRING, Node
 
 _FIRST: Final = 3
-"""Chunks that are read before a type is made; from there on a type saves more with the next chunk than it costs."""
+"""Chunks that are read before a type is made; after these, a type saves more with the next chunk than it costs to make."""
 _MAX_LEVELS: Final = 8
 _MAX_PLACES: Final = 256
-"""Places of a value that one type may have. Each object among them takes 40 µs or more to make a type of, and an output may have
-an object for every few bytes."""
+"""Maximum places of a value in one type: each object among them takes 40 µs or more to make a type of, and an output may have an
+object every few bytes."""
 _TYPES: Final[dict[int, Any]] = {NULL: None, BOOLEAN: bool, INTEGER: int, NUMBER: int | float, STRING: str}
 _EMPTY: Final = Annotated[list[None], msgspec.Meta(max_length=0)]
 
 
 class Alike:
-    """Counts the objects of chunks from which a node would learn nothing else. Only for plain values: msgspec takes a tuple for a list."""
+    """Counts the objects of chunks that would change nothing but the counts of a node.
+
+    Use it only for plain values, because msgspec accepts a tuple as a list.
+    """
 
     __slots__ = ("_due", "_node", "_read", "_whole")
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._read = 0
-        """Chunks that were read since the last type turned out to be too narrow."""
+        """Chunks read since the last type turned out to be too narrow."""
         self._due = _FIRST
-        """Chunks to be read before the next type is made: twice as many each time, so that few types are made in vain."""
+        """Chunks to read before the next type is made. It doubles each time, so that few types are made in vain."""
         self._whole: _Place | None = None
 
     def add(self, chunk: Sequence[Any]) -> bool:
-        """Count the chunk and return True if the node would learn nothing else from it; else return False: read it."""
+        """Count the chunk's objects and return True if only their number is new; otherwise return False: the caller must read it."""
         if self._whole is None:
             self._read += 1
             if self._read <= self._due:
@@ -52,7 +55,7 @@ class Alike:
             try:
                 objects = msgspec.convert(chunk, GenericAlias(list, self._whole.accepts))
             except (msgspec.ValidationError, UnicodeEncodeError):
-                pass  # msgspec raises the latter where its message would name a key with a lone surrogate
+                pass  # msgspec raises UnicodeEncodeError if its message would quote a key with a lone surrogate
             else:
                 if self._whole.count(objects, counts):
                     for node, count in counts:
@@ -65,19 +68,19 @@ class Alike:
 
 @dataclass(slots=True)
 class _Place:
-    """The type of the values at a node's place, and what has to be looked at besides, because a type cannot say it."""
+    """The type of the values at a node's place, and the checks that a type cannot express."""
 
     node: Node
     accepts: Any
     object_type: type | None = None
     members: list[tuple[attrgetter[Any], _Place]] = field(default_factory=list)
-    """The members of its objects that have to be looked at."""
+    """The members of its objects that need further checks, each with the function that reads its values."""
     items: _Place | None = None
-    """The items of its arrays, if they have to be looked at."""
+    """The items of its arrays, if they need further checks."""
 
     @property
     def is_told(self) -> bool:
-        """Whether the type says all, so that nothing has to be looked at."""
+        """Whether the type alone says everything, so that its values need no further check."""
         return not self._has_only_floats and self.object_type is None and self.items is None
 
     @property
@@ -85,7 +88,10 @@ class _Place:
         return self.node.kinds & (INTEGER | NUMBER) == NUMBER
 
     def count(self, column: Sequence[Any], counts: list[tuple[Node, int]]) -> bool:
-        """Count the objects in values of this type; return False if there is an integer where the node knows only floats."""
+        """Count the objects in values of this type; return False if an integer is where the node has seen only floats.
+
+        msgspec accepts an integer as a float, but the schema would change from `number`.
+        """
         if self._has_only_floats and int in set(map(type, column)):
             return False
         if self.object_type is not None:
@@ -101,7 +107,7 @@ class _Place:
 
 
 class _Making:
-    """Makes the type of a node's values; None where no type can tell whether the node would learn something from a value."""
+    """Makes the type of a node's values; None if no type can tell whether a value would change the node."""
 
     def __init__(self) -> None:
         self._left = _MAX_PLACES
@@ -145,9 +151,9 @@ class _Making:
 
 
 def object_type(members: Mapping[str, Any], required: Container[str], *, is_closed: bool) -> type:
-    """Return the type of objects with these members, for msgspec: of their attributes `m0`, `m1` and so on some may be missing.
+    """Return a msgspec type of objects with these members, as attributes `m0`, `m1` and so on; members not `required` may be UNSET.
 
-    A closed type accepts no other members. Raises ValueError for a key that msgspec takes no field by.
+    A closed type accepts no other members. Raises ValueError for a key that msgspec cannot use as a field's name.
     """
     fields = [
         (f"m{at}", accepts) if key in required else (f"m{at}", accepts, msgspec.UNSET)

@@ -1,7 +1,7 @@
-"""Inference by columns: which kinds of value there are at each place of a parsed JSON value.
+"""Inference by columns: the kinds of value at each place of a parsed JSON value.
 
-The values of one place are read together, as a column, so that loops in C do the work for each value. A list's items are read in
-chunks: these stay in the processor's cache, and bound the memory that their columns take.
+The values of one place are read together, as a column, so that C loops do the work for each value. The items of a list are read
+in chunks, which stay in the processor's cache and bound the memory of the columns.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from byref.describe.nodes import (
 from byref.describe.rows import Rows
 
 MAX_DEPTH: Final = 250
-"""Levels of nesting that are described. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
+"""Maximum described levels of nesting. Decoders stop between 500 and 1,024, and a schema nests deeper than its value."""
 DEPTHS: Final = (MAX_DEPTH, 100, 30)
-"""What is tried in turn: where the caller is already deep in calls, Python's stack may have no room for the first."""
+"""Depths to try in turn: if the caller is already deep in calls, Python's stack may have no room for the first."""
 CHUNK: Final = 512
-"""Items of a list read at once."""
+"""Items of a list that are read at once."""
 _SIMPLE_ITEMS: Final = 1 << 14
-"""Items of arrays that are read at once where their types say all of them."""
+"""Maximum items of arrays that are read at once if their types alone decide their kinds."""
 MAP_KEYS: Final = 32
-"""Rare keys above which an object is a map, if their values are all arrays or all objects: its keys are data."""
+"""An object with more rare keys than this is a map if their values are all arrays or all objects: its keys are data."""
 WIDE_KEYS: Final = 1_000
-"""Rare keys above which an object is a map whatever its values are."""
+"""An object with more rare keys than this is a map, whatever its values are."""
 
 
 class NotPlain(ValueError):
-    """The value holds something JSON does not have, such as a tuple, a date, a key that is no string, or NaN."""
+    """The value contains something that JSON does not have, such as a tuple, a date, a key that is not a string, or NaN."""
 
 
 class TooDeep(ValueError):
@@ -53,11 +53,11 @@ class TooDeep(ValueError):
 
 
 class Abridged(ValueError):
-    """Elements that would have to be read again are not in memory any more."""
+    """Elements that have to be read again are no longer in memory."""
 
 
 class _Missing:
-    """Stands in a column for an object that lacks the key."""
+    """A marker in a column for an object that lacks the key."""
 
 
 _MISSING: Final = _Missing()
@@ -75,24 +75,24 @@ _KINDS: Final[dict[type, int]] = {
 
 
 class Inference:
-    """One reading of a value into nodes. If keys were `folded` meanwhile, the nodes are not exact."""
+    """One reading of a value into nodes. If keys were `folded` on the way, the nodes are not exact."""
 
     __slots__ = ("deepest", "fold", "folded", "is_cut", "plain")
 
     def __init__(self, *, fold: bool, plain: bool, deepest: int = MAX_DEPTH) -> None:
         self.fold = fold
         self.deepest = deepest
-        """Levels of nesting that are read."""
+        """Maximum levels of nesting that are read."""
         self.is_cut = False
-        """Whether there were containers below these levels, which were not read."""
+        """Whether containers below these levels were skipped."""
         self.plain = plain
-        """Whether a decoder of JSON is known to have made the value; then its numbers need not be finite."""
+        """Whether a JSON decoder is known to have made the value. If so, its numbers need not be finite."""
         self.folded = False
 
     def read(self, value: object) -> Node:
         """Read a whole value, in which `Rows` may stand for lists. Raises NotPlain, TooDeep and Abridged.
 
-        A plain value is TooDeep only where the caller is so deep in calls that not even the last of `DEPTHS` can be read.
+        A plain value raises TooDeep only if the caller is so deep in calls that not even the last of `DEPTHS` can be read.
         """
         for deepest in DEPTHS:
             node, self.deepest = Node(), min(deepest, self.deepest)
@@ -106,7 +106,7 @@ class Inference:
         return node
 
     def add(self, node: Node, column: Sequence[Any], depth: int) -> None:
-        """Read further values of a place at this depth; of an array's elements give `CHUNK` at once. Raises like `read`."""
+        """Read further values of a place at this depth. Pass the elements of an array by `CHUNK`. Raises like `read`."""
         try:
             self._add(node, column, depth)
         except RecursionError:
@@ -124,7 +124,7 @@ class Inference:
             _check_finite(column if len(types) == 1 else [value for value in column if type(value) is float])
         if kinds & CONTAINER:
             if depth >= self.deepest:
-                if not self.plain:  # it may hold itself, and then reading what is beside it could take for ever
+                if not self.plain:  # the value may contain itself, so skipping here could leave endless work beside it
                     raise TooDeep(f"the value nests deeper than {MAX_DEPTH} levels")
                 self.is_cut = node.is_cut = True
                 node.kinds |= kinds
@@ -147,7 +147,7 @@ class Inference:
         node.kinds |= kinds
 
     def _add_simple(self, node: Node, arrays: Sequence[list[Any]]) -> bool:
-        """Read the items of arrays if their types say all of them; return False if they have to be read like any others."""
+        """Read the items of arrays if their types alone decide their kinds; return False if they need the full reading."""
         first = next(chain.from_iterable(arrays), None)
         if not _KINDS.get(type(first), 0) & SIMPLE or sum(map(len, arrays)) > _SIMPLE_ITEMS:
             return False
@@ -202,7 +202,10 @@ class Inference:
         node.required = required if node.required is None else node.required & required
 
     def _add_object(self, node: Node, one: dict[str, Any], depth: int) -> None:
-        """Read a single object of which no key is folded, as `_add_objects` would. Documents that are no tables have many."""
+        """Read a single object without folding, with the same result as `_add_objects`.
+
+        It is a fast path: documents that are not tables have many columns of one object.
+        """
         members = node.members
         for key, value in one.items():
             child = members.get(key)
@@ -218,7 +221,7 @@ class Inference:
         node.required = set(one) if node.required is None else node.required & one.keys()
 
     def _foldable(self, node: Node, keys: Iterable[str], objects: Sequence[dict[str, Any]]) -> set[str]:
-        """Return those of the keys that are data rather than names of fields."""
+        """Return the keys that are data rather than names of fields."""
         new = [key for key in keys if key not in node.members]
         if node.rest is not None:
             return set(new)
@@ -244,7 +247,7 @@ class Inference:
 
 
 def may_be_folded(node: Node) -> bool:
-    """Whether keys of a node that has none folded might be folded if its objects had been read at once, or in other chunks.
+    """Tell whether keys of a node without folded ones might have been folded if its objects had been read in other chunks.
 
     Keys that all objects have are never folded.
     """
@@ -260,7 +263,7 @@ def _check_key(key: object) -> None:
 
 
 def _check_finite(column: Sequence[float]) -> None:
-    # A sum over finite numbers is finite unless it overflows; only then is each one looked at.
+    # A finite sum proves that all numbers are finite. The sum of finite numbers may overflow, so only then each one is checked.
     if not isfinite(sum(column)) and not all(map(isfinite, column)):
         raise NotPlain("expected finite numbers, found " + repr(next(x for x in column if not isfinite(x))))
 
@@ -272,10 +275,11 @@ def _values(objects: Iterable[dict[str, Any]], keys: set[str]) -> Iterator[Any]:
 
 
 def _keysets(objects: Sequence[dict[str, Any]]) -> Sequence[tuple[str, ...]]:
-    """Return the objects' keys in order, each different sequence once; the first object's is the first."""
+    """Return the different sequences of keys that the objects have, each once; the first object's comes first."""
     first = tuple(objects[0])
     keys = list(chain.from_iterable(objects))
-    # As no object has a key twice, none is longer than the first where the keys repeat the first's all along.
+    # If the keys of all objects, put together, repeat the first object's, then each object has exactly these keys: an object
+    # with more of them would have one twice.
     if len(keys) == len(first) * len(objects) and keys == list(first) * len(objects):
         return [first]
     return list(dict.fromkeys(map(tuple, objects)))
@@ -284,7 +288,8 @@ def _keysets(objects: Sequence[dict[str, Any]]) -> Sequence[tuple[str, ...]]:
 def _columns(
     objects: Sequence[dict[str, Any]], keys: list[str], required: set[str]
 ) -> Iterable[tuple[str, Sequence[Any]]]:
-    """Yield the columns of objects whose keys differ, in the order of `keys`; lacking values may be marked as missing."""
+    """Yield the columns of objects whose keys differ, in the order of `keys`; absent values are skipped or marked as missing."""
+    # A C loop for each key is faster, but it also visits absent values: it is used only while these are at most three of four.
     if len(keys) * len(objects) <= 4 * sum(map(len, objects)):
         for key in keys:
             if key in required:

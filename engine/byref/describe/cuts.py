@@ -1,8 +1,8 @@
 """Cutting a parsed JSON value down to a room in characters.
 
-`cut` returns the value with a `Gap` wherever something was left out; `attribute` says how much each of these stands for, and
-`shown` writes a mark in the place of each. What is kept, in this order: scalars beside big arrays, whole records from both
-ends of an array, the beginnings of long strings.
+`cut` returns the value with a `Gap` for each omission; `attribute` divides the omitted amount among the gaps, and `shown` writes a
+mark in the place of each. Room goes first to scalars beside big arrays, then to whole records from both ends of an array, then
+to the beginnings of long strings.
 """
 
 from __future__ import annotations
@@ -18,55 +18,55 @@ from byref.describe.room import Sizes, Within, example_shares, shares, size_with
 from byref.describe.rows import Rows, between, ends
 
 _DEPTH: Final = 40
-"""Levels below which a value is shown only if it fits whole: a model reads no deeper."""
+"""A value below this level is shown only if it fits whole: a model reads no deeper."""
 _FEW: Final = 4
-"""Elements up to which an array shows each of them, however large."""
+"""An array of at most this many elements shows each of them, however large they are."""
 _SMALL: Final = 100
-"""Characters up to which a scalar is kept before anything is spent on containers and long strings."""
+"""A scalar of at most this many characters is kept before containers and long strings get any room."""
 _LEAST: Final = 40
-"""Characters below which the inside of a container or long string is not worth showing."""
+"""Minimum characters for the inside of a container or long string to be worth showing."""
 _DECENT: Final = 160
-"""Characters that each container gets that is shown where others of its object are not."""
+"""Characters for each shown container of an object that has to omit others."""
 _THIN: Final = 60
-"""Characters for each container of an object below which some are left out, so that the others can be understood."""
+"""Minimum characters for each container of an object. If there are fewer, some are omitted so that the others can be understood."""
 _GAP: Final = 40
-"""Characters set aside for a mark."""
+"""Characters reserved for a mark."""
 _KEY: Final = 80
-"""Characters of a key from which on it is cut."""
+"""Maximum characters of a key; a longer one is cut."""
 _DIGITS: Final = 4_000
-"""Digits up to which Python writes an integer as decimal text, whatever limit the process has set."""
+"""Up to this many digits, Python writes an integer as decimal text whatever limit the process has set."""
 _SAMPLES: Final = 5
-"""Elements looked at to estimate what was left out."""
+"""Omitted elements that are sampled to estimate the size of an omission."""
 _PATH: Final = 80
-"""Characters of a path from which on its start is cut."""
+"""Maximum characters of a path; a longer one loses its beginning."""
 _SAMPLE: Final = 2_048
-"""Characters of one omitted value that are looked at to weigh a gap, at most."""
+"""Maximum characters of one sampled value that are read to weigh a gap."""
 _SAMPLED: Final = 10_000
-"""Characters of one value of each gap that are looked at, all gaps together."""
+"""Characters that are read of one sampled value per gap, summed over all gaps."""
 
 Kind = Literal["items", "keys", "characters"]
 
 
 @dataclass(slots=True, eq=False)
 class Gap:
-    """Something that was left out at `path`: `items` of an array, `keys` of an object, `characters` of a string or key."""
+    """An omission at `path`: `items` of an array, `keys` of an object, or `characters` of a string or key."""
 
     kind: Kind
     path: str
     kept: int
     omitted: int
     sample: Sequence[Any]
-    """Some of the values that were left out of an array or object."""
+    """Some of the values that were omitted from an array or object."""
 
     def weigh(self, limit: int, within: Within) -> tuple[int, bool]:
-        """Estimate how many characters of JSON were left out; tell, too, whether a sample was larger than the `limit`."""
+        """Return the estimated characters of JSON that were omitted, and whether a sampled value was larger than the `limit`."""
         if not self.sample:
             return self.omitted, False
         sizes = [within(value, limit) + 1 for value in self.sample]
         return max(sum(sizes) * self.omitted // len(sizes), 1), max(sizes) > limit + 1
 
     def mark(self, tokens: int) -> str:
-        """Return what a preview says in the place of the omitted items or keys, or behind the beginning of a string."""
+        """Return the mark of a preview for the omitted items or keys, or for the omitted end of a string."""
         if self.kind == "items":
             return f"... ({tokens:,} tokens omitted) ..."
         if self.kind == "characters":
@@ -92,7 +92,7 @@ def cut(value: object, room: int, sizes: Sizes | None = None) -> tuple[Any, list
 
 
 def shown(tree: Any, mark: Callable[[Gap], str] | None) -> Any:
-    """Return the cut value as JSON with a mark in the place of each gap; with nothing there if `mark` is None."""
+    """Return the cut value as JSON with a mark in the place of each gap. If `mark` is None, the gaps are dropped."""
     kind = type(tree)
     if kind is dict:
         members = {}
@@ -116,10 +116,10 @@ def shown(tree: Any, mark: Callable[[Gap], str] | None) -> Any:
 
 
 def attribute(gaps: Sequence[Gap], amount: int, per_character: float, sizes: Sizes) -> dict[Gap, int]:
-    """Divide the amount that was left out, in tokens or bytes, among the gaps by the sizes of their samples.
+    """Divide the omitted amount, in tokens or bytes, among the gaps by the sizes of their samples.
 
-    `per_character` is what a character takes of the amount. The samples may explain less than all of it: then the rest goes to
-    the gaps with a sample larger than was looked at.
+    `per_character` converts characters to that unit. If the samples explain less than the whole amount, the rest goes to the
+    gaps with a sampled value that was larger than the limit of reading. The parts add up to `amount` exactly.
     """
     limit = min(_SAMPLE, _SAMPLED // len(gaps))
     weighed = {gap: gap.weigh(limit, sizes.within) for gap in gaps}
@@ -240,7 +240,7 @@ class _Cutter:
 
 
 def _whole_ends(start: list[Any], end: list[Any], count: int, room: int, within: Within) -> tuple[int, int]:
-    """How many whole elements to show from the start (two thirds of them) and from the end: some of either, or none."""
+    """Return how many whole elements to show from the start (two thirds of them) and from the end: at least one each, or 0, 0."""
     last = within(end[-1], room) + 1
     first = within(start[0], room) + 1
     if count < 2 or first + last > room:
@@ -260,7 +260,7 @@ def _whole_ends(start: list[Any], end: list[Any], count: int, room: int, within:
 
 
 def _choose(members: Sequence[tuple[str, Any]], room: int, *, complete: bool) -> list[int]:
-    """Which members of an object are shown: first small scalars, then containers and long strings; in source order."""
+    """Return the positions of the members to show, in order. Small scalars get room first, then containers and long strings."""
     costs = [min(len(key), _KEY) + 4 for key, _ in members]
     small = [i for i, (_, value) in enumerate(members) if _is_small(value)]
     large = sorted(set(range(len(members))).difference(small))
@@ -295,7 +295,7 @@ def _is_small(value: object) -> bool:
 def _plain(value: Any) -> Any:
     """Return a copy that any strict JSON encoder writes: NaN and infinities as strings, lone surrogates as escapes.
 
-    The value was found to fit, and so nests no deeper than `room.LEVELS`.
+    The recursion is bounded: a value that was found to fit nests no deeper than `room.LEVELS`.
     """
     kind = type(value)
     if kind is dict:

@@ -22,17 +22,17 @@ _TYPES: Final = (
 )
 _SINGLE: Final = dict(_TYPES)
 _ALIKE: Final = 4
-"""Members of one kind from which on it is tried to fold them into one shape."""
+"""Minimum members of one kind that may be folded into one shape."""
 _STUB: Final = 18
 """Characters of the smallest schema worth showing, `{"type":"string"}`."""
 _NOTE: Final = 40
-"""Characters set aside for saying in `description` what was left out."""
+"""Characters reserved for the `description` that names omissions."""
 _NAMED: Final = 60
-"""Characters of key names given as examples where a map was folded."""
+"""Maximum characters of the keys that are named as examples of folded ones."""
 _GUESS: Final = 4
-"""Characters of a schema to a token at first; corrected by measuring."""
+"""Characters of a schema per token for the first try; measuring corrects it."""
 _MOST: Final = 12
-"""Characters to a token that no schema has: a larger schema cannot fit, and is not rendered."""
+"""No schema has as many characters per token: a schema that is larger than this allows cannot fit and is not rendered."""
 
 _Json = dict[str, Any]
 
@@ -47,7 +47,7 @@ class _Candidate(NamedTuple):
 
 
 def render(node: Node) -> _Json:
-    """Return the schema of all that the node saw, as genson writes it; folded keys become `additionalProperties`."""
+    """Return the schema of all values of the node, as genson writes it; folded keys become `additionalProperties`."""
     name = _SINGLE.get(node.kinds)
     if name is not None:
         return {"type": name}
@@ -63,9 +63,9 @@ def render(node: Node) -> _Json:
 
 
 def fit(node: Node, budget: int, measure: Callable[[str], int], *, head: _Json) -> _Json:
-    """Return the most detailed schema of at most `budget` tokens; `head` is put before it where nothing had to be left out.
+    """Return the most detailed schema of at most `budget` tokens; a complete schema begins with the members of `head`.
 
-    Keys with lone surrogates, which no strict JSON text can hold, are folded. Raises ValueError if not even `{}` fits.
+    Keys with lone surrogates are folded, because strict JSON text cannot hold them. Raises ValueError if not even `{}` fits.
     """
     try:
         return _fit(node, budget, measure, head)
@@ -120,7 +120,7 @@ def _fold(node: Node, keys: Sequence[str]) -> Node:
 
 
 class _Fitting:
-    """One fitting. Sizes of nodes, and nodes with keys folded, are worked out once."""
+    """The state of one fitting: the sizes of nodes, and nodes with folded keys, are computed once and shared by all tries."""
 
     def __init__(self) -> None:
         self._sizes: dict[Node, int] = {}
@@ -216,7 +216,7 @@ class _Fitting:
         return schema
 
     def _required(self, node: Node, room: int) -> list[str]:
-        # A list of required keys repeats names, and is worth it only while it takes a small part of the room.
+        # The list of required keys repeats their names, so it is shown only if it takes at most a quarter of the room.
         names = sorted((node.required or set()) & node.members.keys())
         return names if 4 * sum(len(key) + 3 for key in names) <= room else []
 
@@ -226,7 +226,7 @@ class _Fitting:
         if known is not None:
             return known
         groups: dict[int, list[str]] = defaultdict(list)
-        # What each of several objects has is the name of a field; what only some have may be data.
+        # A key that each of several objects has is the name of a field; a key that only some have may be data.
         names = node.required or set() if node.objects > 1 else set()
         for key, member in node.members.items():
             if member.kinds in (ARRAY, OBJECT) and key not in names:
@@ -243,7 +243,10 @@ class _Fitting:
 
 
 def _overlap(nodes: list[Node]) -> bool:
-    """Whether the nodes may share a shape, judged by the keys next below: at least half of them would be saved."""
+    """Tell whether the nodes may share a shape: folding them would save at least half of the keys directly below them.
+
+    It is a quick test, made before the nodes are merged.
+    """
     while nodes and all(node.items is not None for node in nodes):
         nodes = [node.items for node in nodes if node.items is not None]
     keys = [key for node in nodes for key in node.members]
@@ -295,7 +298,7 @@ def _render_object(node: Node) -> _Json:
 
 
 def _below(node: Node) -> _Json:
-    """What the schema says of containers that nest too deeply to be read."""
+    """Return the members by which a schema says that containers were not read because they nest too deeply."""
     return {"description": "nested too deeply to be described"} if node.is_cut else {}
 
 

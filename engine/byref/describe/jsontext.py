@@ -1,4 +1,4 @@
-"""JSON text that any strict decoder reads."""
+"""JSON text that any strict decoder accepts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import msgspec
 
 
 def compact(value: object) -> str:
-    """The compact JSON text of a JSON value. Raises UnicodeEncodeError for a lone surrogate."""
+    """Return the compact JSON text of a JSON value. Raises UnicodeEncodeError for a lone surrogate."""
     return msgspec.json.encode(value).decode()
 
 
 def encodable(text: str) -> str:
-    """The text with lone surrogates, which UTF-8 cannot hold, written as escapes."""
+    """Return the text with lone surrogates written as escapes, because UTF-8 cannot hold them."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which neither UTF-8 nor any API takes; two halves become their character."""
+    """Return the text with U+FFFD for each lone surrogate, which neither UTF-8 nor any API accepts.
+
+    Two surrogates that form a pair become their character.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,7 +30,7 @@ def without_surrogates(text: str) -> str:
 def noted(text: str, note: str, name: str = "[INCOMPLETE]") -> str:
     """Return the JSON text of an array or object with a note inside, so that it still parses.
 
-    The note is the last element of the array; of the object it is the last member, of that name.
+    The note is the last element of the array, or the last member of the object, under `name`.
     """
     members = text[1:-1].rstrip()
     last = compact(f"[{note}]") if text.startswith("[") else f"{compact(name)}:{compact(f'[{note}]')}"
@@ -35,5 +38,5 @@ def noted(text: str, note: str, name: str = "[INCOMPLETE]") -> str:
 
 
 def is_container(text: str) -> bool:
-    """Tell whether JSON text is that of an array or object."""
+    """Tell whether the JSON text is an array or object."""
     return text[:1] in ("[", "{")

@@ -1,4 +1,4 @@
-"""What was seen at the places of a parsed JSON value. `users[].id` is a place: the ids of all users."""
+"""Nodes: the kinds of value seen at each place of a parsed JSON value. `users[].id` is one place: the ids of all users."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ARRAY: Final = 32
 OBJECT: Final = 64
 CONTAINER: Final = ARRAY | OBJECT
 SIMPLE: Final = NULL | BOOLEAN | INTEGER | STRING
-"""Kinds of which the Python type says all. A float does not: it may not be finite."""
+"""Kinds that the Python type decides alone. A float is not among them, since it has to be checked for NaN and infinities."""
 
 
 class Node:
-    """What was seen at one place: its kinds, the items of its arrays, and the members of its objects."""
+    """The observations at one place: the kinds of its values, the items of its arrays, and the members of its objects."""
 
     __slots__ = ("arrays_first", "is_cut", "items", "kinds", "members", "objects", "required", "rest", "rest_keys")
 
@@ -27,19 +27,19 @@ class Node:
         self.arrays_first = False
         """Whether an array was seen before any object."""
         self.is_cut = False
-        """Whether containers were seen that nest too deeply to be read."""
+        """Whether containers at this place were skipped because they nest too deeply."""
         self.objects = 0
-        """How many objects were seen."""
+        """The number of objects seen."""
         self.items: Node | None = None
         self.members: dict[str, Node] = {}
         self.required: set[str] | None = None
-        """Keys that every object has."""
+        """Keys that every object has; None before the first object."""
         self.rest: Node | None = None
-        """The values of the keys that were folded, as one place."""
+        """The values of all folded keys, as one place; None if no key was folded."""
         self.rest_keys: dict[str, None] = {}
 
     def fold(self, keys: Iterable[str]) -> None:
-        """Make the values of `keys` one place, `rest`."""
+        """Move the values of `keys` into one common place, `rest`."""
         nodes = [] if self.rest is None else [self.rest]
         for key in keys:
             self.rest_keys[key] = None
@@ -50,7 +50,7 @@ class Node:
 
 
 def places(node: Node) -> Iterator[Node]:
-    """Yield the place and all that are below it."""
+    """Yield the place and all places below it."""
     pending = [node]
     while pending:
         one = pending.pop()
@@ -73,7 +73,7 @@ def cut_at(node: Node) -> str | None:
 
 
 def merge(nodes: Sequence[Node]) -> Node:
-    """Return one node for all that the nodes saw. They stay as they were; it may share parts of them."""
+    """Return one node with the observations of all nodes. They are not changed, but the result may share parts of them."""
     if len(nodes) == 1:
         return nodes[0]
     merged = Node()

@@ -1,4 +1,4 @@
-"""A preview of a parsed JSON value: whole records from both ends, omissions stated as data, never over its budget."""
+"""A preview of a parsed JSON value: whole records from both ends, with omissions stated as data, within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from byref.describe.room import Sizes
 from byref.describe.search import most_within
 
 _GUESS: Final = 3.2
-"""Characters of JSON to a token at first; corrected by measuring."""
+"""Characters of JSON per token for the first try; measuring corrects it."""
 _MOST: Final = 16
-"""Characters of JSON to a token that hardly any text has."""
+"""Upper limit of the characters of JSON per token; hardly any text has more."""
 _ENTRIES: Final = 8
-"""Places that `omitted` names; further ones are counted."""
+"""Maximum places that `omitted` names; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a model sees of a value."""
+    """The part of a value that a model sees."""
 
     value: object
-    """What is shown, in values that any strict JSON encoder writes."""
+    """The shown part, in types that any strict JSON encoder writes."""
     text: str
     """The compact JSON text of `value`."""
     tokens: int
-    """What `text` measures."""
+    """The tokens of `text`."""
     omitted: dict[str, object] | None
-    """What was left out and where, `None` if nothing was.
+    """The omissions and their places; None if the whole value is shown.
 
-    `tokens` in all; `items` of arrays, `keys` of objects and `characters` of strings and keys by path, each with what is
-    kept and omitted, summed over the elements of an array (`users[].tags`); `more`: how many further places there are.
+    `tokens` is the sum of all omissions. `items` of arrays, `keys` of objects, and `characters` of strings and keys map a path
+    to the numbers kept and omitted, summed over the elements of an array (`users[].tags`). `more` counts further places.
     """
 
 
 def preview(
     value: object, *, budget: int, measure: Callable[[str], int], total: int, size: int | None = None
 ) -> Preview:
-    """Show as much of the value as `budget` tokens hold, as `measure` counts them; `total` is what the whole takes.
+    """Show as much of the value as fits `budget` tokens, counted by `measure`; `total` is the tokens of the whole value.
 
     `size`, the bytes of its text, makes the first guess better.
 
-    In an array the element `... (11,900 tokens omitted) ...` stands for the records left out, in an object the member
-    `"...": "412 more keys"`, in a string `first part… (12,345 more characters)`. Tokens omitted are `total` less those of
-    the preview without such marks, divided among the cuts by the size of what each left out. NaN and infinities are
-    shown as strings, lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
+    The element `... (11,900 tokens omitted) ...` marks omitted records of an array, the member `"...": "412 more keys"` those of
+    an object, and `first part… (12,345 more characters)` a cut string. Tokens omitted are `total` less those of the preview
+    without these marks; they are divided among the cuts by the size of each omission. NaN and infinities are shown as strings,
+    lone surrogates as escapes. Raises ValueError if not even `"..."` fits.
     """
     cuts = _Cuts(value, measure, total)
     high = _MOST * budget
@@ -105,7 +105,7 @@ def _omitted(parts: dict[Gap, int], tokens: int) -> dict[str, object]:
         counts[1] += gap.omitted
         counts[2] += part
     omitted: dict[str, Any] = {"tokens": tokens}
-    # Records left out matter most, then members, then the ends of strings; and among these the largest.
+    # Omitted records matter most, then members, then the ends of strings; within each kind, the largest omissions come first.
     order = {"items": 0, "keys": 1, "characters": 2}
     ranked = sorted(places.items(), key=lambda place: (order[place[0][0]], -place[1][2]))
     for (kind, path), (kept, left_out, _) in ranked[:_ENTRIES]:

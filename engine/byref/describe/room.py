@@ -1,4 +1,7 @@
-"""Sizes of values as JSON text, and fair shares of a room. Both are in characters: only a text itself tells its tokens."""
+"""Sizes of values as JSON text, and fair shares of a room (the space for a value).
+
+Both are in characters, because tokens can be counted only of a finished text.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import Any, Final
 from byref.describe.rows import Rows
 
 LEVELS: Final = 150
-"""Levels of nesting up to which a value may be shown whole: each takes a Python call, and the host may be deep in calls itself."""
+"""Maximum levels of nesting of a value that is shown whole: each takes a Python call, and the host may be deep in calls itself."""
 _DEEP: Final = 900
-"""Characters with which an example is understood."""
+"""Characters in which an example can be understood."""
 _THIN: Final = 300
-"""Characters below which a share is too small for what asked for more."""
+"""A share with fewer characters is too small for a value that needs more."""
 _LEAST: Final = 40
-"""Characters that each of the others keeps beside an example."""
+"""Characters that every other value keeps beside an example."""
 
 
 Within = Callable[[object, int], int]
@@ -22,9 +25,9 @@ Within = Callable[[object, int], int]
 
 
 def size_within(value: object, limit: int) -> int:
-    """Estimate how many characters the value takes as compact JSON; more than `limit` is `limit` + 1, and costs no more work.
+    """Estimate the characters of the value as compact JSON. The work stops at `limit`: any larger value gives `limit` + 1.
 
-    What nests deeper than `LEVELS` counts as more than the limit, so that it is not shown whole.
+    A value that nests deeper than `LEVELS` counts as larger than the limit, so that it is not shown whole.
     """
     if (kind := type(value)) is not dict and kind is not list:
         return min(_size(value, kind, limit), limit + 1)
@@ -55,7 +58,7 @@ def size_within(value: object, limit: int) -> int:
 
 
 def _size(value: Any, kind: type, limit: int) -> int:
-    """The size of a value that is neither an object nor an array."""
+    """Return the size of a value that is neither an object nor an array in memory."""
     if kind is str:
         return len(value) + 3
     if kind is int:
@@ -66,17 +69,20 @@ def _size(value: Any, kind: type, limit: int) -> int:
 
 
 class Sizes:
-    """Sizes of one value and its parts, each worked out once. They are found by identity, so what was asked about is kept alive."""
+    """Sizes of one value and its parts, each computed once.
+
+    They are found by `id()`, so the values are kept alive here: another object could get the id of a freed one.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, int, int]] = {}
 
     def within(self, value: object, limit: int) -> int:
-        """A function like `size_within`."""
+        """Estimate like `size_within`."""
         kind = type(value)
         if kind is not dict and kind is not list:
             return min(_size(value, kind, limit), limit + 1)
-        # A size is exact up to the limit it was asked with. Above, it is only known to be more.
+        # A known size that exceeds the limit it was computed with only says "larger", so a higher limit needs a new estimate.
         _, size, asked = self._known.get(id(value), (None, 0, -1))
         if size > asked >= limit:
             return limit + 1
@@ -87,9 +93,9 @@ class Sizes:
 
 
 def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int]:
-    """Divide `room` among `count` askers: who asks for no more than an equal share gets it, the others share the rest.
+    """Divide `room` among `count` claimants: one that needs at most an equal share gets what it needs, the others share the rest.
 
-    `demand(i, limit)` returns what asker i wants; if that is more than `limit`, any larger number will do.
+    `demand(i, limit)` returns what claimant i needs; if that is more than `limit`, any larger number will do.
     """
     granted = [0] * count
     pending: Sequence[int] = range(count)
@@ -107,9 +113,9 @@ def shares(count: int, room: int, demand: Callable[[int, int], int]) -> list[int
 
 
 def example_shares(count: int, room: int, demand: Callable[[int, int], int], *, few: int) -> list[int]:
-    """Divide like `shares`; but if more than `few` askers get too little to be understood, make the first of them an example.
+    """Divide like `shares`; but if more than `few` claimants get too little to be understood, make the first of them an example.
 
-    The example gets what the others can spare, up to 900 characters, so that it is shown down to its leaves.
+    The example gets what the others can spare, up to `_DEEP` characters, so that it is shown down to its leaves.
     """
     granted = shares(count, room, demand)
     thin = [i for i, share in enumerate(granted) if demand(i, share) > share]

@@ -1,4 +1,4 @@
-"""Arrays too large to be kept in memory: their ends, and what was learnt of the rest while it passed by."""
+"""Arrays too large for memory: their ends, and a summary of the rest that was made while it streamed through."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows:
-    """An array of which only the ends are in memory. It stands where the list would, at the top or in objects there."""
+    """An array with only its ends in memory. It takes the list's place at the top of a value, or in objects at the top."""
 
     length: int
     head: list[Any]
-    """Its first elements, at least one. None of them is in `tail`."""
+    """Its first elements, at least one. It shares no element with `tail`."""
     tail: list[Any]
     """Its last elements, at least one."""
     samples: Sequence[Any]
     """Some of the elements between the ends, in order; at least one."""
     element_kind: str
-    """What the elements have in common, in words: `object(6 keys)`."""
+    """The common kind of the elements, in words: `object(6 keys)`."""
     node: Node
-    """What was learnt of all elements."""
+    """The schema of all elements."""
     folded: bool
-    """Whether `node` has maps with folded keys, and so is not exact."""
+    """Whether `node` has maps with folded keys, so that it is not exact."""
 
     def __len__(self) -> int:
         return self.length
 
 
 def ends(values: list[Any] | Rows) -> tuple[list[Any], list[Any]]:
-    """Return the first and the last elements that are in memory; of a list, each time all of them."""
+    """Return the first and the last elements in memory. Both are the whole list if `values` is a list."""
     return (values.head, values.tail) if type(values) is Rows else (values, values)  # type: ignore[return-value]
 
 

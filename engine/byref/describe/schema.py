@@ -17,7 +17,7 @@ SCHEMA_URI: Final = "http://json-schema.org/schema#"
 
 
 class Schema:
-    """The schema of a value. It keeps the value, which `full` reads again where maps were folded."""
+    """The schema of a value. It keeps the value, because `full` has to read it again if maps were folded."""
 
     __slots__ = ("_node", "_value", "cut_at", "folded")
 
@@ -25,35 +25,35 @@ class Schema:
         self._node = node
         self._value = value
         self.folded = folded
-        """Whether maps were folded: then `full` reads the value again, and may be larger than the value."""
+        """Whether maps were folded. If so, `full` reads the value again, and its result may be larger than the value."""
         self.cut_at = cut_at(node) if is_cut else None
-        """The path to the first place that nests too deeply to be described; None if there is none."""
+        """The path to the first place that nests too deeply to be described; None if every place was read."""
 
     def full(self) -> dict[str, object]:
-        """Return the schema that `genson.SchemaBuilder` builds from the value, down to the levels that are described.
+        """Return the schema that `genson.SchemaBuilder` builds from the value, down to the deepest level that is described.
 
-        Raises Abridged where maps were folded in `Rows`, whose elements cannot be read again.
+        Raises Abridged if maps were folded in `Rows`, because their elements cannot be read again.
         """
-        # The first reading has shown that the value is plain, or knew it.
+        # The first reading checked that the value is plain, or was told so; it need not be checked again.
         node = Inference(fold=False, plain=True).read(self._value) if self.folded else self._node
         return {"$schema": SCHEMA_URI, **render(node)}
 
     def fitted(self, budget: int, measure: Callable[[str], int]) -> dict[str, object]:
-        """Return the schema in at most `budget` tokens of compact JSON, as `measure` counts them.
+        """Return the schema in at most `budget` tokens of compact JSON, counted by `measure`.
 
-        It is the full schema if that fits and no map was folded. Else it is more general: what is valid against the full schema
-        is valid against this one, and `description` says what was left out. Raises ValueError if not even `{}` fits.
+        It is the full schema if that fits and no map was folded. Otherwise it is more general: every value that is valid against
+        the full schema is valid against it, and `description` names the omissions. Raises ValueError if not even `{}` fits.
         """
         return fit(self._node, budget, measure, head={} if self.folded else {"$schema": SCHEMA_URI})
 
 
 class Elements:
-    """What the elements of one array are like. They are read part by part, with what `infer` would find in all of them."""
+    """The schema of the elements of one array that are read part by part; it is what `infer` would find in all of them."""
 
     def __init__(self, depth: int) -> None:
         self._inference = Inference(fold=True, plain=True)
         self._depth = depth
-        """How many containers the elements are in."""
+        """The number of containers around each element."""
         self._node = Node()
         self._alike = Alike(self._node)
         self._pending: list[Any] = []
@@ -61,6 +61,7 @@ class Elements:
 
     def add(self, values: Sequence[Any]) -> None:
         """Read further elements."""
+        # Only full chunks are read: their borders are then those of `infer`, so that the same maps are folded.
         self._pending += values
         whole = len(self._pending) // CHUNK * CHUNK
         for at in range(0, whole, CHUNK):
@@ -68,7 +69,7 @@ class Elements:
         del self._pending[:whole]
 
     def known(self) -> Node | None:
-        """Return what the elements so far are like; None where that is not exact: maps were folded, or one nests too deeply."""
+        """Return the schema of the elements so far; None if it is not exact: maps were folded, or an element nests too deeply."""
         if self._pending:
             self._read(self._pending)
             self._pending = []
@@ -76,7 +77,7 @@ class Elements:
         return None if unsaid else self._node
 
     def end(self) -> tuple[Node, bool]:
-        """Return what all elements are like, and whether maps were folded. Raises TooDeep if an element nests too deeply."""
+        """Return the schema of all elements, and whether maps were folded. Raises TooDeep if an element nests too deeply."""
         self.known()
         if self._too_deep is not None:
             raise self._too_deep
@@ -93,17 +94,17 @@ class Elements:
 def infer(value: object, *, plain: bool = False) -> Schema:
     """Infer the schema of a parsed JSON value: a tree of dict, list, str, int, float, bool and None.
 
-    `Rows` stand for lists, with what `Elements` found. The schema is that of the whole value. But where a map's folded keys have
-    arrays, maps within these may be folded otherwise than if all of them had been read at once.
+    `Rows` may stand for lists; they carry what `Elements` found. The schema covers the whole value. If folded keys of a map hold
+    arrays, however, maps inside these may be folded differently than if all of them had been read at once.
 
-    Say that a value is `plain` if our own decoder made it of JSON text. Then it is read faster, and its floats need not be
-    finite. Of a plain value, containers below 250 levels of nesting (fewer where the caller is deep in calls) are not read:
-    the schema says that they are there, and `cut_at` says where.
+    Pass `plain` for a value that our own decoder made from JSON text. It is read faster, and its floats need not be finite.
+    Containers of a plain value below 250 levels of nesting (fewer if the caller is deep in calls) are not read: the schema
+    says that they exist, and `cut_at` says where.
 
     Raises:
         NotPlain: a value has another type, a subclass included; or a float is not finite.
-        TooDeep: a value that is not known to be plain nests deeper than that, as one does that holds itself; or Python's stack
-            has no room for 30 levels.
+        TooDeep: a value that is not known to be plain nests deeper than that, as a value that contains itself does; or Python's
+            stack has no room for 30 levels.
     """
     inference = Inference(fold=True, plain=plain)
     node = inference.read(value)

@@ -1,4 +1,7 @@
-"""The search for the most that fits a budget of tokens. Only a text itself tells its tokens, so each try makes a text."""
+"""The search for the largest result that fits a budget of tokens.
+
+Tokens can be counted only of a finished text, so each try makes one, and the tries are few.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 _ROUNDS: Final = 7
-"""Tries, at most."""
+"""Maximum number of tries."""
 _ENOUGH: Final = 0.93
-"""The part of the budget that is enough, so that no further try is made."""
+"""Share of the budget from which on a result is good enough to end the search."""
 
 
 class Measured(Protocol):
-    """Something whose tokens were counted."""
+    """A result whose tokens were counted."""
 
     @property
     def tokens(self) -> int:
@@ -25,9 +28,10 @@ Found = TypeVar("Found", bound=Measured)
 def most_within(
     budget: int, *, room: int, high: int, make: Callable[[int], Found], whole: Callable[[Found], bool]
 ) -> Found | None:
-    """Return the largest result of `make(room)` that takes at most `budget` tokens; None if none did.
+    """Return the largest result of `make(room)` that takes at most `budget` tokens; None if no try fitted.
 
-    The first `room`, in characters, is the given one; others are between 0 and `high`. A result that is `whole` ends the search.
+    The first try uses the given `room`, in characters; later ones lie between 0 and `high`. A result that is `whole`, so that
+    more room cannot improve it, ends the search.
     """
     best: Found | None = None
     low = 0
@@ -43,6 +47,7 @@ def most_within(
             high = min(high, room - 1)
         if low >= high:
             break
+        # The tokens per character of this try predict the next room; bisection takes over where the prediction is out of range.
         wanted = int(room * 0.97 * budget / max(found.tokens, 1))
         room = wanted if low < wanted <= high else (low + high + 1) // 2
     return best

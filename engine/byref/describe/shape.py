@@ -9,7 +9,7 @@ from byref.describe.jsontext import encodable
 from byref.describe.rows import Rows
 
 _TURN: Final = 1 << 16
-"""Values looked at in one go, in a millisecond or two."""
+"""Values that are read without a break, in a millisecond or two, before other threads get a turn."""
 _SCALARS: Final[dict[type, str]] = {
     str: "string",
     int: "integer",
@@ -18,17 +18,17 @@ _SCALARS: Final[dict[type, str]] = {
     type(None): "null",
 }
 _ROOM: Final = 205.0
-"""Tokens a shape may take as JSON, by the cautious estimate below; measured, hostile keys took 196 and words 150."""
+"""Maximum tokens of a shape as JSON, by the cautious estimate below. Measured: hostile keys took 196 tokens, words 150."""
 _MEMBER: Final = 5.0
-"""Tokens of a member's punctuation and its kind's first word."""
+"""Estimated tokens of a member's punctuation and the first word of its kind."""
 _COUNTED: Final[dict[type, float]] = {dict: 5.0, list: 11.0, Rows: 11.0}
-"""Tokens of the counts and further words in `object(6 keys)` and `array(500) of object(6 keys)`."""
+"""Estimated tokens of the counts and further words in `object(6 keys)` and `array(500) of object(6 keys)`."""
 _KEY: Final = 30.0
-"""Tokens of a key from which on it is cut."""
+"""Maximum tokens of a key; a longer one is cut."""
 
 
 class Elements:
-    """The kind that the elements of an array have in common, learnt part by part."""
+    """The common kind of an array's elements, which are added part by part."""
 
     __slots__ = ("_sizes", "_types")
 
@@ -37,14 +37,14 @@ class Elements:
         self._sizes: set[int] = set()
 
     def add(self, values: Sequence[Any]) -> None:
-        """Learn of further elements."""
+        """Add further elements."""
         self._types.update(map(type, values))
         if len(self._sizes) < 2 and (self._types == {dict} or self._types == {list}):
             self._sizes.update(map(len, values))
 
     @property
     def kind(self) -> str:
-        """The kind in words, of one element at least: `object(6 keys)`, `object` where sizes differ, `mixed`."""
+        """The common kind in words: `object(6 keys)`, `object` if their sizes differ, or `mixed`. It needs at least one element."""
         if self._types == {int, float}:
             return "number"
         if len(self._types) > 1:
@@ -59,7 +59,7 @@ class Elements:
 
 
 def kind_of(value: object) -> str:
-    """The value's kind in a few words: `integer`, `array(3) of string`, `object(1 key)`.
+    """Return the value's kind in a few words: `integer`, `array(3) of string`, `object(1 key)`.
 
     Raises TypeError for a type that JSON does not have.
     """
@@ -73,9 +73,9 @@ def kind_of(value: object) -> str:
 
 
 def shape(value: object) -> dict[str, str] | str:
-    """The kind of each member of an object, in source order, or the kind of any other value; under 200 tokens as JSON.
+    """Return the kind of each member of an object, in source order, or the kind of any other value; under 200 tokens as JSON.
 
-    Members that do not fit are counted in a last one, `"…": "412 more keys"`; long keys are cut.
+    A last member, `"…": "412 more keys"`, counts those that do not fit; long keys are cut.
     """
     if type(value) is not dict:
         return kind_of(value)
@@ -112,11 +112,11 @@ def _element_kind(values: Sequence[Any]) -> str:
 
 
 def _cut_key(key: str) -> tuple[str, float]:
-    """The key in at most about `_KEY` tokens, with their number."""
+    """Return the key, cut to about `_KEY` tokens, and its estimated tokens."""
     tokens = 0.0
     for i, character in enumerate(key):
-        # Lowercase letters, of which words are made, come two and more to a token. JSON writes control characters and
-        # lone surrogates, and if asked for ASCII all others too, as `\\u` and four digits for each UTF-16 unit.
+        # Words are made of lowercase letters, and a token holds two or more of these. JSON writes control characters and lone
+        # surrogates as `\\u` and four digits for each UTF-16 unit; an ASCII encoder writes all other non-ASCII characters so, too.
         if character.isascii():
             tokens += 0.7 if character.islower() or character == "_" else 1 if character.isprintable() else 5
         else:

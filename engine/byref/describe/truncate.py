@@ -12,22 +12,22 @@ from byref.describe.room import Sizes
 from byref.describe.search import most_within
 
 _PIECE: Final = 1 << 19
-"""Characters encoded at once."""
+"""Characters that are encoded at once."""
 _CHARS_PER_TOKEN: Final = {"text": 4.0, "json": 3.2}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ends:
-    """A text of which only the ends are in memory."""
+    """A text with only its ends in memory."""
 
     head: str
     """Its beginning; the whole text if that is short."""
     tail: str
     """Its end; the whole text if that is short."""
     characters: int
-    """How long the text is."""
+    """The length of the whole text in characters."""
     size: int
-    """UTF-8 bytes of the text."""
+    """The length of the whole text in UTF-8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Truncated:
     text: str
     tokens: int
     omitted_bytes: int
-    """UTF-8 bytes that were left out; with those of head and tail they are all of the text's."""
+    """UTF-8 bytes that were left out; together with those of head and tail they make the size of the text."""
 
 
 def notice(omitted_bytes: int) -> str:
-    """Return the notice that stands in the gap."""
+    """Return the notice for the gap between head and tail."""
     return f"... [truncated {readable(omitted_bytes)}; head and tail preserved] ..."
 
 
@@ -67,7 +67,7 @@ def head_of(text: str | Ends, kept: int) -> str:
 
 
 def head_within(text: str | Ends, *, budget: int, measure: Callable[[str], int]) -> str:
-    """Return a long beginning of a text that takes at most `budget` tokens: the longest that a few tries found."""
+    """Return a long beginning of a text in at most `budget` tokens. It is the longest that a few tries found, not the exact best."""
     head = text if isinstance(text, str) else text.head
     found = most_within(
         budget,
@@ -82,7 +82,7 @@ def head_within(text: str | Ends, *, budget: int, measure: Callable[[str], int])
 def truncate(text: str | Ends, *, budget: int, measure: Callable[[str], int]) -> Truncated:
     """Cut the middle out of `text` until head, notice and tail take at most `budget` tokens.
 
-    Two thirds of what is kept are head. Cuts fall on ends of lines where there are some nearby. A text that fits stays whole.
+    The head gets two thirds of the kept text. A cut falls on the end of a line if one is near. A text that fits stays whole.
     """
     ends = Ends(text, text, len(text), _size(text)) if isinstance(text, str) else text
     if ends.characters <= min(16 * budget, len(ends.head)) and (tokens := measure(ends.head)) <= budget:
@@ -99,7 +99,7 @@ def truncate(text: str | Ends, *, budget: int, measure: Callable[[str], int]) ->
 def truncate_json(value: object, *, budget: int, measure: Callable[[str], int], size: int) -> Truncated:
     """Cut records and long strings out of a JSON value of `size` bytes until it takes at most `budget` tokens.
 
-    The result parses: the notice is a string in the place of what is missing. Scalars beside it are kept.
+    The result is valid JSON: the notice is a string in the place of the missing part. Scalars beside it are kept.
     """
     sizes = Sizes()
     return most_within(
@@ -148,5 +148,5 @@ def _from_line_start(tail: str) -> str:
 def _size(text: str) -> int:
     if text.isascii():
         return len(text)
-    # In pieces, so that other threads get their turn in between.
+    # Encoding in pieces lets other threads run in between.
     return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, len(text), _PIECE))

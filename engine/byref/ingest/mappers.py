@@ -1,7 +1,8 @@
-"""Mappers and templates: a host's programs that shape a tool's output before anything else reads it.
+"""Mappers and templates: a host's programs that shape a tool's output before any other code reads it.
 
-A jq program or a template runs in the sandbox's worker, which can be killed; plain ones, which cannot multiply data, run
-here. A callable is the host's own code. Whatever goes wrong is one exception, so that the output can go on unmapped.
+A jq program or a template runs in the sandbox's worker, which can be killed. A plain one, which cannot multiply data, runs
+in this process. A callable is the host's own code and runs here, too. Every failure becomes one exception, `MapperFailed`, so
+that the caller can go on with the unmapped output.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from byref_sandbox.code import plainjq
 from byref_sandbox.values import data, weight
 
 MAX_BYTES = 64 << 20
-"""Most that a jq program or a template may give."""
+"""Maximum bytes that a jq program or a template may return."""
 MAX_HELD_BYTES = 8 * MAX_BYTES
-"""Most that its result may take as Python objects: empty arrays take 24 times their JSON."""
+"""Maximum memory of a jq result as Python objects: empty arrays, for one, take 24 times the bytes of their JSON."""
 _OWN = frozenset({"TimeLimit", "CpuLimit", "MemoryLimit", "OutputLimit", "NotAllowed", "Busy", "Crash"})
-"""Kinds of failure whose message is the sandbox's own, so that it quotes no data."""
+"""Kinds of failure whose message the sandbox itself writes, so that it quotes no data."""
 _QUOTED = frozenset({"JqError", "UndefinedError", "SecurityError", "FilterArgumentError"})
-"""Kinds of failure, jq's and Jinja's, whose message is needed to understand them; of Python's own the kind and the line suffice."""
+"""Kinds of failure of jq and Jinja that only their message explains. For Python's own exceptions, kind and line suffice."""
 _WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -49,24 +50,25 @@ _WORDS = frozenset(
     whether while with zero""",
     )
 )
-"""Words of jq's and Jinja's messages, and names of types: they are no data, and are kept in a message that is logged."""
+"""Words of jq's and Jinja's messages, and names of types. They are not data, so they are kept in a message that is logged."""
 _SIGNS = frozenset("""'"()[]{}:;,./%…""")
 _MOST_READ = 3_000
-"""Characters of a message that are looked at."""
+"""Maximum characters of a message that are read; the rest is dropped."""
 
 
 class MapperFailed(Exception):
-    """The mapper or template of a tool gave nothing; its text says why, in one line without the data: it is logged, and kept."""
+    """The mapper or template of a tool failed. The message says why in one line and quotes no data, since it is logged and stored."""
 
 
 def apply(scope: Scope, tool: ToolPolicy, value: object) -> object:
-    """Return a tool's output as its mapper, and then its template, make it; of what they raise, only KeyboardInterrupt passes.
+    """Return a tool's output after its mapper and then its template were applied.
 
-    `value` is the parsed JSON of a structured output, the text of any other, and is not changed. One output of a jq
-    program is itself, none or several are a list; a template gives a str, a callable whatever it returns.
+    `value` is the parsed JSON of a structured output, or the text of any other; it is not changed. The single output of a jq
+    program is returned as it is, several as a list. A template returns a str, a callable any object. Of the exceptions that
+    these programs raise, only KeyboardInterrupt passes.
 
     Raises:
-        MapperFailed: the program, callable or template has an error, takes too long or gives too much.
+        MapperFailed: the program, callable or template has an error, takes too long or returns too much.
     """
     mapper = tool.mapper
     if isinstance(mapper, str):
@@ -103,7 +105,7 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
             limits=_limits(scope, tool),
             max_bytes=most,
         )
-    except (TypeError, ValueError) as error:  # its message names what is in the value
+    except (TypeError, ValueError) as error:  # the error's message may quote data, so only its type is reported
         raise MapperFailed(f"mapper: the output is nothing that jq can be given: {type(error).__name__}") from error
     except Exception as error:
         raise MapperFailed(f"mapper: jq could not be run: {one_line(error)}") from error
@@ -121,13 +123,14 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
     except jsontext.NotJSON as error:
         raise MapperFailed("mapper: what it gives is nested too deeply") from error
     assert isinstance(outputs, list)
+    # jq computes with 64-bit floats and writes infinity as the largest of them; results that would be silently wrong fail here.
     if any(abs(number) == sys.float_info.max for number in _big_numbers(outputs, float) - _big_numbers(value, float)):
         raise MapperFailed(
             "mapper: it computes infinity, or numbers beyond 1.8e308, for which jq has 1.797e308; use a Python callable"
         )
     made = _big_numbers(outputs, int)
     if _big_numbers(value, int):
-        made |= _big_numbers(outputs, float)  # as jq writes integers from 10**17 on
+        made |= _big_numbers(outputs, float)  # jq writes integers from 10**17 on as floats
     if made and made - _big_numbers(value, int, float):
         raise MapperFailed(
             "mapper: it computes integers beyond 2**53, which jq rounds; use a Python callable, or pass them on unchanged"
@@ -136,7 +139,7 @@ def _run_jq(scope: Scope, tool: ToolPolicy, program: str, value: object) -> list
 
 
 def _as_it_is(value: object) -> Data:
-    """A value with its NaN and infinities, which jq reads as Python writes them."""
+    """Return the value as JSON that keeps its NaN and infinities: jq reads them as Python writes them."""
     text = json.dumps(value, separators=(",", ":")).encode("ascii")
     return Data("", lambda: text)
 
@@ -146,25 +149,27 @@ def _by_callable(mapper: Callable[[Any], Any], value: object) -> object:
         given = _copied(value)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # of what is in the value
+    except BaseException as error:  # objects inside the value may raise anything when they are copied
         raise MapperFailed(f"mapper: the output cannot be copied for it: {type(error).__name__}") from error
     try:
         mapped = mapper(given)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit too: a host's function ends no turn
+    except BaseException as error:  # SystemExit too: a failing mapper must not end the turn
         raise MapperFailed(f"mapper: {type(error).__name__}{_place()}") from error
-    if issubclass(type(mapped), CoroutineType):  # isinstance would ask the value, which may do anything
+    if issubclass(
+        type(mapped), CoroutineType
+    ):  # isinstance would read the value's own `__class__`, which may run any code
         mapped.close()
         raise MapperFailed("mapper: it returned a coroutine; give an ordinary function")
     return mapped
 
 
 def _place() -> str:
-    """Where a callable was when it raised what is being handled: the last line of the file that it is in."""
+    """Return where in the callable's own file the exception now being handled was raised: the innermost line of that file."""
     _, *frames = traceback.walk_tb(sys.exc_info()[2])
     own = [(frame, line) for frame, line in frames if frame.f_code.co_filename == frames[0][0].f_code.co_filename]
-    if not own:  # it is compiled
+    if not own:  # a compiled callable has no Python frames
         return ""
     code = own[-1][0].f_code
     return f" at {PurePath(code.co_filename).name}:{own[-1][1]} in {code.co_name}"
@@ -203,7 +208,10 @@ def _by_template(scope: Scope, tool: ToolPolicy, template: str, value: object) -
 
 
 def _as_data(value: object) -> tuple[str, bytes, object]:
-    """What a template reads, with its content type and its bytes: data with Python's types, or what all else is as JSON."""
+    """Return the content type, the bytes and the value that a template reads.
+
+    A value of the types that the encoder knows keeps them; any other value is converted to JSON first.
+    """
     try:
         if values.repeats_itself(value):
             raise MapperFailed("template: the value refers to its own parts so often that it cannot be written out")
@@ -214,7 +222,7 @@ def _as_data(value: object) -> tuple[str, bytes, object]:
 
 
 def _shown(failure: Failure, source: str) -> str:
-    """What went wrong, without the data that a message may quote."""
+    """Return a description of the failure without the data that its message may quote."""
     if failure.kind in _OWN:
         return one_line(failure.message)
     kind = [] if failure.kind == "JqError" else [failure.kind]
@@ -224,7 +232,7 @@ def _shown(failure: Failure, source: str) -> str:
 
 
 def _without_data(message: str, source: str) -> str:
-    """A message with an ellipsis for what is neither a word of jq's and Jinja's nor of the program's own: it may be data."""
+    """Return the message with an ellipsis for each word that neither jq, Jinja nor the program uses, since it may be data."""
     known = {word.lower() for word in re.findall(r"\w+", source)} | _WORDS
     parts = re.findall(r"\s+|\w+|[^\w\s]", message[:_MOST_READ])
     kept = (part if part.isspace() or part in _SIGNS or part.lower() in known else "…" for part in parts)
@@ -233,7 +241,7 @@ def _without_data(message: str, source: str) -> str:
 
 
 def _copied(value: Any) -> object:
-    """The value for a callable to change as it likes: if it fails in the middle, the output is still whole."""
+    """Return a copy that a callable may change: if the callable fails halfway, the original output is still intact."""
     with jsontext.collector_paused():
         try:
             return marshal.loads(marshal.dumps(value))
@@ -242,7 +250,7 @@ def _copied(value: Any) -> object:
 
 
 def _big_numbers(value: object, *kinds: type) -> set[int | float]:
-    """The numbers of these types that are so large that not every integer there is a 64-bit float."""
+    """Return all numbers of these types beyond 2**53, from where on a 64-bit float cannot hold every integer."""
     found: set[int | float] = set()
     left: list[Any] = [value]
     while left:

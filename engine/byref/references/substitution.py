@@ -1,4 +1,7 @@
-"""References replaced by their data: one pass over the arguments of one call, all of its work bounded."""
+"""Substitution of references by their data, in one pass over the arguments of one call.
+
+The arguments come from a model and the data from tools, so all work is bounded: depth, references, bytes and jq runs.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,19 @@ from byref_sandbox.code import plainjq
 
 MAX_DEPTH = 100
 MAX_REFERENCES = 1_000
-"""Most references in one call; a name that stands in two places counts twice."""
+"""Maximum references in one call; a name used in two places counts twice."""
 MAX_BYTES = 256 << 20
-"""Most JSON that one call reads, and that it hands over, each place counted; a single artifact may be larger."""
+"""Maximum bytes of JSON that one call reads, and that it passes on, where each use counts. A single artifact may be larger."""
 MAX_JQ_RUNS = 20
 JQ_BYTES = 64 << 20
 NAME_CHARS = 1024
-"""A longer string is not taken for a reference."""
+"""Maximum characters of a reference; a longer string is plain text."""
 _KEYS = frozenset({"$var", "jq", "path"})
 
 T = TypeVar("T")
 
 Place = tuple[str | int, ...]
-"""Keys and positions from the arguments' top."""
+"""A place in the arguments: the keys and positions that lead to it from the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +48,23 @@ class Substitution:
     """A reference that was replaced."""
 
     reference: str | Mapping[str, Any]
-    """As the model wrote it."""
+    """The reference as the model wrote it."""
     artifact: Artifact
     at: Place
     size: int
     """Bytes of the data as JSON."""
     is_whole: bool
-    """Whether it stands for all that is stored."""
+    """Whether it brought the whole artifact rather than a part of it."""
 
 
 class TooMuch(ToolError):
-    """The call as a whole goes beyond a bound."""
+    """All references of the call together exceed a bound."""
 
 
 class Substituter:
-    """The references of one call.
+    """Replaces the references of one call.
 
-    Every payload is read once. If a single reference names it, only the part that this needs is decoded.
+    Each payload is read once. If only one reference names it, only the part that this reference needs is decoded.
     """
 
     def __init__(self, scope: Scope, *, enabled: bool = True) -> None:
@@ -81,7 +84,10 @@ class Substituter:
         self._jq_seconds = scope.policy.run_seconds
 
     def substituted(self, value: Any, at: Place = ()) -> Any:
-        """Return a copy of what the model wrote at a place, with the data in place of references."""
+        """Return a copy of the value that the model wrote at a place, with data in place of its references.
+
+        Raises ToolError for a reference that cannot be replaced.
+        """
         names = list(_names(value, 0))
         if not self._enabled:
             return _copy(value)
@@ -93,16 +99,19 @@ class Substituter:
         return self._copied(value, at)
 
     def _rows(self, names: list[str]) -> Iterator[int]:
-        """The artifacts' rows that each name may stand for."""
+        """Yield, for each name, the row ids of the artifacts that it may mean."""
         for name in names:
             yield from {self._found[head].artifact.row_id for head in _heads(name) if head in self._found}
 
     def brought(self, at: Place) -> Substitution | None:
-        """Return the reference that brought the data at a place; None if the model wrote it."""
+        """Return the reference that brought the data at a place; None if the model itself wrote that value."""
         return next((self.done[at[:end]] for end in range(len(at) + 1) if at[:end] in self.done), None)
 
     def why_text(self, text: str) -> str:
-        """Return why a text that looks like a reference stayed text; empty where it does not, or may not be one."""
+        """Return why a text that looks like a reference was not replaced.
+
+        The result is empty if the text does not look like one, or if references are disabled.
+        """
         name = _name_of(text)
         if not self._enabled or name is None or not (is_name(_heads(name)[-1]) or name == text):
             return ""
@@ -124,7 +133,7 @@ class Substituter:
         return value
 
     def _is_reference(self, value: Mapping[str, Any]) -> bool:
-        """Tell a reference, even a mistaken one, from data that happens to have a key `$var`."""
+        """Tell whether a mapping is a reference, even a mistaken one, rather than data that happens to have a key `$var`."""
         if "$var" not in value:
             return False
         if value.keys() <= _KEYS:
@@ -141,7 +150,7 @@ class Substituter:
             try:
                 value, size = self._part(target, path, text)
             except NotThere:
-                continue  # a query language's own: `"$orders.total"` where there is a variable orders
+                continue  # it may belong to a query language: `"$orders.total"` in a session with a variable `orders`
             return self._handed_over(value, Substitution(text, target.artifact, at, size, not (*target.path, *path)))
         for head in _heads(name):
             if (gone := self._gone.get(head)) is not None and (not by_id or _is_id(head, gone.id)):
@@ -173,9 +182,9 @@ class Substituter:
         raise first or unknown(self._scope, named)
 
     def _meanings(self, name: str, *, by_id: bool = False) -> Iterator[tuple[Target, tuple[str, ...]]]:
-        """What a name may stand for, and the path behind it; the first that leads anywhere holds.
+        """Yield what a name may mean: a target, and a path inside it. The caller takes the first one that leads to data.
 
-        `by_id`: a variable, or an artifact, whose name looks like an id is not meant.
+        With `by_id`, only an artifact's own id counts, not a variable or artifact whose name merely looks like an id.
         """
         for head in _heads(name):
             target = self._found.get(head)
@@ -185,7 +194,7 @@ class Substituter:
                     yield target, path
 
     def _part(self, target: Target, path: tuple[str, ...], named: str) -> tuple[Any, int]:
-        """Return the data at a path inside a target and its size; NotThere if the path leads nowhere."""
+        """Return the data at a path inside a target, and its size in bytes of JSON. Raises NotThere if nothing is at the path."""
         artifact, keys = target.artifact, (*target.path, *path)
         if not keys:
             is_string = artifact.is_string and not target.is_variable
@@ -214,9 +223,9 @@ class Substituter:
         return self._texts[artifact.row_id]
 
     def other_form(self, at: Place, value: object) -> Any:
-        """Return the parsed value of a JSON text that a reference brought to a place, or the text of such a value.
+        """Return the other form of the data that a reference brought: a JSON text's parsed value, or a parsed value's text.
 
-        None if no reference brought it, if it is only a part of what is stored, or if what is stored never was a text.
+        Return None if no reference brought the value, if it is only a part of the artifact, or if the artifact never was a text.
         """
         brought = self.done.get(at)
         if brought is None or not brought.is_whole or not brought.artifact.has_own_text:
@@ -229,7 +238,7 @@ class Substituter:
             return None
 
     def _queried(self, artifact: Artifact) -> Any:
-        """A payload as jq reads it: text or bytes that are declared to be JSON are parsed."""
+        """Return the payload as jq reads it: text or bytes whose content type is JSON are parsed."""
         payload = self._payload(artifact)
         if artifact.kind == "json" or not artifact.is_json:
             return payload
@@ -242,7 +251,11 @@ class Substituter:
             ) from None
 
     def _decoded(self, artifact: Artifact, part: Callable[[bytes], T]) -> T:
-        """Decode a part of JSON that has not been read yet. Unfit if that cannot be done; if the payload was read, all of it is then decoded and kept."""
+        """Decode a part of a JSON payload that has not been read yet.
+
+        Raises Unfit if the part cannot be decoded alone. If the payload was read by then, all of it is decoded and kept, so that
+        it is not read a second time.
+        """
         if artifact.kind != "json" or artifact.row_id in self._counted | self._shared:
             raise Unfit
         self._count(artifact)
@@ -255,7 +268,7 @@ class Substituter:
             raise
 
     def _count(self, artifact: Artifact) -> None:
-        """Count the bytes that are read, once for each artifact."""
+        """Count the bytes that are read, once for each artifact. The first artifact may be larger than the bound."""
         if artifact.row_id not in self._counted:
             self._read += artifact.payload.size
             if self._counted and self._read > MAX_BYTES:
@@ -263,7 +276,7 @@ class Substituter:
             self._counted.add(artifact.row_id)
 
     def _handed_over(self, value: Any, substitution: Substitution) -> Any:
-        """Count a reference and its bytes."""
+        """Count a reference and its bytes, and return its value. A single reference may be larger than the bound."""
         self.done[substitution.at] = substitution
         if len(self.done) > MAX_REFERENCES:
             raise TooMuch(f"more than {MAX_REFERENCES:,} references in one call; resolve fewer")
@@ -273,7 +286,7 @@ class Substituter:
         return value
 
     def _jq(self, target: Target, path: tuple[str, ...], program: str, named: str) -> tuple[Any, int]:
-        """The answer of a jq program, exact or an error, and its size."""
+        """Return the result of a jq program and its size. A result that jq would round raises ToolError instead."""
         artifact, keys = target.artifact, (*target.path, *path)
         place = artifact.row_id, keys, program
         if place not in self._answers:
@@ -286,7 +299,7 @@ class Substituter:
         return self._answers[place]
 
     def _skimmed(self, artifact: Artifact, keys: tuple[str, ...], pick: plainjq.Pick) -> tuple[Any, int] | None:
-        """Answer a pick from no more of the data than it needs; None if all of it has to be decoded."""
+        """Run a plain pick on only the part of the data that it needs; return None if all of the data has to be decoded."""
         need = pick.needs(None)
         if need is None and not keys:
             return None
@@ -313,7 +326,10 @@ class Substituter:
             self._jq_seconds -= time.monotonic() - start
 
     def _pick(self, pick: plainjq.Filter, value: Any, artifact: Artifact) -> tuple[Any, int]:
-        """The outputs of a plain pick; each may be as large as the data, so that they are counted one by one."""
+        """Return the outputs of a plain pick and their size.
+
+        Each output may be as large as the data, so the sum is checked after each one.
+        """
         outputs, size, most = [], 0, max(MAX_BYTES, artifact.payload.size)
         for output in pick(value):
             outputs.append(output)
@@ -358,7 +374,7 @@ class Substituter:
 
 
 def _names(value: object, depth: int) -> Iterator[str]:
-    """Every name that may be a reference's, its path included."""
+    """Yield every name in the value that may be a reference, with its path. Raises ToolError if the value nests too deeply."""
     if depth > MAX_DEPTH:
         raise ToolError(f"the arguments are nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
@@ -382,7 +398,10 @@ def _copy(value: Any) -> Any:
 
 
 def _name_of(text: str) -> str | None:
-    """What a string names, if it may be a reference: itself, or what is behind its `$`; `$$name` is a query language's own."""
+    """Return the name in a string that may be a reference: an id as it is, or the text after `$`; None for any other string.
+
+    `$$name` belongs to query languages and is never a reference.
+    """
     if len(text) > NAME_CHARS or text.startswith("$$"):
         return None
     if text.startswith("$"):
@@ -396,13 +415,16 @@ def _is_id(key: str, id_: str) -> bool:
 
 
 def _heads(name: str) -> tuple[str, ...]:
-    """The parts of a name that may be bound: all of it, as artifacts' names have dots; what is before `[`; what is before `.` or `[`."""
+    """Return the parts of a name that may be bound: the whole name, the part before `[`, and the part before the first `.` or `[`.
+
+    The whole name comes first because names of artifacts may contain dots.
+    """
     before = name.partition("[")[0]
     return tuple(dict.fromkeys((name, before, before.partition(".")[0])))
 
 
 def _paths(given: object) -> Iterator[tuple[str, ...]]:
-    """What a reference's `path` may mean, as keys."""
+    """Yield the possible meanings of a reference's `path`, each as keys."""
     if given is None or given == "":
         yield ()
     elif isinstance(given, str):
